@@ -1,0 +1,55 @@
+"""xmcbench: the benchmark harness for extreme zero-shot and few-shot text classification.
+
+The names below are the public ones: what a method, a script or a notebook may use. They are imported on first use,
+so that ``xmcbench --help`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xmcbench.artefacts import Artefacts
+    from xmcbench.data import Dataset, load_dataset
+    from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
+    from xmcbench.method import Method
+    from xmcbench.metrics import evaluate
+    from xmcbench.texts import Texts
+    from xmcbench.topk import TopK
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Artefacts": "xmcbench.artefacts",
+    "Dataset": "xmcbench.data",
+    "Method": "xmcbench.method",
+    "MethodError": "xmcbench.errors",
+    "Texts": "xmcbench.texts",
+    "TopK": "xmcbench.topk",
+    "Unavailable": "xmcbench.errors",
+    "UsageError": "xmcbench.errors",
+    "XmcbenchError": "xmcbench.errors",
+    "evaluate": "xmcbench.metrics",
+    "load_dataset": "xmcbench.data",
+}
+
+__all__ = [
+    "Artefacts",
+    "Dataset",
+    "Method",
+    "MethodError",
+    "Texts",
+    "TopK",
+    "Unavailable",
+    "UsageError",
+    "XmcbenchError",
+    "evaluate",
+    "load_dataset",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'xmcbench' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -1,0 +1,50 @@
+"""What several cells share - a token store, TF-IDF features, a pre-training - made once and kept by content hash."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from xmcbench.atomic import atomic_folder
+from xmcbench.canonical import sha256_json
+from xmcbench.lock import exclusive
+
+
+class Artefacts:
+    """A store of artefact folders under one root.
+
+    ``reused_s`` adds up what the artefacts taken from the store had cost when they were made, in seconds, so that no
+    method looks cheap because another paid.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._temporary = None if root else tempfile.TemporaryDirectory(prefix="xmcbench-")
+        self.root = root or Path(self._temporary.name)  # type: ignore[union-attr]
+        self.reused_s = 0.0
+
+    def get(self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None]) -> Path:
+        """The folder of the artefact with this kind and identity; ``build`` fills it where it is not there yet.
+
+        ``identity`` is everything the content depends on (JSON values): the digest of the texts, the parameters, the
+        version of the code. Two processes that want the same artefact make it once: the second waits for the first.
+        """
+        folder = self.root / kind / sha256_json(dict(identity))[:32]
+        if not (folder / "cost.json").exists():
+            with exclusive(folder.with_suffix(".lock")):
+                if not (folder / "cost.json").exists():
+                    self._make(folder, identity, build)
+                    return folder
+        self.reused_s += float(json.loads((folder / "cost.json").read_text())["wall_s"])
+        return folder
+
+    def _make(self, folder: Path, identity: Mapping[str, object], build: Callable[[Path], None]) -> None:
+        already_reused, start = self.reused_s, time.perf_counter()
+        with atomic_folder(folder) as temporary:
+            build(temporary)
+            # An artefact made from another one cost what both cost.
+            wall_s = time.perf_counter() - start + self.reused_s - already_reused
+            cost = {"wall_s": wall_s, "identity": dict(identity)}
+            (temporary / "cost.json").write_text(json.dumps(cost, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,69 @@
+"""Files and folders that are either whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from xmcbench.errors import StorageError
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream whose content stands at ``path`` once the block ends well, and nowhere if it does not.
+
+    Raises StorageError when the file cannot be written (full disk, permissions).
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp is private; a result is meant to be shared
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise StorageError.from_os_error(error, path) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, moved to ``path`` once the block ends well and removed if it does not."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+    except OSError as error:
+        raise StorageError.from_os_error(error, path) from error
+    try:
+        yield temporary
+        os.chmod(temporary, 0o755)
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StorageError.from_os_error(error, path) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file (UTF-8) atomically."""
+    with atomic_file(path) as stream:
+        stream.write(text.encode())
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a value as indented JSON with sorted keys, atomically."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")

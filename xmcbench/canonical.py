@@ -1,0 +1,23 @@
+"""Canonical forms and their SHA-256: the identity of data sets, subsets, cells, sources and files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys, no spaces and no NaN: equal values have equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_json(value: object) -> str:
+    """SHA-256 (hex) of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,87 @@
+"""Every error that xmcbench raises on purpose.
+
+    XmcbenchError            what went wrong, and a hint what to do about it
+    |- UsageError            the request is wrong: exit code 2
+    |  |- UnknownName        no method, data set, parameter, ... of that name (did you mean ...?)
+    |- DataError             files of a data set are missing, damaged or break the format
+    |- MethodError           a method broke the contract
+    |- PluginError           a plug-in could not be loaded
+    |- Unavailable           a package or weights that a method needs are not on this machine
+    |- StorageError          a result could not be written (full disk, no permission) or read back
+
+The text of the exception is the message of the command line: one line, then the hint. A traceback is shown with
+``--debug`` only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+from collections.abc import Iterable
+
+#: What the system says when there is no room for a file: device full, quota reached, file-size limit reached.
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class XmcbenchError(Exception):
+    """A failure with a reason a user can act on.
+
+    ``message`` says what is wrong in one line, ``hint`` what to do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = " ".join(message.split())
+        self.hint = " ".join(hint.split())
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(XmcbenchError):
+    """The request itself is wrong."""
+
+    exit_code = 2
+
+
+class UnknownName(UsageError):
+    """Nothing of this kind has this name."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in known], n=1, cutoff=0.6)
+        if near:
+            name_near = next(candidate for candidate in known if candidate.lower() == near[0])
+            hint = f"did you mean {name_near!r}?"
+        elif not hint:
+            hint = f"known: {', '.join(known)}" if known else f"there is no {kind} at all"
+        super().__init__(f"unknown {kind} {name!r}", hint)
+
+
+class DataError(XmcbenchError):
+    """A data set's files are missing, damaged, or break their format."""
+
+
+class MethodError(XmcbenchError):
+    """A method broke the contract: wrong shape, NaN scores, duplicate or out-of-range labels."""
+
+
+class PluginError(XmcbenchError):
+    """A plug-in could not be loaded."""
+
+
+class Unavailable(XmcbenchError):
+    """Something a method needs is not on this machine; the hint is the command that brings it."""
+
+
+class StorageError(XmcbenchError):
+    """A result could not be written, or not be read back."""
+
+    @classmethod
+    def from_os_error(cls, error: OSError, path: object) -> StorageError:
+        """The same failure, in one line."""
+        if error.errno in FULL_DISK:
+            return cls(f"no room left to write {path}", "free some space or choose another --runs folder, then run again")
+        return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")

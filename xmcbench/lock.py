@@ -1,0 +1,34 @@
+"""A lock file that the system releases when its process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+from xmcbench.errors import StorageError
+
+
+class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
+    """Hold the lock file at ``path`` for a block.
+
+    With ``wait=False`` the block runs without waiting and ``held`` says whether the lock was free.
+    """
+
+    def __init__(self, path: Path, wait: bool = True) -> None:
+        self._path, self._wait, self.held = path, wait, False
+
+    def __enter__(self) -> exclusive:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = self._path.open("a")
+        except OSError as error:
+            raise StorageError.from_os_error(error, self._path) from error
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX if self._wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.held = True
+        except BlockingIOError:
+            self.held = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()

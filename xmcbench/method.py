@@ -1,0 +1,102 @@
+"""The contract of a method: what every competitor, built in or plugged in, subclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from xmcbench import parameters
+from xmcbench.artefacts import Artefacts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.texts import Texts
+    from xmcbench.topk import TopK
+
+#: Which settings' pairs a method can take.
+Supervision = Literal["unused", "optional", "required"]
+
+
+class Method:
+    """A method learns from raw text, and from known pairs if it is given any, and ranks labels for new instances.
+
+    Typed class attributes are the hyper-parameters: shown by ``xmcbench ls``, set by ``--set name.parameter=value``,
+    checked, and written into the record. What a class says of itself stands in ``ClassVar`` attributes:
+
+    title        the name in tables
+    supervision  ``unused``: never looks at pairs; ``optional``: works without and with; ``required``: needs pairs
+    packages     import name -> what to ``pip install``, for packages beyond numpy, scipy and pyarrow
+    presets      named sets of parameter values: ``paper``, ``reference``, ``quick``, ...
+
+    A method that can split off what does not depend on the pairs also defines
+
+        def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]
+
+    The harness calls it once for a data set, a seed and the parameters, stores the arrays, and sets
+    ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
+
+    The harness also sets ``self.seed`` (an int: draw every random number from it) and ``self.artefacts`` (what cells
+    share, kept by content). Whatever a reader of the result should know goes into ``self.notes``, as JSON values.
+    """
+
+    title: ClassVar[str] = ""
+    supervision: ClassVar[Supervision] = "optional"
+    packages: ClassVar[Mapping[str, str]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+
+    def __init__(self, **values: object) -> None:
+        """Set hyper-parameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
+        for name, value in parameters.resolve(type(self), type(self).__name__, values).items():
+            setattr(self, name, value)
+        self._pretrained: dict[str, np.ndarray] = {}
+        self._seed = 0
+        self._artefacts: Artefacts | None = None
+        self._notes: dict[str, object] = {}
+
+    @property
+    def seed(self) -> int:
+        """The seed of this run."""
+        return self._seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        self._seed = seed
+
+    @property
+    def artefacts(self) -> Artefacts:
+        """The store of what cells share; a temporary one outside the harness."""
+        if self._artefacts is None:
+            self._artefacts = Artefacts()
+        return self._artefacts
+
+    @artefacts.setter
+    def artefacts(self, artefacts: Artefacts) -> None:
+        self._artefacts = artefacts
+
+    @property
+    def pretrained(self) -> dict[str, np.ndarray]:
+        """What ``pretrain`` returned for these texts; empty where the class does not define it."""
+        return self._pretrained
+
+    @pretrained.setter
+    def pretrained(self, arrays: dict[str, np.ndarray]) -> None:
+        self._pretrained = arrays
+
+    @property
+    def notes(self) -> dict[str, object]:
+        """Facts about the run for the record, as JSON values (a loss curve, how many rows were left out, ...)."""
+        return self._notes
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:
+        """Learn from the training instances, all labels and the known pairs.
+
+        raw_X: N training texts. raw_Y: L label texts. pairs: None in the zero-shot setting, else a binary CSR
+        matrix, float32 [N, L]. The return value is ignored.
+        """
+        raise TypeError(f"{type(self).__name__} has no fit")
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """Rank the labels for M new texts: a TopK of shape [M, k]."""
+        raise TypeError(f"{type(self).__name__} has no predict")

@@ -1,0 +1,170 @@
+"""Finding methods: entry points of the group ``xmcbench.methods`` and plug-in files.
+
+A plug-in that is broken is an entry with its reason; it never breaks a listing or another method.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from xmcbench import parameters
+from xmcbench.errors import PluginError, Unavailable, UnknownName, UsageError, XmcbenchError
+from xmcbench.method import Method
+
+GROUP = "xmcbench.methods"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method by name: where it comes from, and the class or the reason why there is none."""
+
+    name: str
+    origin: str
+    method: type[Method] | None
+    problem: str = ""
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Packages the method needs that are not installed: import name -> what to ``pip install``."""
+        packages = self.method.packages if self.method else {}
+        return {name: install for name, install in packages.items() if not _installed(name)}
+
+    def usable(self) -> type[Method]:
+        """The class. Raises PluginError when it is broken, Unavailable when a package is missing."""
+        if self.method is None:
+            raise PluginError(f"{self.name} ({self.origin}): {self.problem}")
+        if self.missing:
+            raise Unavailable(
+                f"{self.name} needs {', '.join(self.missing)}", f"pip install {' '.join(self.missing.values())}"
+            )
+        return self.method
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name
+        return False
+
+
+class Registry:
+    """All methods by name, in alphabetical order."""
+
+    def __init__(self, plugins: Iterable[Path] = ()) -> None:
+        """Entry points of the installed packages, then the plug-in files.
+
+        Raises UsageError when two plug-ins claim one name: both origins are named, none wins silently.
+        """
+        self._entries: dict[str, Entry] = {}
+        for point in metadata.entry_points(group=GROUP):
+            distribution = point.dist.name if point.dist else "?"
+            self._add(_entry(point.name, f"{point.value} in {distribution}", point.load))
+        for path in plugins:
+            for entry in from_file(path):
+                self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        other = self._entries.get(entry.name)
+        if other is not None:
+            raise UsageError(
+                f"two methods are called {entry.name!r}: {other.origin} and {entry.origin}",
+                "rename one, or uninstall the package that brings the other",
+            )
+        self._entries[entry.name] = entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter([self._entries[name] for name in sorted(self._entries)])
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._entries:
+            raise UnknownName("method", name, self._entries, hint="see `xmcbench ls methods`")
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+
+def _entry(name: str, origin: str, load: Callable[[], object]) -> Entry:
+    try:
+        method = load()
+        problem = contract_problem(method)
+    except XmcbenchError as error:
+        return Entry(name, origin, None, str(error))
+    except BaseException as error:  # an import can end in anything, sys.exit() included; a listing must survive it
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return Entry(name, origin, None, f"does not import: {type(error).__name__}: {' '.join(str(error).split())}")
+    if problem:
+        return Entry(name, origin, None, problem)
+    return Entry(name, origin, method)  # type: ignore[arg-type]
+
+
+def contract_problem(method: object) -> str:
+    """Why this object cannot be a method, or an empty string."""
+    if not inspect.isclass(method) or not issubclass(method, Method):
+        return f"{method!r} is not a subclass of xmcbench.Method"
+    for name in ("fit", "predict"):
+        if getattr(method, name) is getattr(Method, name):
+            return f"{method.__name__} has no {name}"
+    parameters.declared(method)
+    for preset, values in method.presets.items():
+        try:
+            parameters.resolve(method, method.__name__, values)
+        except UsageError as error:
+            return f"preset {preset!r}: {error}"
+    return ""
+
+
+def from_file(path: Path) -> list[Entry]:
+    """The methods a plug-in file defines, each under its class name in lower case with dashes (``MyBM25`` -> my-bm25).
+
+    Raises UsageError when there is no such file; a file that does not import, or defines no method, is one entry with
+    its reason.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no plug-in file {path}", "--plugin takes a .py file with a subclass of Method")
+    origin = str(path)
+    # get_type_hints looks a class's module up in sys.modules: the name must be there, and be the file's own.
+    module_name = f"xmcbench_plugin_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # as in _entry
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        reason = f"does not import: {type(error).__name__}: {' '.join(str(error).split())}"
+        return [Entry(path.stem, origin, None, reason)]
+    classes = [
+        member
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, Method) and member.__module__ == module_name and not inspect.isabstract(member)
+    ]
+    if not classes:
+        return [Entry(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
+    return [_entry(_dashed(each.__name__), f"{origin}:{_line(each)}", lambda each=each: each) for each in classes]  # type: ignore[misc]
+
+
+def _dashed(name: str) -> str:
+    parts = "".join(
+        f"-{letter}" if letter.isupper() and before and (before.islower() or before.isdigit()) else letter
+        for before, letter in zip(" " + name, name, strict=False)
+    )
+    return parts.strip("- ").lower()
+
+
+def _line(method: type) -> int:
+    try:
+        return inspect.getsourcelines(method)[1]
+    except OSError:
+        return 1

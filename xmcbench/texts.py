@@ -1,0 +1,182 @@
+"""Raw text of instances or labels: a read-only, memory-mapped sequence of strings.
+
+The text of a row is its title, or title + TAB + content where there is a content (the convention of the MACLR
+archive). Rows live in an Arrow IPC file that is mapped, not read: slices are views, and a corpus of 1.8M documents
+costs no Python strings until somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from xmcbench.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows that are turned into text at a time when streaming.
+BATCH = 65_536
+
+
+class Column(Sequence[str]):
+    """One column of a corpus as a read-only sequence of strings; slices are views."""
+
+    def __init__(self, array: pa.ChunkedArray) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Column: ...
+    def __getitem__(self, index: int | slice) -> str | Column:
+        if isinstance(index, slice):
+            start, length = _view(index, len(self))
+            return Column(self._array.slice(start, length))
+        return str(self._array[_position(index, len(self))].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), BATCH):
+            yield from self._array.slice(start, BATCH).to_pylist()
+
+    def to_arrow(self) -> pa.ChunkedArray:
+        """The column as Arrow ``large_string`` (no copy)."""
+        return self._array
+
+
+class Texts(Sequence[str]):
+    """A read-only sequence of texts with ``titles``, ``contents`` and ``uids`` columns.
+
+    ``texts[i]`` is a ``str``; ``texts[a:b]`` is a view. For labels ``contents`` holds empty strings.
+    """
+
+    def __init__(self, table: pa.Table, digest: str = "") -> None:
+        self._table = table
+        self._digest = digest
+
+    @classmethod
+    def from_lists(
+        cls, titles: Sequence[str], contents: Sequence[str] | None = None, uids: Sequence[str] | None = None
+    ) -> Texts:
+        """A corpus in memory. ``contents`` default to empty, ``uids`` to the row numbers."""
+        import pyarrow as pa
+
+        columns = {
+            "uid": list(uids) if uids is not None else [str(row) for row in range(len(titles))],
+            "title": list(titles),
+            "content": list(contents) if contents is not None else [""] * len(titles),
+        }
+        return cls(pa.table({name: pa.array(values, pa.large_string()) for name, values in columns.items()}))
+
+    @classmethod
+    def open(cls, path: Path) -> Texts:
+        """Map the Arrow IPC file at ``path`` (columns uid, title, content)."""
+        import pyarrow as pa
+
+        try:
+            with pa.memory_map(str(path)) as source:
+                table = pa.ipc.open_file(source).read_all()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise DataError(f"cannot read the text store {path}: {error}", "delete it: it is made anew") from error
+        return cls(table, (table.schema.metadata or {}).get(b"digest", b"").decode())
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Texts: ...
+    def __getitem__(self, index: int | slice) -> str | Texts:
+        if isinstance(index, slice):
+            start, length = _view(index, len(self))
+            return self if length == len(self) else Texts(self._table.slice(start, length))
+        row = _position(index, len(self))
+        title, content = self._table["title"][row].as_py(), self._table["content"][row].as_py()
+        return f"{title}\t{content}" if content else str(title)
+
+    def __iter__(self) -> Iterator[str]:
+        for batch in self.batches():
+            yield from batch.to_pylist()
+
+    def batches(self, rows: int = BATCH) -> Iterator[pa.Array]:
+        """The texts as Arrow ``large_string`` arrays of at most ``rows`` rows: native code needs no Python strings."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for start in range(0, len(self), rows):
+            part = self._table.slice(start, rows)
+            title, content = part["title"].combine_chunks(), part["content"].combine_chunks()
+            # The first title decides the number of chunks: an empty chunked array combines to an array of length 0.
+            empty = pc.equal(pc.binary_length(content), 0)
+            if pc.all(empty).as_py():
+                yield title
+            else:
+                joined = pc.binary_join_element_wise(title, content, pa.scalar("\t", pa.large_string()))
+                yield pc.if_else(empty, title, joined)
+
+    def take(self, rows: np.ndarray) -> Texts:
+        """The texts at ``rows`` (int array), in that order, as a corpus of its own (a copy)."""
+        return Texts(self._table.take(rows))
+
+    @property
+    def titles(self) -> Column:
+        """Title of every row."""
+        return Column(self._table["title"])
+
+    @property
+    def contents(self) -> Column:
+        """Content of every row; empty strings where a row has a title only."""
+        return Column(self._table["content"])
+
+    @property
+    def uids(self) -> Column:
+        """Identifier of every row, as the source wrote it."""
+        return Column(self._table["uid"])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of titles and contents: the identity of what a method can read, whatever the file layout."""
+        if not self._digest:
+            self._digest = text_digest(self._table)
+        return self._digest
+
+
+def text_digest(table: pa.Table) -> str:
+    """SHA-256 over the lengths and the bytes of the columns title and content."""
+    import pyarrow.compute as pc
+
+    hashes = []
+    for name in ("title", "content"):
+        lengths, content = hashlib.sha256(), hashlib.sha256()
+        for chunk in table[name].chunks:
+            if len(chunk):
+                sizes = pc.binary_length(chunk).to_numpy(zero_copy_only=False)
+                lengths.update(sizes.astype("<i8").tobytes())
+                _, offsets, values = chunk.buffers()
+                if values is not None:
+                    first = np.frombuffer(offsets, np.int64)[chunk.offset]
+                    content.update(memoryview(values)[first : first + int(sizes.sum())])
+        hashes += [lengths.hexdigest(), content.hexdigest()]
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _view(index: slice, length: int) -> tuple[int, int]:
+    start, stop, step = index.indices(length)
+    if step != 1:
+        raise ValueError("a corpus is sliced in steps of 1 only; use take() for other rows")
+    return start, max(0, stop - start)
+
+
+def _position(index: int, length: int) -> int:
+    position = index + length if index < 0 else index
+    if not 0 <= position < length:
+        raise IndexError(f"row {index} of {length}")
+    return position

@@ -1,0 +1,137 @@
+"""Predictions: for every instance its best labels, best first."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.atomic import atomic_file
+from xmcbench.errors import DataError, MethodError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+#: Cells of a dense score block that are ranked at a time.
+_BLOCK = 16_000_000
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Top-k labels of N instances.
+
+    indices: int32 [N, k], label ids, best first; -1 where there is no further prediction.
+    scores: float32 [N, k], never rising along a row; -inf where the index is -1. Equal scores stand in the order of
+    the label id, the lower first.
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def k(self) -> int:
+        """Predictions a row has room for."""
+        return int(self.indices.shape[1])
+
+    @classmethod
+    def ranked(cls, indices: np.ndarray, scores: np.ndarray) -> TopK:
+        """Candidates in any order [N, k] brought into the order of the protocol; index -1 marks a missing one."""
+        indices = np.asarray(indices, np.int32)
+        scores = np.where(indices < 0, -np.inf, np.asarray(scores, np.float32)).astype(np.float32)
+        # Missing entries sort last: their score is -inf and their key the largest.
+        by_label = np.where(indices < 0, np.iinfo(np.int32).max, indices)
+        order = np.lexsort((by_label, -scores), axis=1)
+        return cls(np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1))
+
+    @classmethod
+    def from_scores(cls, scores: np.ndarray | csr_matrix, k: int) -> TopK:
+        """The k best labels of each row of a score matrix [N, L].
+
+        In a dense matrix every label is a candidate but those scored -inf; in a sparse one only the stored entries.
+        """
+        if not isinstance(scores, np.ndarray):
+            return cls._from_sparse(scores.tocsr(), k)
+        rows, labels = scores.shape
+        indices = np.full((rows, k), -1, np.int32)
+        values = np.full((rows, k), -np.inf, np.float32)
+        kept = min(k, labels)
+        step = max(1, _BLOCK // max(1, labels))
+        for start in range(0, rows, step):
+            # A stable sort keeps the lower label id first, also among ties at the cut.
+            block = np.asarray(scores[start : start + step], np.float32)
+            best = np.argsort(-block, axis=1, kind="stable")[:, :kept]
+            found = np.take_along_axis(block, best, 1)
+            indices[start : start + step, :kept] = np.where(found == -np.inf, -1, best)
+            values[start : start + step, :kept] = found
+        return cls(indices, values)
+
+    @classmethod
+    def _from_sparse(cls, scores: csr_matrix, k: int) -> TopK:
+        lengths = np.diff(scores.indptr)
+        rows = np.repeat(np.arange(scores.shape[0]), lengths)
+        order = np.lexsort((scores.indices, -scores.data, rows))
+        rank = np.arange(len(order)) - np.repeat(scores.indptr[:-1], lengths)
+        kept = rank < k
+        indices = np.full((scores.shape[0], k), -1, np.int32)
+        values = np.full((scores.shape[0], k), -np.inf, np.float32)
+        indices[rows[kept], rank[kept]] = scores.indices[order][kept]
+        values[rows[kept], rank[kept]] = scores.data[order][kept]
+        return cls(indices, values)
+
+    def check(self, instances: int, k: int, labels: int) -> None:
+        """Raise MethodError unless this is a valid answer for ``instances`` rows, k predictions and ``labels`` labels."""
+        indices, scores = self.indices, self.scores
+        if indices.shape != (instances, k) or scores.shape != (instances, k):
+            raise MethodError(
+                f"predictions have the shapes {indices.shape} and {scores.shape}, not {(instances, k)}",
+                "predict(raw_X, k) returns k columns for every row; pad with index -1 and score -inf",
+            )
+        if indices.dtype != np.int32 or scores.dtype != np.float32:
+            raise MethodError(
+                f"predictions are {indices.dtype} and {scores.dtype}", "indices are int32, scores float32"
+            )
+        missing = indices == -1
+        if np.isnan(scores).any():
+            row = int(np.isnan(scores).any(axis=1).argmax())
+            raise MethodError(f"the scores of row {row} hold NaN", "a diverged training? check the loss")
+        if ((indices < -1) | (indices >= labels)).any():
+            row = int(((indices < -1) | (indices >= labels)).any(axis=1).argmax())
+            raise MethodError(f"row {row} names a label outside 0..{labels - 1}", "missing predictions are -1")
+        if (missing != (scores == -np.inf)).any():
+            row = int((missing != (scores == -np.inf)).any(axis=1).argmax())
+            raise MethodError(f"in row {row} index -1 and score -inf do not go together", "set both or neither")
+        rising = scores[:, 1:] > scores[:, :-1]
+        tied = (scores[:, 1:] == scores[:, :-1]) & ~missing[:, 1:] & (indices[:, 1:] < indices[:, :-1])
+        if (rising | tied).any():
+            row = int((rising | tied).any(axis=1).argmax())
+            raise MethodError(
+                f"row {row} is not in order: best first, ties by lower label id", "TopK.ranked(indices, scores) sorts"
+            )
+        in_order = np.sort(indices, axis=1)
+        twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)
+        if twice.any():
+            raise MethodError(f"row {int(twice.any(axis=1).argmax())} names a label twice", "a label is predicted once")
+
+    def save(self, path: Path) -> None:
+        """Write an .npz with the arrays ``indices`` and ``scores``; equal predictions give equal bytes."""
+        with atomic_file(path) as stream:
+            np.savez_compressed(stream, indices=self.indices, scores=self.scores)
+
+    @classmethod
+    def load(cls, path: Path) -> TopK:
+        """Read what ``save`` wrote. Raises DataError when the file is missing or not such a file."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls(arrays["indices"], arrays["scores"])
+        except FileNotFoundError:
+            raise DataError(f"there is no prediction file {path}") from None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(
+                f"{path} is no prediction file: {error}", "an .npz with int32 'indices' and float32 'scores', both [N, k]"
+            ) from error
