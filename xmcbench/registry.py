@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -55,40 +56,44 @@ def _installed(package: str) -> bool:
 
 
 class Registry:
-    """All methods by name, in alphabetical order."""
+    """All methods by name, in alphabetical order. An entry point is imported when its entry is asked for."""
 
     def __init__(self, plugins: Iterable[Path] = ()) -> None:
         """Entry points of the installed packages, then the plug-in files.
 
         Raises UsageError when two plug-ins claim one name: both origins are named, none wins silently.
         """
-        self._entries: dict[str, Entry] = {}
+        self._origins: dict[str, str] = {}
+        self._load: dict[str, Callable[[], Entry]] = {}
         for point in metadata.entry_points(group=GROUP):
             distribution = point.dist.name if point.dist else "?"
-            self._add(_entry(point.name, f"{point.value} in {distribution}", point.load))
+            origin = f"{point.value} in {distribution}"
+            self._add(point.name, origin, partial(_entry, point.name, origin, point.load))
         for path in plugins:
             for entry in from_file(path):
-                self._add(entry)
+                self._add(entry.name, entry.origin, partial(_itself, entry))
 
-    def _add(self, entry: Entry) -> None:
-        other = self._entries.get(entry.name)
+    def _add(self, name: str, origin: str, load: Callable[[], Entry]) -> None:
+        other = self._origins.get(name)
         if other is not None:
             raise UsageError(
-                f"two methods are called {entry.name!r}: {other.origin} and {entry.origin}",
+                f"two methods are called {name!r}: {other} and {origin}",
                 "rename one, or uninstall the package that brings the other",
             )
-        self._entries[entry.name] = entry
+        self._origins[name] = origin
+        self._load[name] = cache(load)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter([self._entries[name] for name in sorted(self._entries)])
+        return iter([self._load[name]() for name in sorted(self._load)])
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._entries:
-            raise UnknownName("method", name, self._entries, hint="see `xmcbench ls methods`")
-        return self._entries[name]
+        if name not in self._load:
+            raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
+        return self._load[name]()
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
+
+def _itself(entry: Entry) -> Entry:
+    return entry
 
 
 def _entry(name: str, origin: str, load: Callable[[], object]) -> Entry:

@@ -85,7 +85,7 @@ class TopK:
         return cls(indices, values)
 
     def check(self, instances: int, k: int, labels: int) -> None:
-        """Raise MethodError unless this is a valid answer for ``instances`` rows, k predictions and ``labels`` labels."""
+        """Raise MethodError unless this is a valid answer [instances, k] over ``labels`` labels."""
         indices, scores = self.indices, self.scores
         if indices.shape != (instances, k) or scores.shape != (instances, k):
             raise MethodError(
@@ -133,5 +133,6 @@ class TopK:
             raise DataError(f"there is no prediction file {path}") from None
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(
-                f"{path} is no prediction file: {error}", "an .npz with int32 'indices' and float32 'scores', both [N, k]"
+                f"{path} is no prediction file: {error}",
+                "an .npz with int32 'indices' and float32 'scores', both [N, k]",
             ) from error

@@ -1,0 +1,54 @@
+"""Data sets: cards, readers and writers of the field's file formats, and the loaded form.
+
+The names below are the public ones, imported on first use: describing a data set costs no numpy, reading its texts no
+scipy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xmcbench.data.card import Card
+    from xmcbench.data.catalogue import Listing, known_datasets, load_dataset
+    from xmcbench.data.dataset import Dataset
+    from xmcbench.data.exchange import export
+    from xmcbench.data.recipe import build, fetch
+    from xmcbench.data.summary import statistics
+    from xmcbench.data.synthesis import synthesize
+    from xmcbench.data.verification import verify
+
+_PUBLIC = {
+    "Card": "card",
+    "Dataset": "dataset",
+    "Listing": "catalogue",
+    "build": "recipe",
+    "export": "exchange",
+    "fetch": "recipe",
+    "known_datasets": "catalogue",
+    "load_dataset": "catalogue",
+    "statistics": "summary",
+    "synthesize": "synthesis",
+    "verify": "verification",
+}
+
+__all__ = [
+    "Card",
+    "Dataset",
+    "Listing",
+    "build",
+    "export",
+    "fetch",
+    "known_datasets",
+    "load_dataset",
+    "statistics",
+    "synthesize",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'xmcbench.data' has no attribute {name!r}")
+    return getattr(import_module(f"xmcbench.data.{_PUBLIC[name]}"), name)

@@ -1,0 +1,99 @@
+"""BM25: the labels as a search index, the instances as queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from xmcbench import Method
+from xmcbench.methods.sparse.search import SparseIndex, joined
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts, TopK
+
+
+class BM25(Method):
+    """BM25 over the label texts, with the instance as the query (bm25s; Lu 2024, arXiv:2407.03618).
+
+    Not in MACLR's tables. bm25s scores every term of every label when it builds its index; the sum over the terms of
+    a query is then a sparse product, so that the scores are those of ``bm25s.BM25.retrieve`` without a dense row for
+    each query. Pairs and training texts are never looked at: document frequencies are those among the labels.
+
+    A label that shares no term with the instance is no prediction. An instance without a term has none, and a label
+    without a term is never one.
+
+    variant    idf and term frequency as in Lucene, Robertson's original or ATIRE (Kamphuis et al., ECIR 2020); the
+               variants that score absent terms as well (BM25L, BM25+) are left out
+    k1, b      saturation of the term frequency, share of the length normalisation; the defaults are bm25s's
+    stemmer    Snowball stems, or none
+    stopwords  words left out, or none
+    """
+
+    title = "BM25"
+    supervision = "unused"
+    packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "sparse_dot_topn": "sparse-dot-topn"}
+    presets: ClassVar = {"bm25s": {"k1": 1.5, "b": 0.75}, "lucene": {"k1": 1.2, "b": 0.75}}
+
+    variant: Literal["lucene", "robertson", "atire"] = "lucene"
+    k1: float = 1.5
+    b: float = 0.75
+    stemmer: Literal["english"] | None = "english"
+    stopwords: Literal["english"] | None = "english"
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Index the label texts."""
+        import bm25s
+        from scipy.sparse import csc_matrix, csr_matrix
+
+        ids, words = self._tokens(raw_Y)
+        # With a stemmer bm25s numbers the terms in the order of a set, which differs from process to process.
+        terms = sorted(words)
+        self._terms = {term: number for number, term in enumerate(terms)}
+        if not terms:
+            self._index = SparseIndex(csr_matrix((len(raw_Y), 0), dtype=np.float32))
+            return
+        renumbered = {number: self._terms[term] for term, number in words.items()}
+        scorer = bm25s.BM25(k1=self.k1, b=self.b, method=self.variant)
+        corpus = [[renumbered[number] for number in label] for label in ids]
+        scorer.index((corpus, self._terms), create_empty_token=False, show_progress=False)
+        scores = (scorer.scores["data"], scorer.scores["indices"], scorer.scores["indptr"])
+        self._index = SparseIndex(csc_matrix(scores, shape=(len(raw_Y), len(terms))).tocsr())
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the highest BM25 score for each text."""
+        parts = [self._index.search(self._queries(batch.to_pylist()), k) for batch in raw_X.batches()]
+        return joined(parts, k)
+
+    def _tokens(self, texts: Iterable[str]) -> tuple[list[list[int]], dict[str, int]]:
+        """For each text the numbers of its terms, and the number of each term."""
+        import bm25s
+        import Stemmer
+
+        tokenized = bm25s.tokenize(
+            texts,
+            stopwords=self.stopwords,
+            stemmer=Stemmer.Stemmer(self.stemmer) if self.stemmer else None,
+            show_progress=False,
+        )
+        return tokenized.ids, tokenized.vocab
+
+    def _queries(self, texts: list[str]) -> csr_matrix:
+        """How often each term of the index occurs in each text: CSR float32 [len(texts), terms]."""
+        from scipy.sparse import coo_matrix
+
+        ids, words = self._tokens(texts)
+        number = np.full(len(words), -1, np.int64)
+        for term, position in words.items():
+            number[position] = self._terms.get(term, -1)
+        columns = number[np.fromiter(chain.from_iterable(ids), np.int64)]
+        rows = np.repeat(np.arange(len(texts)), [len(query) for query in ids])
+        known = columns >= 0
+        counts = np.ones(int(known.sum()), np.float32)
+        queries = coo_matrix((counts, (rows[known], columns[known])), shape=(len(texts), len(self._terms))).tocsr()
+        queries.sum_duplicates()
+        return queries

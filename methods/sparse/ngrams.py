@@ -1,0 +1,235 @@
+"""TF-IDF of words and bigrams as PECOS computes it, on Arrow's native kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench import Texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from scipy.sparse import csr_matrix
+
+
+class NgramTfidf:
+    """Word n-grams weighted by TF-IDF.
+
+    The recipe by which MACLR's authors made their TF-IDF pseudo labels with PECOS (amzn/pecos issue 206): split on
+    spaces, keep case and punctuation, words and bigrams as two blocks; a feature that more than ``max_df`` of the
+    documents hold is dropped; idf = max(ln(N / (df + 1)), 0); each block of a document is scaled to L2 norm 1, then
+    the whole.
+
+    PECOS splits on the space only, so that the TAB between a title and its content would glue two words into one
+    token that no label has. Here every ASCII white space separates words.
+    """
+
+    def __init__(self, words: pa.Array, word_idf: np.ndarray, bigrams: np.ndarray, bigram_idf: np.ndarray) -> None:
+        """words: every word of the training texts; the position is its code. word_idf: float32, 0 where a word is no
+        feature. bigrams: int64, code of the left word x number of words + code of the right one, rising.
+        bigram_idf: float32.
+        """
+        self._words, self._word_idf = words, word_idf
+        self._bigrams, self._bigram_idf = bigrams, bigram_idf
+        self._idf = np.concatenate([word_idf, bigram_idf])
+
+    @property
+    def features(self) -> int:
+        """Columns of what ``transform`` returns: one for each word, then one for each bigram."""
+        return len(self._idf)
+
+    @classmethod
+    def fit(cls, corpora: Iterable[Texts], ngrams: int, max_df: float) -> NgramTfidf:
+        """Learn words, bigrams (where ``ngrams`` is 2) and their idf in one pass over the texts.
+
+        max_df: share of the documents, 0..1.
+        """
+        counted, documents = [], 0
+        for texts in corpora:
+            documents += len(texts)
+            counted += [_document_frequencies(batch, ngrams) for batch in texts.batches()]
+        words, word_df, codes = _merge_words(counted)
+        bigrams, bigram_df = _merge_bigrams(counted, codes, len(words))
+        word_idf = _idf(word_df, documents, max_df)
+        bigram_idf = _idf(bigram_df, documents, max_df)
+        kept = bigram_idf > 0
+        return cls(words, word_idf, bigrams[kept], bigram_idf[kept])
+
+    def transform(self, batch: pa.Array) -> csr_matrix:
+        """TF-IDF of an Arrow array of texts: CSR float32 [len(batch), features], columns of a row rising.
+
+        A text without a known feature is an empty row.
+        """
+        import pyarrow.compute as pc
+
+        tokens = _Tokens.of(batch)
+        known = pc.index_in(tokens.words, value_set=self._words).fill_null(-1).to_numpy(zero_copy_only=False)
+        words = np.where((known >= 0) & (self._word_idf[known] > 0), known, -1) if len(self._words) else known
+        rows, columns = tokens.rows, words[tokens.codes]
+        if len(self._bigrams):
+            pairs = _Bigrams.of(tokens)
+            left, right = known[pairs.left], known[pairs.right]
+            keys = np.where((left >= 0) & (right >= 0), left.astype(np.int64) * len(self._words) + right, -1)
+            place = np.minimum(np.searchsorted(self._bigrams, keys), len(self._bigrams) - 1)
+            found = np.where(self._bigrams[place] == keys, place + len(self._words), -1)
+            rows, columns = np.concatenate([rows, pairs.rows]), np.concatenate([columns, found[pairs.codes]])
+        kept = columns >= 0
+        counts = _counts(rows[kept], columns[kept], (len(batch), self.features))
+        return self._weighted(counts)
+
+    def _weighted(self, counts: csr_matrix) -> csr_matrix:
+        values = counts.data * self._idf[counts.indices]
+        row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        block = 2 * row + (counts.indices >= len(self._words))
+        values /= _norms(values, block, 2 * counts.shape[0])[block]
+        values /= _norms(values, row, counts.shape[0])[row]
+        counts.data = values.astype(np.float32)
+        return counts
+
+    def save(self, folder: Path) -> None:
+        """Write ``words.arrow`` and ``weights.npz`` into ``folder``."""
+        import pyarrow as pa
+
+        table = pa.table({"word": self._words})
+        with pa.OSFile(str(folder / "words.arrow"), "wb") as stream, pa.ipc.new_file(stream, table.schema) as file:
+            file.write_table(table)
+        np.savez(folder / "weights.npz", word_idf=self._word_idf, bigrams=self._bigrams, bigram_idf=self._bigram_idf)
+
+    @classmethod
+    def load(cls, folder: Path) -> NgramTfidf:
+        """Read what ``save`` wrote."""
+        import pyarrow as pa
+
+        with pa.memory_map(str(folder / "words.arrow")) as source:
+            words = pa.ipc.open_file(source).read_all()["word"].combine_chunks()
+        with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
+            return cls(words, arrays["word_idf"], arrays["bigrams"], arrays["bigram_idf"])
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The words of a batch in order: ``codes[i]`` is the place in ``words`` of token i, in text ``rows[i]``."""
+
+    codes: np.ndarray
+    rows: np.ndarray
+    words: pa.Array
+    texts: int
+
+    @classmethod
+    def of(cls, batch: pa.Array) -> _Tokens:
+        import pyarrow.compute as pc
+
+        split = pc.ascii_split_whitespace(batch)
+        encoded = split.flatten().dictionary_encode()
+        codes, words = encoded.indices.to_numpy(), encoded.dictionary
+        rows = np.repeat(np.arange(len(batch), dtype=np.int32), pc.list_value_length(split).to_numpy())
+        # White space at an end of a text, and an empty text, leave an empty token behind.
+        empty = pc.index(words, "").as_py()
+        if empty >= 0:
+            kept = codes != empty
+            codes, rows = codes[kept], rows[kept]
+        return cls(codes, rows, words, len(batch))
+
+
+@dataclass(frozen=True)
+class _Bigrams:
+    """The bigrams of a batch: ``codes[i]`` is the place in ``left`` and ``right`` of bigram i, in text ``rows[i]``."""
+
+    codes: np.ndarray
+    rows: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    @classmethod
+    def of(cls, tokens: _Tokens) -> _Bigrams:
+        import pyarrow as pa
+
+        inside = tokens.rows[:-1] == tokens.rows[1:]
+        width = len(tokens.words)
+        keys = (tokens.codes[:-1].astype(np.int64) * width + tokens.codes[1:])[inside]
+        encoded = pa.array(keys).dictionary_encode()
+        left, right = np.divmod(encoded.dictionary.to_numpy(), max(1, width))
+        return cls(encoded.indices.to_numpy(), tokens.rows[:-1][inside], left, right)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """In how many documents of a batch each of its words and bigrams stands. Words by their codes in the batch."""
+
+    words: pa.Array
+    word_df: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    bigram_df: np.ndarray
+
+
+def _document_frequencies(batch: pa.Array, ngrams: int) -> _Counted:
+    tokens = _Tokens.of(batch)
+    word_df = _frequencies(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
+    if ngrams < 2:
+        none = np.empty(0, np.int32)
+        return _Counted(tokens.words, word_df, none, none, none)
+    bigrams = _Bigrams.of(tokens)
+    bigram_df = _frequencies(bigrams.rows, bigrams.codes, (tokens.texts, len(bigrams.left)))
+    # Codes of a batch fit in 32 bits: what is kept of every batch until the end stays small.
+    return _Counted(tokens.words, word_df, bigrams.left.astype(np.int32), bigrams.right.astype(np.int32), bigram_df)
+
+
+def _frequencies(rows: np.ndarray, codes: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    return np.bincount(_counts(rows, codes, shape).indices, minlength=shape[1]).astype(np.int32)
+
+
+def _counts(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
+    """How often each column occurs in each row: CSR float32 with rising columns."""
+    from scipy.sparse import coo_matrix
+
+    counts = coo_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=shape).tocsr()
+    counts.sum_duplicates()
+    return counts
+
+
+def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, np.ndarray, list[np.ndarray]]:
+    """All words in the order of their first occurrence, their document frequency, and for each batch the codes of
+    its words among them.
+    """
+    import pyarrow as pa
+
+    if not counted:
+        return pa.array([], pa.large_string()), np.empty(0, np.int64), []
+    encoded = pa.concat_arrays([each.words for each in counted]).dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    frequency = np.bincount(codes, np.concatenate([each.word_df for each in counted]), len(encoded.dictionary))
+    ends = np.cumsum([len(each.words) for each in counted])[:-1]
+    return encoded.dictionary, frequency.astype(np.int64), np.split(codes, ends)
+
+
+def _merge_bigrams(counted: list[_Counted], codes: list[np.ndarray], words: int) -> tuple[np.ndarray, np.ndarray]:
+    """All bigrams as rising int64 keys, and their document frequency."""
+    if not counted:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    keys = np.concatenate(
+        [code[each.left].astype(np.int64) * words + code[each.right] for each, code in zip(counted, codes, strict=True)]
+    )
+    frequency = np.concatenate([each.bigram_df for each in counted])
+    order = np.argsort(keys, kind="stable")
+    keys, frequency = keys[order], frequency[order]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[first], np.add.reduceat(frequency, first) if len(first) else frequency
+
+
+def _idf(frequency: np.ndarray, documents: int, max_df: float) -> np.ndarray:
+    """float32; 0 for what is no feature: too frequent, or in no document at all (the empty token)."""
+    most = np.floor(max_df * documents + 0.5)
+    with np.errstate(divide="ignore"):
+        idf = np.maximum(np.log(documents / (frequency + 1.0)), 0)
+    return np.where((frequency > 0) & (frequency <= most), idf, 0).astype(np.float32)
+
+
+def _norms(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """L2 norm of each group of values; 1 where it is next to nothing, as in PECOS."""
+    squares = np.bincount(group, values * values, groups)
+    return np.sqrt(np.where(squares < np.finfo(np.float32).eps, 1, squares))

@@ -1,0 +1,138 @@
+"""XR-Linear: PECOS's tree of linear classifiers over TF-IDF features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from xmcbench import Method, UsageError
+from xmcbench.methods.sparse.features import TfidfFeatures
+from xmcbench.methods.sparse.search import SparseIndex, joined, padded, usable_cores
+
+if TYPE_CHECKING:
+    from pecos.xmc.xlinear.model import XLinearModel
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts, TopK
+
+
+class XRLinear(Method):
+    """A tree of linear classifiers over TF-IDF features (PECOS, Yu et al. 2020, Algorithm 2; MACLR section 4.1).
+
+    Labels are clustered by the mean of their instances' features (PIFA) into a tree by hierarchical 2-means; at every
+    node a linear SVM says which children to follow, trained against the teacher-forcing negatives.
+
+    With pairs it is trained on the pairs alone: instances without a pair and labels without a pair take no part,
+    because such a label has neither an embedding nor a classifier, and is never predicted. Without pairs it is
+    trained on pseudo pairs, each training instance with its TF-IDF top labels.
+
+    pseudo_labels  pseudo pairs for each instance in the zero-shot setting. The paper gives no number for XR-Linear;
+                   3 is what it takes from TF-IDF for MACLR's own self-training (its section 4.1)
+    ngrams, max_df as for TF-IDF, whose features these are
+    nr_splits, max_leaf_size, cost, threshold
+                   PECOS's defaults: children of a node, labels of a leaf, C of the SVM, weights below are dropped
+    beam_size      nodes that a prediction follows on each level. PECOS's 10 and its 20 predictions would cut R@100
+                   short; all ``k`` predictions asked for are made
+    """
+
+    title = "XR-Linear"
+    supervision = "optional"
+    packages: ClassVar = {"pecos": "libpecos", "sparse_dot_topn": "sparse-dot-topn"}
+
+    pseudo_labels: int = 3
+    ngrams: Literal[1, 2] = 2
+    max_df: float = 0.98
+    nr_splits: int = 16
+    max_leaf_size: int = 100
+    cost: float = 1.0
+    threshold: float = 0.1
+    beam_size: int = 50
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Train the tree. Raises UsageError for a parameter out of its range."""
+        self._check()
+        self._features = TfidfFeatures.shared(self.artefacts, raw_X, raw_Y, "pecos", self.ngrams, self.max_df)
+        if pairs is None:
+            X = self._features.transform(raw_X)
+            pairs = _pseudo_pairs(X, self._features.labels, self.pseudo_labels)
+            self.notes["pseudo_pairs"] = int(pairs.nnz)
+            rows = np.flatnonzero(np.diff(pairs.indptr))
+            X = X[rows]
+        else:
+            rows = np.flatnonzero(np.diff(pairs.indptr))
+            X = self._features.transform(raw_X.take(rows))
+        self._seen = np.unique(pairs.indices)
+        self.notes["training_instances"] = len(rows)
+        self.notes["labels_with_a_classifier"] = len(self._seen)
+        self._model = self._train(X, pairs[rows][:, self._seen]) if len(rows) else None
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k best labels that the beam reaches; fewer where fewer labels were seen in training.
+
+        Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
+        at the k-th place PECOS decides, the same way in every run.
+        """
+        parts = [self._search(batch, k) for batch in self._features.batches(raw_X)]
+        return joined(parts, k)
+
+    def _check(self) -> None:
+        least = {"pseudo_labels": 1, "nr_splits": 2, "max_leaf_size": 2, "beam_size": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise UsageError(f"XRLinear.{name} = {getattr(self, name)} is less than {bound}")
+
+    def _train(self, X: csr_matrix, Y: csr_matrix) -> XLinearModel:
+        with _quiet_pecos():
+            from pecos.xmc import Indexer, LabelEmbeddingFactory
+            from pecos.xmc.xlinear.model import XLinearModel
+
+            threads, by_label = usable_cores(), Y.tocsc().astype(np.float32)
+            tree = Indexer.gen(
+                LabelEmbeddingFactory.create(by_label, X, method="pifa", threads=threads),
+                indexer_type="hierarchicalkmeans",
+                nr_splits=self.nr_splits,
+                max_leaf_size=self.max_leaf_size,
+                seed=self.seed,
+                threads=threads,
+            )
+            return XLinearModel.train(
+                X,
+                by_label,
+                C=tree,
+                nr_splits=self.nr_splits,
+                solver_type="L2R_L2LOSS_SVC_DUAL",
+                negative_sampling_scheme="tfn",
+                Cp=self.cost,
+                Cn=self.cost,
+                threshold=self.threshold,
+                threads=threads,
+            )
+
+    def _search(self, X: csr_matrix, k: int) -> TopK:
+        if self._model is None:
+            return padded(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
+        kept = min(k, len(self._seen))
+        with _quiet_pecos():
+            found = self._model.predict(X, beam_size=self.beam_size, only_topk=kept, threads=usable_cores())
+        return padded(found.indptr, self._seen[found.indices], found.data, k)
+
+
+def _pseudo_pairs(X: csr_matrix, labels: csr_matrix, top: int) -> csr_matrix:
+    """The ``top`` labels nearest to each instance as a binary matrix, float32 [N, L]."""
+    from scipy.sparse import csr_matrix
+
+    best = SparseIndex(labels).search(X, top).indices
+    row, place = np.nonzero(best >= 0)
+    return csr_matrix((np.ones(len(row), np.float32), (row, best[row, place])), shape=(X.shape[0], labels.shape[0]))
+
+
+@contextmanager
+def _quiet_pecos() -> Iterator[None]:
+    """Without the warning that PECOS draws from scipy by its use of a deprecated namespace."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*scipy.sparse.sputils", category=DeprecationWarning)
+        yield

@@ -1,0 +1,75 @@
+"""Independent implementations of the protocol, and cases to compare on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytrec_eval
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from xmcbench.topk import TopK
+
+
+def make_predictions(rows, k):
+    """A TopK [len(rows), k] of lists of labels, best first; scores fall with the rank."""
+    indices = np.full((len(rows), k), -1, np.int32)
+    for row, labels in enumerate(rows):
+        indices[row, : len(labels)] = labels
+    scores = np.where(indices < 0, -np.inf, -np.arange(k)).astype(np.float32)
+    return TopK(indices, scores)
+
+
+def make_pairs(rows, labels):
+    """A binary CSR matrix [len(rows), labels] of lists of labels."""
+    matrix = np.zeros((len(rows), labels), np.float32)
+    for row, true in enumerate(rows):
+        matrix[row, list(true)] = 1
+    return csr_matrix(matrix)
+
+
+def reference_ranking(predictions, truth):
+    """Metric -> per-instance values of P, R and nDCG by pytrec_eval, for the rows with a true label."""
+    names = {"P": "P.1,3,5", "R": "recall.1,3,5,10,100", "nDCG": "ndcg_cut.1,3,5"}
+    kept = [row for row in range(truth.shape[0]) if truth[row].nnz]
+    qrels = {str(row): {str(label): 1 for label in truth[row].indices} for row in kept}
+    # It orders by score and then by document id: falling scores keep our order.
+    run = {
+        str(row): {str(label): -float(rank) for rank, label in enumerate(predictions.indices[row]) if label >= 0}
+        for row in kept
+    }
+    found = pytrec_eval.RelevanceEvaluator(qrels, set(names.values())).evaluate(
+        {row: listed for row, listed in run.items() if listed}
+    )
+    measures = {"P": "P", "R": "recall", "nDCG": "ndcg_cut"}
+    return {
+        f"{family}@{k}": np.array(
+            # It leaves rows without predictions out; the protocol scores them 0.
+            [found.get(str(row), {}).get(f"{measures[family]}_{k}", 0.0) for row in kept]
+        )
+        for family, name in names.items()
+        for k in map(int, name.split(".")[1].split(","))
+    }
+
+
+def reference_psp(predictions, truth, inverse_propensity, k):
+    """PSP@k as the protocol words it, one pair at a time."""
+    found = attainable = 0.0
+    for row in range(truth.shape[0]):
+        true = set(truth[row].indices.tolist())
+        hits = [label for label in predictions.indices[row, :k].tolist() if label in true]
+        found += sum(inverse_propensity[label] for label in hits) / k
+        attainable += sum(sorted((inverse_propensity[label] for label in true), reverse=True)[:k]) / k
+    return found / attainable
+
+
+@st.composite
+def cases(draw, most_rows=8, most_labels=14):
+    """Predictions, truth and filter of one random data set; at least one row has a true label."""
+    labels = draw(st.integers(1, most_labels))
+    k = draw(st.integers(1, most_labels + 2))
+    some = st.lists(st.integers(0, labels - 1), unique=True, max_size=labels)
+    rows = draw(st.integers(1, most_rows))
+    truth = draw(st.lists(some, min_size=rows, max_size=rows).filter(any))
+    predicted = [draw(st.permutations(range(labels)))[: draw(st.integers(0, k))] for _ in range(rows)]
+    removed = draw(st.lists(some, min_size=rows, max_size=rows))
+    return make_predictions(predicted, k), make_pairs(truth, labels), make_pairs(removed, labels)

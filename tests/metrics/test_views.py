@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from protocol_reference import make_pairs, make_predictions
+
+from xmcbench.errors import DataError
+from xmcbench.metrics import evaluate, label_views, restrict
+
+
+def members(frequency, known=None):
+    frequency = np.array(frequency, np.int64)
+    groups = label_views(frequency, np.array(known if known is not None else np.zeros(len(frequency)), np.int64))
+    return {name: np.flatnonzero(group).tolist() for name, group in groups.items()}
+
+
+def test_seen_and_unseen():
+    found = members([3, 2, 1], [1, 0, 2])
+    assert (found["seen"], found["unseen"]) == ([0, 2], [1])
+
+
+@pytest.mark.parametrize(
+    ("frequency", "head", "middle", "tail"),
+    [
+        ([4, 4, 4], [0], [1], [2]),
+        ([1, 1, 1, 1, 1, 1, 0], [0, 1], [2, 3], [4, 5, 6]),
+        ([1, 0, 9, 2], [2], [], [0, 1, 3]),
+        ([2, 2, 3, 2, 2], [0, 2], [1, 3], [4]),
+        ([0, 0], [], [], [0, 1]),
+        ([5], [0], [], []),
+    ],
+)
+def test_head_middle_tail(frequency, head, middle, tail):
+    found = members(frequency)
+    assert (found["head"], found["middle"], found["tail"]) == (head, middle, tail)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40))
+def test_every_label_is_in_one_group_and_a_third_of_the_pairs_in_the_head(frequency):
+    found = members(frequency)
+    assert sorted(found["head"] + found["middle"] + found["tail"]) == list(range(len(frequency)))
+    pairs = [sum(frequency[label] for label in found[name]) for name in ("head", "middle", "tail")]
+    assert 3 * pairs[0] >= sum(frequency)
+    assert 3 * (pairs[0] + pairs[1]) >= 2 * sum(frequency)
+    if found["head"]:
+        assert 3 * (pairs[0] - min(frequency[label] for label in found["head"])) < sum(frequency)
+
+
+def test_a_view_leaves_the_predictions_alone():
+    predictions = make_predictions([[0, 1], [2, 1], [0, 2]], 2)
+    truth = make_pairs([[0, 1], [2], [2]], 3)
+    view = restrict(truth, np.array([False, True, True]))
+    assert view.toarray().tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    assert evaluate(predictions, view).values["P@1"] == 1 / 3  # label 0 still stands first in two rows
+    scores = evaluate(predictions, restrict(truth, np.array([True, False, False])))
+    assert (scores.scored, scores.unlabelled, scores.values["P@1"]) == (1, 2, 1.0)
+
+
+def test_an_empty_group_has_no_values():
+    scores = evaluate(make_predictions([[0]], 1), restrict(make_pairs([[0]], 1), np.array([False])))
+    assert (scores.scored, scores.values) == (0, {})
+
+
+def test_groups_of_other_labels():
+    with pytest.raises(DataError, match="3 label frequencies, but 2"):
+        label_views(np.ones(3, np.int64), np.ones(2, np.int64))
+    with pytest.raises(DataError, match="over 2 labels does not fit a truth over 1"):
+        restrict(make_pairs([[0]], 1), np.array([True, False]))

@@ -1,0 +1,74 @@
+"""Say what this machine has and what is missing, with the command that brings it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench doctor``."""
+    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the examination; 1 if something is broken, 0 if at most something optional is missing."""
+    from xmcbench import environment
+    from xmcbench.data import cache_folder, known_datasets
+    from xmcbench.registry import Registry
+
+    cache = cache_folder()
+    methods = {
+        entry.name: entry.problem
+        or (f"missing: pip install {' '.join(entry.missing.values())}" if entry.missing else "ok")
+        for entry in Registry(arguments.plugin)
+    }
+    broken = [
+        f"method {entry.name} ({entry.origin}): {entry.problem}"
+        for entry in Registry(arguments.plugin)
+        if entry.problem
+    ]
+    if not _writable(cache):
+        broken.append(f"the cache {cache} cannot be written: set XMCBENCH_CACHE to a folder that can")
+    examination = {
+        "machine": environment.hardware(),
+        "packages": environment.packages(),
+        "methods": methods,
+        "datasets": {each.name: each.status for each in known_datasets()},
+        "cache": {"folder": str(cache), "free_gib": round(_free(cache) / 2**30, 1)},
+        "hub": "offline" if os.environ.get("HF_HUB_OFFLINE") == "1" else "online where it can be reached",
+        "broken": broken,
+    }
+    if arguments.json:
+        print(json.dumps(examination, indent=1, sort_keys=True))
+        return 1 if broken else 0
+    for title, facts in examination.items():
+        if isinstance(facts, dict):
+            print(title)
+            for name, fact in facts.items():
+                print(f"  {name:24}{', '.join(map(str, fact)) if isinstance(fact, tuple) else fact}")
+        elif title != "broken":
+            print(f"{title}\n  {facts}")
+    print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "nothing is broken")
+    return 1 if broken else 0
+
+
+def _existing(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(_existing(folder.absolute())).free
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=_existing(folder.absolute())):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,117 @@
+"""List methods, data sets, or results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench ls``."""
+    parser.add_argument("what", choices=("methods", "datasets", "results"))
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the listing."""
+    listing = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
+    if arguments.json:
+        print(json.dumps(listing, indent=1, sort_keys=True))
+        return 0
+    if not listing:
+        print(f"no {arguments.what}")
+        return 0
+    from tabulate import tabulate
+
+    rows = [[_shown(value) for value in entry.values()] for entry in listing]
+    print(tabulate(rows, list(listing[0]), disable_numparse=True))
+    return 0
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={each['default']}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
+
+
+def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from xmcbench import parameters
+    from xmcbench.registry import Registry
+
+    listing = []
+    for entry in Registry(arguments.plugin):
+        method = entry.method
+        status = entry.problem or (f"needs: pip install {' '.join(entry.missing.values())}" if entry.missing else "ok")
+        listing.append(
+            {
+                "name": entry.name,
+                "title": (method.title or entry.name) if method else "",
+                "pairs": method.supervision if method else "",
+                "presets": sorted(method.presets) if method else [],
+                "parameters": {
+                    name: {"type": each.type_name, "default": each.default}
+                    for name, each in parameters.declared(method).items()
+                }
+                if method
+                else {},
+                "status": status,
+                "origin": entry.origin,
+            }
+        )
+    return listing
+
+
+def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
+    from xmcbench.data import known_datasets
+
+    return [
+        {
+            "name": each.name,
+            "train": each.counts.get("train"),
+            "test": each.counts.get("test"),
+            "labels": each.counts.get("labels"),
+            "status": each.status,
+        }
+        for each in known_datasets()
+    ]
+
+
+def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from xmcbench.errors import UsageError
+    from xmcbench.leaderboard.rows import row_name
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+    from xmcbench.setting import Setting
+    from xmcbench.source import source_digest
+
+    if not arguments.runs.is_dir():
+        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+    today = {entry.name: source_digest(entry.method) for entry in Registry(arguments.plugin) if entry.method}
+    listing = []
+    for record in Store(arguments.runs).records():
+        cell, name = record["cell"], record["protocol"]["filter"]
+        stale = record["method"]["source_sha256"] != today.get(cell["method"], record["method"]["source_sha256"])
+        values = record["metrics"][name]["values"] if record["status"] == "ok" else {}
+        listing.append(
+            {
+                "dataset": cell["dataset"],
+                "setting": Setting(**cell["setting"]).slug,
+                "method": row_name(record),
+                "seed": cell["seed"],
+                "status": "stale" if stale and record["status"] == "ok" else record["status"],
+                "P@1": 100 * values["P@1"] if values else None,
+                "R@100": 100 * values["R@100"] if values else None,
+                "filter": name,
+                "total s": record["measured"]["total_s"],
+                "reason": record["reason"],
+            }
+        )
+    return listing

@@ -1,0 +1,83 @@
+"""What a run prints: progress on stderr, the plan or the table on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from xmcbench.leaderboard.rows import rows
+from xmcbench.leaderboard.tables import MAIN, cost_table, metric_table
+from xmcbench.records import Store
+from xmcbench.runner.plan import Plan, PlannedCell, Skipped
+
+
+class Progress:
+    """One line a cell on stderr, and only when stderr is a terminal."""
+
+    def __init__(self, cells: int) -> None:
+        self._cells, self._shown = cells, sys.stderr.isatty()
+
+    def __call__(self, planned: PlannedCell, position: int, record: dict[str, Any] | None) -> None:
+        """Say that a cell starts (no record) or how it ended."""
+        if not self._shown:
+            return
+        place = f"[{position + 1}/{self._cells}] {planned.name}, seed {planned.cell.seed}"
+        if record is None:
+            print(f"{place} ...", file=sys.stderr, end="\r", flush=True)
+        else:
+            print(f"{place}: {record['status']}, {record['measured']['total_s']:.1f} s", file=sys.stderr)
+
+
+def warn_skipped(skipped: Sequence[Skipped]) -> None:
+    """One line for every method that `all` left out."""
+    for each in skipped:
+        print(f"xmcbench: {each}", file=sys.stderr)
+
+
+def tables(records: Sequence[dict[str, Any]], filter_name: str, stale: Sequence[str]) -> str:
+    """The result of a run: metrics, costs, then what failed and what is stale."""
+    made = rows(records, filter_name)
+    parts = []
+    if any(row.figures for row in made):
+        parts += [metric_table(made, MAIN, "simple"), cost_table(made, "simple")]
+    parts += [f"{row.name}, {problem}" for row in made for problem in row.problems]
+    parts += [f"{name} is stale: its source changed since it ran (--force runs it again)" for name in stale]
+    return "\n\n".join(parts)
+
+
+def plan_json(planned: Plan, store: Store) -> str:
+    """What a run would do, as one JSON document."""
+    skipped = [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in planned.skipped]
+    return json.dumps({"cells": _planned_cells(planned, store), "skipped": skipped}, indent=1, sort_keys=True)
+
+
+def plan_table(planned: Plan, store: Store) -> str:
+    """What a run would do, a line a cell: its state, and what it or its like took when it last ran here."""
+    from tabulate import tabulate
+
+    lines = []
+    for each in _planned_cells(planned, store):
+        seconds, memory = each["last_s"], each["last_peak_memory_bytes"]
+        costs = [f"{seconds:.1f}", f"{memory / 2**30:.2f}"] if seconds is not None else ["", ""]
+        lines.append([each["method"], each["seed"], each["state"], *costs])
+    lines += [[each.method, "", f"skipped: {each.reason}", "", ""] for each in planned.skipped]
+    return str(tabulate(lines, ["Method", "seed", "state", "last s", "last peak GiB"], disable_numparse=True))
+
+
+def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
+    cells = []
+    for each in planned.cells:
+        measured = (each.record or store.latest(each.cell.dataset, each.cell.method) or {}).get("measured", {})
+        cells.append(
+            {
+                "method": each.name,
+                "seed": each.cell.seed,
+                "state": each.state,
+                "key": each.cell.key,
+                "last_s": measured.get("total_s"),
+                "last_peak_memory_bytes": measured.get("peak_memory_bytes"),
+            }
+        )
+    return cells

@@ -1,0 +1,55 @@
+"""Score a prediction file against a data set's test pairs, by the written-down protocol."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench score``."""
+    parser.add_argument("--dataset", required=True, metavar="NAME|FOLDER")
+    parser.add_argument(
+        "--predictions", required=True, type=Path, metavar="FILE.npz", help="int32 'indices', float32 'scores' [N, k]"
+    )
+    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check the file, score it, print every metric with its interval."""
+    from tabulate import tabulate
+
+    from xmcbench.data import load_dataset
+    from xmcbench.metrics import evaluate, inverse_propensity, protocol
+    from xmcbench.runner.scoring import as_json
+    from xmcbench.topk import TopK
+
+    dataset = load_dataset(arguments.dataset)
+    filter_name = dataset.filter_name(arguments.filter)
+    predictions = TopK.load(arguments.predictions)
+    predictions.check(len(dataset.test), predictions.k, len(dataset.labels))
+    weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
+    scores = evaluate(
+        predictions, dataset.test_pairs(), removed=dataset.filter(filter_name), inverse_propensity=weights
+    )
+    result = as_json(scores)
+    if arguments.json:
+        head = {"dataset": dataset.name, "filter": filter_name, "protocol": protocol.VERSION, "depth": predictions.k}
+        print(json.dumps({**head, **result}, indent=1, sort_keys=True))
+        return 0
+    print(
+        f"{dataset.name}, filter {filter_name}, metric protocol {protocol.VERSION}, {scores.scored:,} test instances "
+        f"scored, {scores.unlabelled:,} without a label left out. Per cent, 95% interval.\n"
+    )
+    rows = [
+        [
+            name,
+            f"{100 * value:.2f}",
+            f"{100 * result['intervals'][name][0]:.2f} - {100 * result['intervals'][name][1]:.2f}",
+        ]
+        for name, value in result["values"].items()
+    ]
+    print(tabulate(rows, ["Metric", "value", "interval"], disable_numparse=True, colalign=("left", "right", "right")))
+    return 0

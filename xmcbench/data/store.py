@@ -1,0 +1,244 @@
+"""The loaded form of source files, kept in a cache: texts as Arrow files that are mapped, pairs as .npz.
+
+What is kept hangs on the SHA-256 of the source file, so a changed source is never answered with old data. Texts and
+pairs are separate files: a process that may read texts only can be handed those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.artefacts import Artefacts
+from xmcbench.atomic import atomic_file, write_json
+from xmcbench.canonical import sha256_file, sha256_json
+from xmcbench.data.xc_text import Kind, Rows, at, read_rows
+from xmcbench.errors import DataError, StorageError
+from xmcbench.texts import BATCH, Texts, text_digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from scipy.sparse import csr_matrix
+
+#: Part of every key of the cache: raise it when the loaded form changes.
+VERSION = 1
+
+#: A file changed less than this many seconds ago could change again within the resolution of its time stamp.
+_SETTLED_S = 2.0
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A source file in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
+
+    rows, pairs: counts. highest, highest_line: the highest label id and the line it stands in (-1 and 0 without
+    pairs). uids: whether the source gave uids.
+    """
+
+    folder: Path
+    rows: int
+    pairs: int
+    highest: int
+    highest_line: int
+    uids: bool
+
+    @property
+    def texts(self) -> Path:
+        """The Arrow file."""
+        return self.folder / "texts.arrow"
+
+    @property
+    def pair_file(self) -> Path:
+        """The pairs."""
+        return self.folder / "pairs.npz"
+
+
+def cache_root() -> Path:
+    """The folder of the cache: $XMCBENCH_CACHE, else ~/.cache/xmcbench."""
+    return Path(os.environ.get("XMCBENCH_CACHE") or Path.home() / ".cache" / "xmcbench")
+
+
+def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], object]) -> Path:
+    """The cache folder of this kind and identity; ``fill`` makes it where it is not there yet.
+
+    Raises StorageError, naming the cache, when there is no room or no permission.
+    """
+    try:
+        return Artefacts(cache_root()).get(kind, {"version": VERSION, **identity}, lambda folder: void(fill(folder)))
+    except StorageError as error:
+        raise StorageError(error.message, "XMCBENCH_CACHE names another folder for the cache") from error
+
+
+def void(_: object) -> None:
+    """Drop a value where a callback returns none."""
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file, remembered by path, size and times of change. Raises DataError when it cannot be read."""
+    try:
+        before = path.stat()
+        state = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "ctime_ns": before.st_ctime_ns}
+        note = cache_root() / "hashes" / f"{sha256_json(str(path.resolve()))[:32]}.json"
+        try:
+            remembered = json.loads(note.read_text())
+            if remembered["state"] == state:
+                return str(remembered["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # no note, or not one of ours: the file is hashed
+        digest = sha256_file(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
+        try:
+            write_json(note, {"path": str(path.resolve()), "state": state, "sha256": digest})
+        except StorageError:
+            pass  # a cache that cannot be written costs time, not the answer
+    return digest
+
+
+def corpus(path: Path, kind: Kind) -> Corpus:
+    """The loaded form of a JSON-lines file of the XC raw layout, read once. Raises DataError as ``load_corpus`` does."""
+    folder = kept(kind, {"sha256": fingerprint(path)}, lambda folder: load_corpus(path, kind, folder))
+    return open_corpus(folder)
+
+
+def open_corpus(folder: Path) -> Corpus:
+    """The corpus in a folder of the cache."""
+    return Corpus(folder=folder, **json.loads((folder / "facts.json").read_text()))
+
+
+def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
+    """Read a JSON-lines file into ``folder``, never more than 65,536 rows of it in memory.
+
+    Raises DataError when the file is damaged or breaks the format, holds no row, or a uid twice.
+    """
+    targets, lengths = array("i"), array("i")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        done = 0
+        for rows in read_rows(path, kind, BATCH):
+            yield _batch(path, rows, done)
+            targets.extend(rows.targets)
+            lengths.extend(rows.lengths)
+            done += len(rows.uids)
+        if not done:
+            raise DataError(f"{path} is empty", f"a data set needs {kind}")
+
+    texts = write_texts(folder / "texts.arrow", batches())
+    _check_uids(path, texts)
+    if kind == "labels":
+        given = any(uid != str(row) for row, uid in enumerate(texts.uids))
+        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, given))
+    indices, indptr = np.frombuffer(targets, np.int32), np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    if len(indices) and indices.min() < 0:
+        line = int(np.searchsorted(indptr, indices.argmin(), "right"))
+        raise at(path, line, f"target_ind {indices.min()} names no label", "label ids count from 0")
+    highest = int(indices.argmax()) if len(indices) else -1
+    highest_line = int(np.searchsorted(indptr, highest, "right")) if len(indices) else 0
+    top = int(indices[highest]) if len(indices) else -1
+    indptr, indices = _distinct(indptr, indices)
+    write_pairs(folder / "pairs.npz", indptr, indices)
+    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, highest_line, True))
+
+
+def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: bool) -> Corpus:
+    """Put a corpus that is in memory into ``folder``, in the same form; ``pairs`` is a canonical binary CSR or None."""
+    import pyarrow as pa
+
+    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
+    table = pa.table({name: column.to_arrow() for name, column in columns.items()})
+    write_texts(folder / "texts.arrow", table.to_batches(max_chunksize=BATCH))
+    if pairs is None:
+        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, uids))
+    write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
+    top = int(pairs.indices.max()) if pairs.nnz else -1
+    line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
+    return _write_facts(folder, Corpus(folder, len(texts), pairs.nnz, top, line, uids))
+
+
+def _write_facts(folder: Path, made: Corpus) -> Corpus:
+    facts = asdict(made)
+    del facts["folder"]
+    write_json(folder / "facts.json", facts)
+    return made
+
+
+def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
+    """Write an Arrow IPC file of record batches (uid, title, content) with its digest in the schema's metadata."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.large_string()) for name in ("uid", "title", "content")])
+    # The digest is known at the end but stands at the front: written once without it, then copied from the map.
+    draft = path.with_suffix(".draft")
+    with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch.cast(schema))
+    with pa.memory_map(str(draft)) as source:
+        table = pa.ipc.open_file(source).read_all()
+    schema = schema.with_metadata({b"digest": text_digest(table).encode()})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(table, max_chunksize=BATCH)
+    draft.unlink()
+    return Texts.open(path)
+
+
+def _batch(path: Path, rows: Rows, done: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    try:
+        columns = [pa.array(values, pa.large_string()) for values in (rows.uids, rows.titles, rows.contents)]
+    except UnicodeEncodeError:
+        for row, texts in enumerate(zip(rows.uids, rows.titles, rows.contents, strict=True)):
+            if not "".join(texts).isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in "".join(texts)):
+                raise at(path, done + row + 1, "holds half a surrogate pair", "no text can hold it: fix it") from None
+        raise
+    return pa.record_batch(columns, ["uid", "title", "content"])
+
+
+def _check_uids(path: Path, texts: Texts) -> None:
+    import pyarrow.compute as pc
+
+    if pc.count_distinct(texts.uids.to_arrow()).as_py() == len(texts):
+        return
+    seen: dict[str, int] = {}
+    for line, uid in enumerate(texts.uids, 1):
+        if uid in seen:
+            raise at(path, line, f"uid {uid!r} again, first in line {seen[uid]}", "a uid stands once in a file")
+        seen[uid] = line
+
+
+def _distinct(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with their label ids ascending, each once."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    keys = np.unique(rows * (np.int64(1) << 32) + indices)
+    counts = np.bincount(keys >> 32, minlength=len(indptr) - 1)
+    return np.concatenate([[0], np.cumsum(counts)]), (keys & 0xFFFFFFFF).astype(np.int32)
+
+
+def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
+    """Write the structure of a binary CSR matrix as .npz."""
+    with atomic_file(path) as stream:
+        np.savez(stream, indptr=indptr.astype(np.int64), indices=indices.astype(np.int32))
+
+
+def read_pairs(path: Path, labels: int) -> csr_matrix:
+    """Read what ``write_pairs`` wrote: a binary CSR matrix, float32 [N, labels], label ids ascending."""
+    from scipy.sparse import csr_matrix
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            indptr, indices = arrays["indptr"], arrays["indices"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(f"cannot read the pair store {path}: {error}", "delete its folder: it is made anew") from None
+    if len(indices) < np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, labels))

@@ -1,0 +1,85 @@
+"""A cell's identity and its record.
+
+A cell is data set x setting x subset x method x parameters x seed; its key is the SHA-256 of that as canonical JSON.
+The record (``schema`` 1) holds
+
+    key, cell       the identity and its hash
+    method          title in tables, variant (preset and changed parameters), supervision, source hash
+    status          ok | failed | timeout | skipped, with ``reason``
+    subset          name, hash and counts of the pairs the method was handed, or null
+    counts          instances, labels and pairs of the data set
+    protocol        version of the metric protocol, default filter
+    metrics         filter -> values, intervals, counts, and the views by label group
+    predictions     path below the runs folder, SHA-256, depth
+    notes           what the method wished to say
+    environment     packages and hardware
+    measured        start, wall seconds of each phase, seconds reused from artefacts, peak memory: all that two equal
+                    runs do not share
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmcbench.canonical import sha256_json
+from xmcbench.errors import StorageError
+from xmcbench.setting import Setting
+
+SCHEMA = 1
+
+#: Fields that every record has, whatever became of its cell.
+_REQUIRED = ("schema", "key", "cell", "method", "status")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The identity of one run."""
+
+    dataset: str
+    dataset_digest: str
+    setting: Setting
+    subset_digest: str | None
+    method: str
+    parameters: Mapping[str, object]
+    seed: int
+
+    def identity(self) -> dict[str, object]:
+        """The cell as JSON values."""
+        return {
+            "dataset": self.dataset,
+            "dataset_sha256": self.dataset_digest,
+            "setting": self.setting.identity(),
+            "subset_sha256": self.subset_digest,
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "seed": self.seed,
+        }
+
+    @property
+    def key(self) -> str:
+        """SHA-256 (hex) of the identity."""
+        return sha256_json(self.identity())
+
+    @property
+    def path(self) -> Path:
+        """Where the cell's files stand below each room of a runs folder, without a suffix."""
+        return Path(self.dataset.lower(), self.setting.slug, f"{self.method}-s{self.seed}-{self.key[:12]}")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record from its file. Raises StorageError when it is none, or its key is not that of its cell."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
+    if not isinstance(record, dict) or any(field not in record for field in _REQUIRED):
+        raise StorageError(f"{path} is no record of a run", "the folder records/ holds records only")
+    if record["schema"] != SCHEMA:
+        raise StorageError(f"{path} has schema {record['schema']}, this xmcbench reads {SCHEMA}", "upgrade xmcbench")
+    if sha256_json(record["cell"]) != record["key"]:
+        raise StorageError(f"{path}: the key is not that of the cell", "the record was edited; run the cell again")
+    return record

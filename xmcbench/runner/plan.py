@@ -1,0 +1,171 @@
+"""From a request to cells: which are to run, which have their record already, which cannot run and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from xmcbench import parameters
+from xmcbench.errors import UnknownName, UsageError, XmcbenchError
+from xmcbench.method import Method
+from xmcbench.records import Cell, Store
+from xmcbench.registry import Entry, Registry
+from xmcbench.setting import Setting, Subset, draw
+from xmcbench.source import source_digest
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+
+#: The preset a run takes where nothing else is asked for and the method has it: a few minutes on two cores.
+DEFAULT_PRESET = "quick"
+
+State = Literal["to run", "cached", "stale"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for.
+
+    methods: names, each with a preset after a colon if it is to have one of its own (``tfidf:sklearn``), or ``all``.
+    overrides: method -> parameter -> value (text or typed).
+    """
+
+    setting: Setting
+    methods: Sequence[str] = ("all",)
+    preset: str | None = None
+    overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    seeds: Sequence[int] = (0,)
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell with all that is needed to run it."""
+
+    cell: Cell
+    method: type[Method]
+    title: str
+    variant: str
+    subset: Subset | None
+    source: str
+    record: dict[str, Any] | None
+    state: State
+
+    @property
+    def name(self) -> str:
+        """The row's name: title and variant."""
+        return f"{self.title} ({self.variant})" if self.variant else self.title
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A method that was asked for and cannot run: one line why, and what brings it."""
+
+    method: str
+    reason: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.method} is left out: {self.reason}" + (f" ({self.hint})" if self.hint else "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a request, methods in the order asked for and seeds within, and what is left out."""
+
+    cells: list[PlannedCell]
+    skipped: list[Skipped]
+
+
+def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, force: bool = False) -> Plan:
+    """The cells of a request on a data set.
+
+    A method named by the user that cannot run is an error; under ``all`` it is left out with its reason.
+    Raises UnknownName, UsageError, PluginError, Unavailable.
+    """
+    everything = list(request.methods) == ["all"]
+    names = [entry.name for entry in registry] if everything else list(request.methods)
+    methods = [_split(name) for name in names]
+    for name in request.overrides:
+        if name not in [method for method, _ in methods]:
+            raise UsageError(f"--set names {name!r}, which is not among the methods of this run", "add it to --methods")
+    if request.preset is not None:
+        known = {preset for name, _ in methods for preset in _presets(registry[name])}
+        if request.preset not in known:
+            raise UnknownName("preset", request.preset, known)
+    subsets = {seed: draw_subset(dataset, request.setting, seed) for seed in request.seeds}
+    cells: list[PlannedCell] = []
+    skipped: list[Skipped] = []
+    for name, preset in methods:
+        entry = registry[name]
+        try:
+            chosen = _chosen_preset(entry.usable(), name, preset, request.preset)
+            _check_supervision(entry, request.setting)
+        except XmcbenchError as error:
+            if not everything or isinstance(error, UnknownName):
+                raise
+            skipped.append(Skipped(name, error.message, error.hint))
+            continue
+        for seed in request.seeds:
+            planned = _planned(entry, chosen, request, dataset, subsets[seed], seed, store, force)
+            if planned.cell.key not in {each.cell.key for each in cells}:
+                cells.append(planned)
+    return Plan(cells, skipped)
+
+
+def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
+    """The data set's subset under a setting; the zero-shot setting does not even read the pairs."""
+    return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    method, colon, preset = name.partition(":")
+    return method, preset if colon else None
+
+
+def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
+    return entry.method.presets if entry.method else {}
+
+
+def _chosen_preset(method: type[Method], name: str, own: str | None, common: str | None) -> str:
+    """The preset a row takes: its own must exist; one asked of all methods is taken by those that have it."""
+    if own is not None and own not in method.presets:
+        raise UnknownName(f"preset of {name}:", own, method.presets)
+    wanted = own or common or DEFAULT_PRESET
+    return wanted if wanted in method.presets else ""
+
+
+def _check_supervision(entry: Entry, setting: Setting) -> None:
+    method = entry.usable()
+    if setting.kind == "ez" and method.supervision == "required":
+        raise UsageError(
+            f"{entry.name} learns from pairs and the zero-shot setting has none", "run it under fs or full"
+        )
+
+
+def _planned(
+    entry: Entry,
+    preset: str,
+    request: Request,
+    dataset: Dataset,
+    subset: Subset | None,
+    seed: int,
+    store: Store,
+    force: bool,
+) -> PlannedCell:
+    method = entry.usable()
+    changed = request.overrides.get(entry.name, {})
+    # Resolved twice, so that an override is checked and parsed by the same rules as a preset.
+    base = parameters.resolve(method, entry.name, method.presets.get(preset, {}))
+    values = parameters.resolve(method, entry.name, {**base, **changed})
+    cell = Cell(
+        dataset.name, dataset.digest, request.setting, subset.digest if subset else None, entry.name, values, seed
+    )
+    differences = [f"{name}={values[name]}" for name in changed if values[name] != base[name]]
+    variant = ", ".join(([preset] if preset else []) + sorted(differences))
+    source = source_digest(method)
+    record = store.find(cell)
+    state: State = "to run"
+    if record is not None and record["status"] == "ok" and not force:
+        state = "cached" if record["method"]["source_sha256"] == source else "stale"
+    return PlannedCell(cell, method, method.title or entry.name, variant, subset, source, record, state)

@@ -1,0 +1,59 @@
+"""Every number of a record that follows from its predictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmcbench.metrics import Scores, evaluate, invariants, inverse_propensity, label_views
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.data import Dataset
+    from xmcbench.topk import TopK
+
+
+def score(predictions: TopK, dataset: Dataset, pairs: csr_matrix | None) -> dict[str, Any]:
+    """Metrics of predictions [n_test, k] under every filter the data set has, with intervals and views.
+
+    ``pairs`` are those the method was handed: they say which labels were seen. Raises MethodError when an invariant
+    of the protocol does not hold.
+    """
+    truth, training = dataset.test_pairs(), dataset.train_pairs()
+    weights = inverse_propensity(training, *dataset.propensity)
+    labels = training.shape[1]
+    seen = np.bincount(pairs.indices, minlength=labels) if pairs is not None else np.zeros(labels, np.int64)
+    groups = label_views(np.bincount(training.indices, minlength=labels), seen)
+    result: dict[str, Any] = {}
+    for name in ("none", *dataset.filters):
+        removed = dataset.filter(name)
+        scores = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
+        views = {
+            group: as_json(evaluate(predictions, _restricted(truth, kept), removed=removed))
+            for group, kept in groups.items()
+            if kept[truth.indices].any()
+        }
+        result[name] = {**as_json(scores), "views": views}
+    return result
+
+
+def as_json(scores: Scores) -> dict[str, Any]:
+    """Values, 95% intervals and counts, as JSON values. Raises MethodError when an invariant does not hold."""
+    invariants.check(scores.values)
+    return {
+        "values": scores.values,
+        "intervals": {name: [each.low, each.high] for name, each in scores.intervals().items()},
+        "scored": scores.scored,
+        "unlabelled": scores.unlabelled,
+    }
+
+
+def _restricted(truth: csr_matrix, kept: np.ndarray) -> csr_matrix:
+    from scipy.sparse import diags
+
+    restricted = (truth @ diags(kept.astype(np.float32))).tocsr()
+    restricted.eliminate_zeros()
+    restricted.sort_indices()
+    return restricted

@@ -1,0 +1,157 @@
+"""Settings: which training pairs a method may see, and the few-shot subsets (MACLR, sections 3 and 5).
+
+    ez     no pair at all (EZ-XMC)
+    fs     a drawn subset (FS-XMC): ``by label`` all training pairs of floor(ratio x labels with a training pair)
+           labels, as in the paper's Tables 3 and 4; ``by pair`` floor(ratio x training pairs) pairs, as in its appendix
+    full   every training pair
+
+Draws are nested: under one seed the subset of a smaller ratio lies inside that of a larger one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import zipfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from xmcbench.atomic import atomic_file
+from xmcbench.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting; ``by`` and ``ratio`` belong to ``fs`` alone."""
+
+    kind: Literal["ez", "fs", "full"]
+    by: Literal["label", "pair"] | None = None
+    ratio: float | None = None
+
+    @classmethod
+    def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
+        """A checked setting. Raises UsageError."""
+        if kind not in ("ez", "fs", "full"):
+            raise UsageError(f"unknown setting {kind!r}", "ez (no pair), fs (few pairs) or full (all pairs)")
+        if kind != "fs":
+            if ratio is not None or by is not None:
+                raise UsageError(f"the setting {kind} takes no --ratio and no --by", "these belong to --setting fs")
+            return cls(kind)  # type: ignore[arg-type]
+        if ratio is None:
+            raise UsageError("the few-shot setting needs a ratio", "for example --setting fs --ratio 0.01")
+        if not 0 < ratio <= 1:
+            raise UsageError(
+                f"the ratio {ratio:g} is outside (0, 1]", "0.01 is 1%; for no pair at all use --setting ez"
+            )
+        if by not in (None, "label", "pair"):
+            raise UsageError(f"cannot draw by {by!r}", "--by label or --by pair")
+        return cls("fs", by or "label", ratio)  # type: ignore[arg-type]
+
+    @property
+    def slug(self) -> str:
+        """The setting as a folder name: ``ez``, ``full``, ``fs-label-0.01``."""
+        return self.kind if self.kind != "fs" else f"fs-{self.by}-{self.ratio:g}"
+
+    @property
+    def title(self) -> str:
+        """The setting as a reader of a table would call it."""
+        if self.kind == "fs":
+            return f"few-shot, {100 * (self.ratio or 0):g}% of the {self.by}s"
+        return "zero-shot (no pair)" if self.kind == "ez" else "full (all training pairs)"
+
+    def identity(self) -> dict[str, object]:
+        """The setting as JSON values, for keys and records."""
+        return {"kind": self.kind, "by": self.by, "ratio": self.ratio}
+
+
+@dataclass(frozen=True)
+class Subset:
+    """The pairs a setting lets a method see: a named artefact with counts and a SHA-256."""
+
+    name: str
+    seed: int
+    pairs: csr_matrix
+    digest: str
+
+    def identity(self) -> dict[str, object]:
+        """Name, hash and counts as JSON values, for records."""
+        return {
+            "name": self.name,
+            "sha256": self.digest,
+            "pairs": int(self.pairs.nnz),
+            "labels": len(np.unique(self.pairs.indices)),
+            "instances": int((np.diff(self.pairs.indptr) > 0).sum()),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the pairs as .npz (indptr, indices, shape)."""
+        with atomic_file(path) as stream:
+            np.savez_compressed(
+                stream,
+                indptr=self.pairs.indptr.astype(np.int64),
+                indices=self.pairs.indices.astype(np.int32),
+                shape=np.asarray(self.pairs.shape, np.int64),
+            )
+
+
+def load_pairs(path: Path) -> csr_matrix:
+    """The pairs of a saved subset: binary CSR, float32 [N, L]."""
+    from scipy.sparse import csr_matrix
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            indptr, indices, shape = arrays["indptr"], arrays["indices"], tuple(arrays["shape"])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"cannot read the subset {path}: {error}", "delete it: it is drawn anew") from error
+    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=shape)
+
+
+def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
+    """The subset of all training pairs [N, L] that a setting and a seed select; None in the zero-shot setting.
+
+    Raises UsageError when the ratio selects nothing.
+    """
+    if setting.kind == "ez":
+        return None
+    if setting.kind == "full":
+        return Subset("full", seed, pairs, pairs_digest(pairs))
+    units = np.unique(pairs.indices) if setting.by == "label" else np.arange(pairs.nnz)
+    # Exact: as floats, 0.29 x 100 is 28.999...
+    number = math.floor(Fraction(str(setting.ratio)) * len(units))
+    if number == 0:
+        what = "labels with a training pair" if setting.by == "label" else "training pairs"
+        smallest = f"; at least {1 / len(units):.2g} draws one" if len(units) else ""
+        raise UsageError(f"a ratio of {setting.ratio:g} of {len(units)} {what} selects nothing", f"raise it{smallest}")
+    # RandomState's streams are frozen for good (NEP 19): a subset can be drawn again with any later numpy.
+    drawn = units[np.random.RandomState(seed).permutation(len(units))[:number]]
+    if setting.by == "label":
+        kept = np.isin(pairs.indices, drawn)
+    else:
+        kept = np.zeros(pairs.nnz, bool)
+        kept[drawn] = True
+    subset = _select(pairs, kept)
+    return Subset(f"{setting.slug}-s{seed}", seed, subset, pairs_digest(subset))
+
+
+def _select(pairs: csr_matrix, kept: np.ndarray) -> csr_matrix:
+    from scipy.sparse import csr_matrix
+
+    before = np.concatenate([[0], np.cumsum(kept)])
+    return csr_matrix(
+        (np.ones(int(kept.sum()), np.float32), pairs.indices[kept], before[pairs.indptr]), shape=pairs.shape
+    )
+
+
+def pairs_digest(pairs: csr_matrix) -> str:
+    """SHA-256 (hex) of a pair matrix: shape, row pointers, column ids."""
+    digest = hashlib.sha256()
+    for array in (np.asarray(pairs.shape), pairs.indptr, pairs.indices):
+        digest.update(np.ascontiguousarray(array, "<i8").tobytes())
+    return digest.hexdigest()
