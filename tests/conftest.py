@@ -1,12 +1,20 @@
 """What every test stands on: no network, a cache of its own, and where real data would be."""
 
+import gzip
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Two shared cores make the time of an example say nothing.
+settings.register_profile("xmcbench", deadline=None)
+settings.load_profile("xmcbench")
 
 ROOT = Path(__file__).parents[1]
 BLOCKED = Path(__file__).parent / "blocked_network"
@@ -38,3 +46,41 @@ def xmcbench(tmp_path):
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, **options)
 
     return run
+
+
+TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A data set of 60 + 30 instances and 10 labels in the XC raw layout; an instance names its two labels."""
+
+    def line(row):
+        title = f"{TOPICS[row % 10]} story {row}"
+        content = f"It is about the {TOPICS[row % 10]} and the {TOPICS[(row + 3) % 10]}."
+        target = sorted({row % 10, (row + 3) % 10})
+        return {"uid": f"{row:04}", "title": title, "content": content, "target_ind": target, "target_rel": [1.0, 1.0]}
+
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    files = {
+        "trn": [line(row) for row in range(60)],
+        "tst": [line(row) for row in range(100, 130)],
+        "lbl": [{"uid": f"label-{topic}", "title": f"the {topic}"} for topic in TOPICS],
+    }
+    for name, lines in files.items():
+        with gzip.open(folder / f"{name}.json.gz", "wt") as stream:
+            stream.writelines(json.dumps(each) + "\n" for each in lines)
+    return folder
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """Write a plug-in file and return its path."""
+
+    def write(source, name="plugin.py"):
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    return write

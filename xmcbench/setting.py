@@ -127,8 +127,8 @@ def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
     number = math.floor(Fraction(str(setting.ratio)) * len(units))
     if number == 0:
         what = "labels with a training pair" if setting.by == "label" else "training pairs"
-        smallest = f"; at least {1 / len(units):.2g} draws one" if len(units) else ""
-        raise UsageError(f"a ratio of {setting.ratio:g} of {len(units)} {what} selects nothing", f"raise it{smallest}")
+        smallest = f"--ratio {math.ceil(10**6 / len(units)) / 10**6:g} draws one" if len(units) else "it has no pairs"
+        raise UsageError(f"a ratio of {setting.ratio:g} of {len(units)} {what} selects nothing", smallest)
     # RandomState's streams are frozen for good (NEP 19): a subset can be drawn again with any later numpy.
     drawn = units[np.random.RandomState(seed).permutation(len(units))[:number]]
     if setting.by == "label":

@@ -35,7 +35,7 @@ def plausible_predictions(truth, seed=0):
     """Of each row 100 distinct labels; about six in ten true labels among them, more often near the top."""
     random = np.random.RandomState(seed)
     instances, labels = truth.shape
-    # Steps of at most 1,000 from a random label: distinct as long as there are more than 100,000 labels.
+    # 100 steps of less than a hundredth of the labels: never once around, so that all are distinct.
     start, step = random.randint(0, labels, instances), random.randint(1, labels // DEPTH, instances)
     indices = ((start[:, None] + step[:, None] * np.arange(DEPTH)) % labels).astype(np.int32)
     lengths = np.diff(truth.indptr)

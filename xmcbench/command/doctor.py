@@ -19,10 +19,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the examination; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
-    from xmcbench.data import cache_folder, known_datasets
+    from xmcbench.data import known_datasets
+    from xmcbench.data.store import cache_root
     from xmcbench.registry import Registry
 
-    cache = cache_folder()
+    cache = cache_root()
     methods = {
         entry.name: entry.problem
         or (f"missing: pip install {' '.join(entry.missing.values())}" if entry.missing else "ok")
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         "machine": environment.hardware(),
         "packages": environment.packages(),
         "methods": methods,
-        "datasets": {each.name: each.status for each in known_datasets()},
+        "datasets": {each.slug: each.problem or "ok" for each in known_datasets()},
         "cache": {"folder": str(cache), "free_gib": round(_free(cache) / 2**30, 1)},
         "hub": "offline" if os.environ.get("HF_HUB_OFFLINE") == "1" else "online where it can be reached",
         "broken": broken,

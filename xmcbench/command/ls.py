@@ -72,16 +72,20 @@ def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
     from xmcbench.data import known_datasets
 
-    return [
-        {
-            "name": each.name,
-            "train": each.counts.get("train"),
-            "test": each.counts.get("test"),
-            "labels": each.counts.get("labels"),
-            "status": each.status,
-        }
-        for each in known_datasets()
-    ]
+    listing = []
+    for each in known_datasets():
+        counts = each.card.counts if each.card else {}
+        listing.append(
+            {
+                "name": each.slug,
+                "train": counts.get("train"),
+                "test": counts.get("test"),
+                "labels": counts.get("labels"),
+                "status": each.problem or "ok",
+                "hint": each.hint,
+            }
+        )
+    return listing
 
 
 def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:

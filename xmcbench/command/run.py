@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{name} {limit:g} leaves nothing to run in", "a number above 0, or leave it out")
     registry = Registry(arguments.plugin)
     dataset = load_dataset(arguments.dataset)
-    filter_name = _filter(arguments.filter, dataset)
+    filter_name = arguments.filter or dataset.card.filter
+    dataset.filter(filter_name)  # refuses one it does not have before anything runs
     store = Store(arguments.runs)
     planned = plan(request, dataset, registry, store, arguments.force)
     report.warn_skipped(planned.skipped)
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     progress = report.Progress(len(planned.cells))
     limits = Limits(arguments.time_limit, arguments.memory_limit)
-    records = execute(planned, dataset, store, arguments.plugin, limits, progress, arguments.force)
+    records = execute(planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force)
     if arguments.json:
         skipped = [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in planned.skipped]
         print(json.dumps({"filter": filter_name, "records": records, "skipped": skipped}, indent=1, sort_keys=True))
@@ -115,13 +116,6 @@ def _overrides(words: list[str]) -> dict[str, dict[str, object]]:
             raise UsageError(f"--set {word!r} is not METHOD.PARAM=VALUE", "for example --set bm25.k1=1.2")
         overrides.setdefault(method, {})[parameter] = value
     return overrides
-
-
-def _filter(wanted: str | None, dataset: Dataset) -> str:
-    name = wanted or dataset.card.filter
-    if name != "none" and name not in dataset.filters:
-        raise UsageError(f"{dataset.name} has no filter {name!r}", f"it has: {', '.join(('none', *dataset.filters))}")
-    return name
 
 
 def _headline(dataset: Dataset, setting: Setting, filter_name: str) -> str:

@@ -27,13 +27,12 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.topk import TopK
 
     dataset = load_dataset(arguments.dataset)
-    filter_name = dataset.filter_name(arguments.filter)
+    filter_name = arguments.filter or dataset.card.filter
+    removed = dataset.filter(filter_name)
     predictions = TopK.load(arguments.predictions)
     predictions.check(len(dataset.test), predictions.k, len(dataset.labels))
     weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
-    scores = evaluate(
-        predictions, dataset.test_pairs(), removed=dataset.filter(filter_name), inverse_propensity=weights
-    )
+    scores = evaluate(predictions, dataset.test_pairs(), removed=removed, inverse_propensity=weights)
     result = as_json(scores)
     if arguments.json:
         head = {"dataset": dataset.name, "filter": filter_name, "protocol": protocol.VERSION, "depth": predictions.k}

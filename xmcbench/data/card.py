@@ -64,7 +64,10 @@ _TEXTS = ("name", "slug", "description", "source", "release", "licence", "homepa
 
 
 def read_card(path: Path) -> Card:
-    """Read a card. Raises DataError, naming the file, when it is not TOML, or a key is unknown, missing or ill-typed."""
+    """Read a card.
+
+    Raises DataError, naming the file, when it is not TOML, or when a key is unknown, missing or ill-typed.
+    """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -101,10 +104,8 @@ def _derivation(section: _Section) -> Derivation:
 def _recipe(section: _Section) -> Recipe:
     section.allow(("recipe", "release", "component", "architecture", "indices"))
     indices = section.sub("indices")
-    return Recipe(
-        *(section.text(key) for key in ("recipe", "release", "component", "architecture")),
-        indices={key: indices.text(key) for key in indices.table},
-    )
+    texts = [section.text(key) for key in ("recipe", "release", "component", "architecture")]
+    return Recipe(*texts, {key: indices.text(key) for key in indices.table})  # type: ignore[arg-type, call-arg]
 
 
 def write_card(path: Path, card: Card) -> None:

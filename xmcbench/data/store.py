@@ -11,6 +11,7 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ class Corpus:
     """A source file in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
 
     rows, pairs: counts. highest, highest_line: the highest label id and the line it stands in (-1 and 0 without
-    pairs). uids: whether the source gave uids.
+    pairs). uids: whether the uids say more than the row number: two files of row numbers share uids by accident.
     """
 
     folder: Path
@@ -66,19 +67,15 @@ def cache_root() -> Path:
     return Path(os.environ.get("XMCBENCH_CACHE") or Path.home() / ".cache" / "xmcbench")
 
 
-def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], object]) -> Path:
+def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], None]) -> Path:
     """The cache folder of this kind and identity; ``fill`` makes it where it is not there yet.
 
     Raises StorageError, naming the cache, when there is no room or no permission.
     """
     try:
-        return Artefacts(cache_root()).get(kind, {"version": VERSION, **identity}, lambda folder: void(fill(folder)))
+        return Artefacts(cache_root()).get(kind, {"version": VERSION, **identity}, fill)
     except StorageError as error:
         raise StorageError(error.message, "XMCBENCH_CACHE names another folder for the cache") from error
-
-
-def void(_: object) -> None:
-    """Drop a value where a callback returns none."""
 
 
 def fingerprint(path: Path) -> str:
@@ -97,17 +94,18 @@ def fingerprint(path: Path) -> str:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
-        try:
+        with suppress(StorageError):  # a cache that cannot be written costs time, not the answer
             write_json(note, {"path": str(path.resolve()), "state": state, "sha256": digest})
-        except StorageError:
-            pass  # a cache that cannot be written costs time, not the answer
     return digest
 
 
 def corpus(path: Path, kind: Kind) -> Corpus:
-    """The loaded form of a JSON-lines file of the XC raw layout, read once. Raises DataError as ``load_corpus`` does."""
-    folder = kept(kind, {"sha256": fingerprint(path)}, lambda folder: load_corpus(path, kind, folder))
-    return open_corpus(folder)
+    """The loaded form of a JSON-lines file of the XC raw layout, read once. Raises what ``load_corpus`` raises."""
+
+    def fill(folder: Path) -> None:
+        load_corpus(path, kind, folder)
+
+    return open_corpus(kept(kind, {"sha256": fingerprint(path)}, fill))
 
 
 def open_corpus(folder: Path) -> Corpus:
@@ -134,9 +132,9 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
 
     texts = write_texts(folder / "texts.arrow", batches())
     _check_uids(path, texts)
+    named = any(uid != str(row) for row, uid in enumerate(texts.uids))
     if kind == "labels":
-        given = any(uid != str(row) for row, uid in enumerate(texts.uids))
-        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, given))
+        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, named))
     indices, indptr = np.frombuffer(targets, np.int32), np.zeros(len(texts) + 1, np.int64)
     np.cumsum(lengths, out=indptr[1:])
     if len(indices) and indices.min() < 0:
@@ -147,7 +145,7 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
     top = int(indices[highest]) if len(indices) else -1
     indptr, indices = _distinct(indptr, indices)
     write_pairs(folder / "pairs.npz", indptr, indices)
-    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, highest_line, True))
+    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, highest_line, named))
 
 
 def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: bool) -> Corpus:
@@ -181,7 +179,7 @@ def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
     draft = path.with_suffix(".draft")
     with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
-            writer.write_batch(batch.cast(schema))
+            writer.write_batch(pa.record_batch(batch.columns, schema=schema))
     with pa.memory_map(str(draft)) as source:
         table = pa.ipc.open_file(source).read_all()
     schema = schema.with_metadata({b"digest": text_digest(table).encode()})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -39,34 +39,16 @@ def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
     Labels without a uid get their row number; either all have one or none. Raises DataError with file and line when a
     line is not a JSON object in UTF-8, lacks a key or has one of the wrong type, or when a label has no text.
     """
-    lone = None
+    check = _check_instance if kind == "instances" else _Labels().check
     rows = _empty()
     with open_source(path) as stream:
         for number, line in enumerate(stream, 1):
             entry = _entry(path, number, line)
+            check(path, number, entry, rows)
             uid, title, content = entry.get("uid"), entry.get("title"), entry.get("content", "")
-            if kind == "labels":
-                if lone is None:
-                    lone = "uid" not in entry
-                if lone and "uid" not in entry:
-                    uid = str(number - 1)
-                if lone != ("uid" not in entry):
-                    raise at(path, number, "some labels have a uid and some have none", "give every label one, or none")
             # Subclasses cannot occur in what json reads, and `type is` is the fastest test there is.
             if type(uid) is not str or type(title) is not str or type(content) is not str:
-                raise _ill_typed(path, number, entry, ("uid", "title", "content"))
-            if kind == "labels":
-                if not title or title.isspace():
-                    raise at(path, number, "the label has no text", "every label needs a title")
-            else:
-                targets = entry.get("target_ind")
-                if type(targets) is not list or not set(map(type, targets)) <= {int}:
-                    raise at(path, number, "target_ind is no list of integers", "0-based line numbers of lbl")
-                try:
-                    rows.targets.extend(targets)
-                except OverflowError:
-                    raise at(path, number, f"target_ind {max(targets, key=abs)} names no label") from None
-                rows.lengths.append(len(targets))
+                raise _ill_typed(path, number, entry)
             rows.uids.append(uid)
             rows.titles.append(title)
             rows.contents.append(content)
@@ -75,6 +57,37 @@ def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
                 rows = _empty()
     if rows.uids:
         yield rows
+
+
+def _check_instance(path: Path, number: int, entry: dict[str, object], rows: Rows) -> None:
+    """Take the label ids of a line."""
+    targets = entry.get("target_ind")
+    if not isinstance(targets, list) or not set(map(type, targets)) <= {int}:
+        raise at(path, number, "target_ind is no list of integers", "0-based line numbers of lbl")
+    try:
+        rows.targets.extend(targets)
+    except OverflowError:
+        raise at(path, number, f"target_ind {max(targets, key=abs)} names no label") from None
+    rows.lengths.append(len(targets))
+
+
+class _Labels:
+    """What the lines of a file of labels have in common."""
+
+    def __init__(self) -> None:
+        self._with_uid: bool | None = None
+
+    def check(self, path: Path, number: int, entry: dict[str, object], rows: Rows) -> None:
+        """A label has a text; its uid, where none has one, is the row number. Its content is not read."""
+        if self._with_uid is None:
+            self._with_uid = "uid" in entry
+        if self._with_uid != ("uid" in entry):
+            raise at(path, number, "some labels have a uid and some have none", "give every label one, or none")
+        entry.setdefault("uid", str(number - 1))
+        entry["content"] = ""
+        title = entry.get("title")
+        if isinstance(title, str) and not title.strip():
+            raise at(path, number, "the label has no text", "every label needs a title")
 
 
 def _empty() -> Rows:
@@ -92,12 +105,11 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, object]:
     return entry
 
 
-def _ill_typed(path: Path, number: int, entry: dict[str, object], keys: Iterable[str]) -> DataError:
-    for key in keys:
-        if not isinstance(entry.get(key, "" if key == "content" else None), str):
-            what = f"is {json.dumps(entry[key])[:40]}, not a string" if key in entry else "is missing"
-            return at(path, number, f"{key} {what}")
-    raise AssertionError("called for a row whose texts are all strings")
+def _ill_typed(path: Path, number: int, entry: dict[str, object]) -> DataError:
+    values = {"uid": entry.get("uid"), "title": entry.get("title"), "content": entry.get("content", "")}
+    key = next(key for key, value in values.items() if not isinstance(value, str))
+    what = f"is {json.dumps(entry[key])[:40]}, not a string" if key in entry else "is missing"
+    return at(path, number, f"{key} {what}")
 
 
 def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
@@ -105,27 +117,24 @@ def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
     return DataError(f"{path}, line {line}: {what}", hint)
 
 
-def write_rows(
-    path: Path,
-    uids: Iterable[str],
-    titles: Iterable[str],
-    contents: Iterable[str] | None = None,
-    targets: Iterable[Sequence[int]] | None = None,
-) -> None:
-    """Write a JSON-lines file, gzipped where the name ends in .gz; equal rows give equal bytes.
+def write_instances(path: Path, rows: Iterable[tuple[str, str, str, Sequence[int]]]) -> None:
+    """Write instances as (uid, title, content, label ids), gzipped where the name ends in .gz.
 
-    Without ``contents`` and ``targets`` it is a file of labels: uid and title only.
+    Equal rows give equal bytes.
     """
     with atomic_gzip(path) as stream:
-        if contents is None or targets is None:
-            for uid, title in zip(uids, titles, strict=True):
-                stream.write(_line({"uid": uid, "title": title}))
-            return
-        for uid, title, content, labels in zip(uids, titles, contents, targets, strict=True):
+        for uid, title, content, labels in rows:
             ids = [int(label) for label in labels]
             row = {"uid": uid, "title": title, "content": content, "target_ind": ids, "target_rel": [1.0] * len(ids)}
             stream.write(_line(row))
 
 
-def _line(row: dict[str, object]) -> bytes:
+def write_labels(path: Path, rows: Iterable[tuple[str, str]]) -> None:
+    """Write labels as (uid, title), gzipped where the name ends in .gz; equal rows give equal bytes."""
+    with atomic_gzip(path) as stream:
+        for uid, title in rows:
+            stream.write(_line({"uid": uid, "title": title}))
+
+
+def _line(row: Mapping[str, object]) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()

@@ -38,6 +38,7 @@ Progress = Callable[[PlannedCell, int, dict[str, Any] | None], None]
 def execute(
     plan: Plan,
     dataset: Dataset,
+    source: str,
     store: Store,
     plugins: Sequence[Path] = (),
     limits: Limits | None = None,
@@ -45,6 +46,8 @@ def execute(
     force: bool = False,
 ) -> list[dict[str, Any]]:
     """The record of every cell of the plan, in its order; cells that have one already are not run.
+
+    ``source`` is the name or folder the data set is loaded by, once more in each process.
 
     A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. When two runs write
     one folder, a cell that the other one is at is left to it and its record taken. Raises StorageError when a record
@@ -68,13 +71,13 @@ def execute(
                     records[position] = made
                     continue
                 progress(planned, position, None)
-                records[position] = _run_cell(planned, dataset, store, plugins, limits or Limits())
+                records[position] = _run_cell(planned, dataset, source, store, plugins, limits or Limits())
                 progress(planned, position, records[position])
     return [records[position] for position in sorted(records)]
 
 
 def _run_cell(
-    planned: PlannedCell, dataset: Dataset, store: Store, plugins: Sequence[Path], limits: Limits
+    planned: PlannedCell, dataset: Dataset, source: str, store: Store, plugins: Sequence[Path], limits: Limits
 ) -> dict[str, Any]:
     cell = planned.cell
     started = datetime.now(UTC)
@@ -82,7 +85,7 @@ def _run_cell(
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch:
         outcome_file = Path(scratch, "outcome.json")
         job = Job(
-            dataset=dataset.source,
+            dataset=source,
             dataset_digest=dataset.digest,
             method=cell.method,
             plugins=tuple(str(plugin.resolve()) for plugin in plugins),

@@ -10,9 +10,6 @@ from typing import Any, Literal
 
 from xmcbench.atomic import write_json
 
-#: Predictions a row is scored on; what filters can remove is fetched on top (the metric protocol's depth).
-DEPTH = 100
-
 
 @dataclass(frozen=True)
 class Job:

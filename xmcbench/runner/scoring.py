@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmcbench.metrics import Scores, evaluate, invariants, inverse_propensity, label_views
+from xmcbench.metrics import (
+    Scores,
+    evaluate,
+    invariants,
+    inverse_propensity,
+    label_frequency,
+    label_views,
+    restrict,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -23,15 +31,14 @@ def score(predictions: TopK, dataset: Dataset, pairs: csr_matrix | None) -> dict
     """
     truth, training = dataset.test_pairs(), dataset.train_pairs()
     weights = inverse_propensity(training, *dataset.propensity)
-    labels = training.shape[1]
-    seen = np.bincount(pairs.indices, minlength=labels) if pairs is not None else np.zeros(labels, np.int64)
-    groups = label_views(np.bincount(training.indices, minlength=labels), seen)
+    known = label_frequency(pairs) if pairs is not None else np.zeros(training.shape[1], np.int64)
+    groups = label_views(label_frequency(training), known)
     result: dict[str, Any] = {}
-    for name in ("none", *dataset.filters):
+    for name in dataset.filters:
         removed = dataset.filter(name)
         scores = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
         views = {
-            group: as_json(evaluate(predictions, _restricted(truth, kept), removed=removed))
+            group: as_json(evaluate(predictions, restrict(truth, kept), removed=removed))
             for group, kept in groups.items()
             if kept[truth.indices].any()
         }
@@ -48,12 +55,3 @@ def as_json(scores: Scores) -> dict[str, Any]:
         "scored": scores.scored,
         "unlabelled": scores.unlabelled,
     }
-
-
-def _restricted(truth: csr_matrix, kept: np.ndarray) -> csr_matrix:
-    from scipy.sparse import diags
-
-    restricted = (truth @ diags(kept.astype(np.float32))).tocsr()
-    restricted.eliminate_zeros()
-    restricted.sort_indices()
-    return restricted

@@ -26,8 +26,9 @@ from xmcbench.canonical import sha256_file
 from xmcbench.data import Dataset, load_dataset
 from xmcbench.errors import DataError, MethodError, Unavailable, XmcbenchError
 from xmcbench.method import Method
+from xmcbench.metrics import DEPTH
 from xmcbench.registry import Registry
-from xmcbench.runner.job import DEPTH, Job, Outcome
+from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.scoring import score
 from xmcbench.setting import load_pairs
 from xmcbench.topk import TopK

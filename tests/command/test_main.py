@@ -1,0 +1,64 @@
+"""The command line as such: what it imports, how fast it is, how it fails."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "sklearn", "scipy", "pecos", "gensim", "matplotlib", "sentence_transformers", "faiss")
+
+WATCH = """
+import sys
+from xmcbench.command.main import main
+try:
+    main({words!r})
+except SystemExit:
+    pass
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["ls", "methods"], ["ls", "datasets"], ["--version"]])
+def test_help_and_listings_import_nothing_heavy(words):
+    code = WATCH.format(words=words, heavy=HEAVY)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout
+    assert ended.stderr == "[]\n"
+
+
+def test_a_misspelt_command_and_no_command(xmcbench):
+    ended = xmcbench("rnu")
+    assert (ended.returncode, ended.stderr) == (2, "xmcbench: error: unknown command 'rnu' (did you mean 'run'?)\n")
+    assert xmcbench().returncode == 2
+
+
+def test_debug_shows_the_traceback(xmcbench):
+    words = ("run", "--setting", "fs")
+    assert "Traceback" not in xmcbench(*words).stderr
+    assert "Traceback" in xmcbench(*words, "--debug").stderr
+
+
+def test_a_broken_plugin_is_a_row_and_a_missing_one_an_error(xmcbench, plugin):
+    listing = xmcbench("ls", "methods", "--plugin", plugin("import nothing_of_that_name"), "--json")
+    entries = {entry["name"]: entry for entry in json.loads(listing.stdout)}
+    assert "does not import: ModuleNotFoundError" in entries["plugin"]["status"]
+    assert entries["tfidf"]["status"] == "ok"
+    assert xmcbench("ls", "methods", "--plugin", "none.py").returncode == 2
+
+
+def test_doctor_examines_this_machine(xmcbench, plugin):
+    document = json.loads(xmcbench("doctor", "--json").stdout)
+    assert document["broken"] == []
+    assert document["methods"]["tfidf"] == "ok"
+    assert document["machine"]["cores"] >= 1
+    assert document["datasets"]["lf-debian-20k"] == "ok"
+    broken = xmcbench("doctor", "--plugin", plugin("1 / 0"))
+    assert broken.returncode == 1
+    assert "ZeroDivisionError" in broken.stdout
+
+
+def test_an_ls_without_results_says_where_they_would_be(xmcbench):
+    ended = xmcbench("ls", "results")
+    assert ended.returncode == 2
+    assert "there is no runs folder runs" in ended.stderr

@@ -1,0 +1,343 @@
+"""`xmcbench run` as a user meets it: what it prints, what it leaves, how it ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+FEW = ("--setting", "fs", "--ratio", "0.5")
+
+TROUBLE = """
+    import os, signal, time
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Base(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+
+    class Raises(Base):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise ValueError("the matrix is\\nsingular")
+
+    class Hangs(Base):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            time.sleep(600)
+
+    class Dies(Base):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+    class Eats(Base):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.block = np.ones(2**27)
+            time.sleep(600)
+
+    class Shapeless(Base):
+        def predict(self, raw_X, k=100):
+            return super().predict(raw_X[:-1], k)
+
+    class Nan(Base):
+        def predict(self, raw_X, k=100):
+            best = super().predict(raw_X, k)
+            best.scores[0, 0] = np.nan
+            return best
+
+    class Twice(Base):
+        def predict(self, raw_X, k=100):
+            best = super().predict(raw_X, k)
+            best.indices[3, 1] = best.indices[3, 0]
+            return best
+
+    class Outside(Base):
+        def predict(self, raw_X, k=100):
+            best = super().predict(raw_X, k)
+            best.indices[3, 0] = 10
+            return best
+
+    class Scores(Base):
+        def predict(self, raw_X, k=100):
+            return np.ones((len(raw_X), k))
+"""
+
+
+def records(runs):
+    return {path: json.loads(path.read_text()) for path in sorted((runs / "records").rglob("*.json"))}
+
+
+def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
+    ended = xmcbench("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    assert "few-shot, 50% of the labels" in ended.stdout
+    assert "metric protocol 1" in ended.stdout
+    for title in ("TF-IDF", "BM25", "XR-Linear"):
+        assert title in ended.stdout
+    made = records(tmp_path / "runs")
+    assert len(made) == 3
+    for record in made.values():
+        assert record["status"] == "ok"
+        assert record["subset"]["labels"] == 5
+        assert (tmp_path / "runs" / record["predictions"]["file"]).exists()
+        assert record["measured"]["peak_memory_bytes"] > 0
+
+
+def test_an_identical_run_executes_nothing(xmcbench, tiny, tmp_path):
+    command = ("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25")
+    first = xmcbench(*command)
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    second = xmcbench(*command)
+    assert second.stdout == first.stdout
+    assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    dry = xmcbench(*command, "--dry-run")
+    assert dry.stdout.count("cached") == 2
+    forced = xmcbench(*command, "--dry-run", "--force")
+    assert forced.stdout.count("to run") == 2
+
+
+def test_two_runs_with_one_seed_are_equal_but_for_what_is_measured(xmcbench, tiny, tmp_path):
+    for runs in ("a", "b"):
+        ended = xmcbench("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear", "--runs", runs)
+        assert ended.returncode == 0, ended.stderr
+    first, second = records(tmp_path / "a"), records(tmp_path / "b")
+    assert [path.name for path in first] == [path.name for path in second]
+    for one, other in zip(first.values(), second.values(), strict=True):
+        assert one.pop("measured") != other.pop("measured")
+        assert one == other
+        files = [tmp_path / runs / one["predictions"]["file"] for runs in ("a", "b")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_json_is_one_document_and_dry_run_does_nothing(xmcbench, tiny, tmp_path):
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--json")
+    document = json.loads(xmcbench(*words, "--dry-run").stdout)
+    assert [cell["state"] for cell in document["cells"]] == ["to run"]
+    assert not (tmp_path / "runs").exists()
+    document = json.loads(xmcbench(*words).stdout)
+    assert [record["status"] for record in document["records"]] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "reason"),
+    [
+        ("raises", "failed", "ValueError: the matrix is singular"),
+        ("hangs", "timeout", "time limit of 4 s"),
+        ("dies", "failed", "SIGSEGV"),
+        ("eats", "failed", "out of memory"),
+        ("shapeless", "failed", "shapes"),
+        ("nan", "failed", "NaN"),
+        ("twice", "failed", "row 3 names a label twice"),
+        ("outside", "failed", "row 3 names a label outside 0..9"),
+        ("scores", "failed", "predict returned a ndarray"),
+    ],
+)
+def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(xmcbench, tiny, plugin, tmp_path, method, status, reason):
+    limits = ("--time-limit", "4", "--memory-limit", "0.9")
+    words = ("--setting", "ez", "--methods", f"{method},base", "--plugin", plugin(TROUBLE), *limits)
+    ended = xmcbench("run", "--dataset", tiny, *words)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stdout + ended.stderr
+    (line,) = [line for line in ended.stdout.splitlines() if reason in line]
+    assert status in line
+    made = {record["cell"]["method"]: record for record in records(tmp_path / "runs").values()}
+    assert made["base"]["status"] == "ok"
+    assert made[method]["status"] == status
+    assert (tmp_path / "runs" / made[method]["log"]).exists()
+
+
+def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_path):
+    words = ["--setting", "ez", "--methods", "base,hangs", "--plugin", str(plugin(TROUBLE))]
+    command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    logs = tmp_path / "runs" / "logs"
+    while not list(logs.rglob("hangs*.log")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert err == "xmcbench: interrupted; finished results are kept, the same command goes on\n"
+    assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
+    mine = [" ".join(each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
+    assert not [line for line in mine if "xmcbench.runner.worker" in line and str(tmp_path) in line]
+
+
+def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
+    source = (
+        TROUBLE
+        + """
+    class Slow(Base):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            super().fit(raw_X, raw_Y)
+            with open(os.environ["COUNT"], "a") as stream:
+                stream.write("x")
+            time.sleep(1)
+    """
+    )
+    words = ["--setting", "ez", "--methods", "slow,base", "--plugin", str(plugin(source)), "--json"]
+    command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
+    environment = {**os.environ, "COUNT": str(tmp_path / "count")}
+    both = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)
+    ]
+    documents = [json.loads(process.communicate(timeout=120)[0]) for process in both]
+    assert documents[0] == documents[1]
+    assert (tmp_path / "count").read_text() == "x"
+
+
+def test_a_changed_source_is_stale_not_rerun(xmcbench, tiny, plugin):
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "base", "--plugin")
+    xmcbench(*words, plugin(TROUBLE))
+    changed = xmcbench(*words, plugin(TROUBLE + "\n    CHANGED = True\n"))
+    assert "Base is stale" in changed.stdout.replace("base", "Base")
+    assert "stale" in xmcbench("ls", "results", "--plugin", plugin(TROUBLE + "\n    CHANGED = True\n")).stdout
+
+
+def test_the_zero_shot_setting_hands_over_no_pair(xmcbench, tiny, plugin, tmp_path):
+    spy = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Spy(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+            self.notes["pairs"] = None if pairs is None else [int(pairs.nnz), str(pairs.dtype), *pairs.shape]
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.zeros((len(raw_X), self.labels)), k)
+    """
+    for setting in (("ez",), ("full",)):
+        xmcbench("run", "--dataset", tiny, "--setting", *setting, "--methods", "spy", "--plugin", plugin(spy))
+    seen = {
+        record["cell"]["setting"]["kind"]: record["notes"]["pairs"] for record in records(tmp_path / "runs").values()
+    }
+    assert seen == {"ez": None, "full": [120, "float32", 60, 10]}
+
+
+def test_pretraining_is_made_once_for_all_settings(xmcbench, tiny, plugin, tmp_path):
+    source = """
+    import os, time
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Pretrained(Method):
+        def pretrain(self, raw_X, raw_Y):
+            time.sleep(0.3)
+            with open(os.environ["COUNT"], "a") as stream:
+                stream.write("x")
+            self.notes["curve"] = [3, 2, 1]
+            return {"scores": np.arange(len(raw_Y), dtype=np.float32)}
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.pretrained["scores"], (len(raw_X), 10)), k)
+    """
+    environment = {**os.environ, "COUNT": str(tmp_path / "count")}
+    for setting in (("ez",), ("full",), FEW[1:]):
+        words = ("--setting", *setting, "--methods", "pretrained", "--plugin", plugin(source))
+        ended = xmcbench("run", "--dataset", tiny, *words, env=environment)
+        assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "count").read_text() == "x"
+    made = {record["cell"]["setting"]["kind"]: record for record in records(tmp_path / "runs").values()}
+    assert made["ez"]["measured"]["reused_s"] == 0
+    assert made["full"]["measured"]["reused_s"] > 0.3
+    assert all(record["notes"]["curve"] == [3, 2, 1] for record in made.values())
+
+
+def test_a_full_disk_is_one_line_and_keeps_what_is_done(tiny, plugin, tmp_path):
+    """A file-size limit stands in for a full disk: the system refuses the write in the same way."""
+    words = ["--setting", "ez", "--methods", "base", "--plugin", str(plugin(TROUBLE))]
+    limited = f"""
+import resource, sys
+from xmcbench.command.main import main
+from xmcbench.data import load_dataset
+load_dataset({str(tiny)!r}).train_pairs()
+resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))
+sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
+"""
+    ended = subprocess.run([sys.executable, "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("xmcbench: error: no room left to write")
+    assert ended.stderr.count("\n") == 1
+    assert not list((tmp_path / "runs").rglob("*.json"))
+    assert not list((tmp_path / "runs").rglob(".*tmp"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--setting", "fs"], "the few-shot setting needs a ratio"),
+        (["--setting", "fs", "--ratio", "0"], "outside"),
+        (["--setting", "fs", "--ratio", "0.001"], "selects nothing"),
+        (["--setting", "ez", "--methods", "tfdif"], "did you mean 'tfidf'"),
+        (["--setting", "ez", "--dataset", "lf-debian-3k"], "did you mean"),
+        (["--setting", "ez", "--dataset", "no/such/folder"], "there is no folder"),
+        (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k2=1"], "did you mean 'bm25.k1'"),
+        (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=high"], "is not of type float"),
+        (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
+        (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
+        (["--setting", "ez", "--seed", "one"], "is no list of integers"),
+        (["--setting", "ez", "--methods", ","], "names none"),
+        (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
+        (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
+        (["--setting", "ez", "--time-limit", "0"], "leaves nothing"),
+        (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
+        (["--setting", "zero"], "invalid choice"),
+        ([], "--setting"),
+    ],
+)
+def test_a_wrong_request_is_one_line_with_a_hint_and_exit_2(xmcbench, tiny, tmp_path, words, message):
+    dataset = [] if "--dataset" in words else ["--dataset", tiny]
+    ended = xmcbench("run", *dataset, *words)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr
+    assert ended.stderr.startswith("xmcbench: error: ")
+    assert ended.stderr.count("\n") == 1
+    assert ended.stdout == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_flags_and_a_settings_file_are_the_same(xmcbench, tiny, tmp_path):
+    (tmp_path / "x.toml").write_text(
+        f'dataset = "{tiny}"\nsetting = "fs"\nratio = 0.5\nmethods = ["bm25", "tfidf"]\nseed = [0, 1]\n'
+        "[set.bm25]\nk1 = 1.2\n"
+    )
+    by_file = xmcbench("run", "--config", "x.toml", "--dry-run", "--json")
+    words = ("--methods", "bm25,tfidf", "--seed", "0,1", "--set", "bm25.k1=1.2", "--dry-run", "--json")
+    by_flags = xmcbench("run", "--dataset", tiny, *FEW, *words)
+    assert by_file.stdout == by_flags.stdout != ""
+    one_seed = xmcbench("run", "--config", "x.toml", "--dry-run", "--json", "--seed", "0")
+    assert len(json.loads(one_seed.stdout)["cells"]) == 2
+    (tmp_path / "x.toml").write_text("datset = 'x'\n")
+    unknown = xmcbench("run", "--config", "x.toml", "--setting", "ez")
+    assert (unknown.returncode, "datset" in unknown.stderr) == (2, True)
+
+
+def test_a_damaged_record_is_named(xmcbench, tiny, tmp_path):
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    xmcbench(*words)
+    (path,) = records(tmp_path / "runs")
+    record = json.loads(path.read_text())
+    record["cell"]["seed"] = 5
+    path.write_text(json.dumps(record))
+    ended = xmcbench(*words)
+    assert ended.returncode == 1
+    assert "the key is not that of the cell" in ended.stderr
+    shutil.rmtree(tmp_path / "runs")
+    assert xmcbench(*words).returncode == 0
+
+
+def test_scores_follow_from_the_stored_predictions(xmcbench, tiny, tmp_path):
+    xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    (record,) = records(tmp_path / "runs").values()
+    file = Path("runs", record["predictions"]["file"])
+    document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", file, "--json").stdout)
+    assert document["values"] == record["metrics"]["none"]["values"]
+    assert document["intervals"] == record["metrics"]["none"]["intervals"]

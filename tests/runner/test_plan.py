@@ -1,0 +1,97 @@
+import pytest
+
+from xmcbench import UsageError, load_dataset
+from xmcbench.errors import Unavailable, UnknownName
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner.plan import Request, plan
+from xmcbench.setting import Setting
+
+PLUGIN = """
+    from typing import ClassVar
+    from xmcbench import Method
+
+    class One(Method):
+        title = "One"
+        presets: ClassVar = {"quick": {"steps": 5}, "paper": {"steps": 100}}
+        steps: int = 50
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+
+    class Two(One):
+        title = "Two"
+        supervision = "required"
+        presets: ClassVar = {}
+
+    class Three(One):
+        packages: ClassVar = {"no_such_package": "no-such"}
+"""
+
+
+@pytest.fixture
+def planned(tiny, plugin, tmp_path):
+    dataset, registry = load_dataset(tiny), Registry([plugin(PLUGIN)])
+
+    def make(setting=None, **request):
+        return plan(Request(setting or Setting.of("ez"), **request), dataset, registry, Store(tmp_path / "runs"))
+
+    return make
+
+
+def test_all_leaves_out_what_cannot_run_and_says_why(planned):
+    made = planned()
+    assert {"tfidf", "bm25", "xr-linear", "one"} <= {each.cell.method for each in made.cells}
+    assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three")} == {
+        "two": "run it under fs or full",
+        "three": "pip install no-such",
+    }
+
+
+def test_a_method_asked_for_by_name_must_run(planned):
+    with pytest.raises(UsageError, match="two learns from pairs"):
+        planned(methods=["two"])
+    with pytest.raises(Unavailable, match="pip install no-such"):
+        planned(methods=["one", "three"])
+    with pytest.raises(UnknownName, match="did you mean 'one'"):
+        planned(methods=["on"])
+
+
+def test_presets(planned):
+    def steps(**request):
+        return [(each.cell.parameters["steps"], each.name) for each in planned(**request).cells]
+
+    assert steps(methods=["one"]) == [(5, "One (quick)")]
+    assert steps(methods=["one"], preset="paper") == [(100, "One (paper)")]
+    assert steps(methods=["one:paper", "one"]) == [(100, "One (paper)"), (5, "One (quick)")]
+    assert steps(methods=["one"], overrides={"one": {"steps": "7"}}) == [(7, "One (quick, steps=7)")]
+    with pytest.raises(UnknownName, match="unknown preset of one: 'papr'.*did you mean 'paper'"):
+        planned(methods=["one:papr"])
+    with pytest.raises(UnknownName, match="did you mean 'paper'"):
+        planned(methods=["one", "tfidf"], preset="papr")
+
+
+def test_a_preset_is_taken_by_those_that_have_it(planned):
+    made = planned(setting=Setting.of("full"), methods=["one", "two"], preset="paper")
+    assert [each.name for each in made.cells] == ["One (paper)", "Two"]
+
+
+def test_an_override_of_a_method_that_does_not_run_is_refused(planned):
+    with pytest.raises(UsageError, match="not among the methods"):
+        planned(methods=["tfidf"], overrides={"one": {"steps": 7}})
+    with pytest.raises(UnknownName, match=r"did you mean 'one\.steps'"):
+        planned(methods=["one"], overrides={"one": {"step": 7}})
+
+
+def test_keys_depend_on_what_a_cell_is(planned):
+    def keys(**request):
+        return [each.cell.key for each in planned(methods=["one"], **request).cells]
+
+    few = Setting.of("fs", 0.5)
+    everything = [
+        *keys(seeds=[0, 1]),
+        *keys(setting=few),
+        *keys(setting=Setting.of("full")),
+        *keys(overrides={"one": {"steps": 6}}),
+    ]
+    assert len(set(everything)) == len(everything)
+    assert keys() == keys() == keys(overrides={"one": {"steps": "5"}})

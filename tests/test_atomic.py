@@ -1,0 +1,38 @@
+import errno
+
+import pytest
+
+from xmcbench.atomic import atomic_file, atomic_folder, write_json, write_text
+from xmcbench.errors import StorageError
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(RuntimeError), atomic_file(tmp_path / "a.txt") as stream:
+        stream.write(b"new")
+        raise RuntimeError
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_one_clear_line(tmp_path, number):
+    with pytest.raises(StorageError, match="no room left to write .*a.txt"), atomic_file(tmp_path / "a.txt"):
+        raise OSError(number, "full")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "f") as folder:
+        (folder / "x").write_text("")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with atomic_folder(tmp_path / "f") as folder:
+        (folder / "x").write_text("1")
+    assert (tmp_path / "f" / "x").read_text() == "1"
+
+
+def test_json_refuses_nan(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert list(tmp_path.iterdir()) == []

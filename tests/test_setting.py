@@ -1,0 +1,89 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix, random
+
+from xmcbench import UsageError
+from xmcbench.errors import DataError
+from xmcbench.setting import Setting, draw, load_pairs, pairs_digest
+
+
+def pairs(seed=0, rows=60, labels=40, density=0.05):
+    matrix = random(rows, labels, density, format="csr", dtype=np.float32, random_state=seed)
+    matrix.data[:] = 1
+    matrix.sort_indices()
+    return matrix
+
+
+def cells(matrix):
+    return set(zip(*matrix.nonzero(), strict=True))
+
+
+@given(st.integers(0, 50), st.sampled_from(["label", "pair"]), st.floats(0.03, 1), st.floats(0.03, 1))
+def test_draws_are_nested_and_of_the_stated_size(seed, by, one, other):
+    matrix = pairs()
+    small, large = sorted([one, other])
+    few, many = (draw(matrix, Setting.of("fs", ratio, by), seed).pairs for ratio in (small, large))
+    assert cells(few) <= cells(many) <= cells(matrix)
+    units = len(np.unique(matrix.indices)) if by == "label" else matrix.nnz
+    drawn = len(np.unique(few.indices)) if by == "label" else few.nnz
+    assert drawn == math.floor(Fraction(str(small)) * units)
+    if by == "label":
+        kept = np.unique(few.indices)
+        assert few.nnz == np.isin(matrix.indices, kept).sum()
+
+
+def test_sizes_are_exact_where_floats_are_not():
+    matrix = csr_matrix(np.ones((1, 100), np.float32))
+    assert draw(matrix, Setting.of("fs", 0.29), 0).pairs.nnz == 29
+
+
+def test_zero_shot_has_no_subset_and_full_has_all():
+    assert draw(pairs(), Setting.of("ez"), 0) is None
+    full = draw(pairs(), Setting.of("full"), 0)
+    assert cells(full.pairs) == cells(pairs())
+    assert full.digest == draw(pairs(), Setting.of("full"), 1).digest
+
+
+def test_seeds_draw_differently_and_repeatably():
+    setting = Setting.of("fs", 0.3)
+    digests = [draw(pairs(), setting, seed).digest for seed in (0, 0, 1)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_draw_that_selects_nothing_says_what_would():
+    with pytest.raises(UsageError, match=r"selects nothing.*--ratio 0.02\d+ draws one"):
+        draw(pairs(), Setting.of("fs", 0.001), 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fs",), "needs a ratio"),
+        (("fs", 0), "outside"),
+        (("fs", 1.5), "outside"),
+        (("fs", float("nan")), "outside"),
+        (("fs", 0.5, "row"), "cannot draw by"),
+        (("ez", 0.5), "takes no --ratio"),
+        (("zero",), "unknown setting"),
+    ],
+)
+def test_refuses_a_wrong_setting(words, message):
+    with pytest.raises(UsageError, match=message):
+        Setting.of(*words)
+
+
+def test_a_saved_subset_is_read_back(tmp_path):
+    subset = draw(pairs(), Setting.of("fs", 0.5), 3)
+    subset.save(tmp_path / "s.npz")
+    again = load_pairs(tmp_path / "s.npz")
+    assert again.dtype == np.float32
+    assert pairs_digest(again) == subset.digest
+    assert subset.identity()["pairs"] == again.nnz
+    (tmp_path / "s.npz").write_bytes(b"PK")
+    with pytest.raises(DataError, match="cannot read the subset"):
+        load_pairs(tmp_path / "s.npz")

@@ -1,0 +1,102 @@
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.sparse import csr_matrix
+
+from xmcbench import MethodError, TopK
+from xmcbench.errors import DataError, StorageError
+
+scores = hnp.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 6), st.integers(1, 9)),
+    elements=st.sampled_from([-np.inf, -2.0, 0.0, 1.0, 1.0, 3.5]),
+)
+
+
+def by_hand(row, k):
+    order = sorted((-score, label) for label, score in enumerate(row) if score != -np.inf)[:k]
+    return [label for _, label in order] + [-1] * (k - len(order))
+
+
+@given(scores, st.integers(1, 12))
+def test_from_dense_scores(matrix, k):
+    best = TopK.from_scores(matrix, k)
+    best.check(len(matrix), k, matrix.shape[1])
+    assert best.indices.tolist() == [by_hand(row, k) for row in matrix]
+
+
+@given(scores, st.integers(1, 12))
+def test_from_sparse_scores_takes_stored_entries_only(matrix, k):
+    stored = np.where(matrix > 0, matrix, 0)
+    best = TopK.from_scores(csr_matrix(stored), k)
+    best.check(len(matrix), k, matrix.shape[1])
+    assert best.indices.tolist() == [by_hand(np.where(row > 0, row, -np.inf), k) for row in stored]
+
+
+@given(scores, st.integers(0, 10))
+def test_ranked_restores_the_order(matrix, seed):
+    best = TopK.from_scores(matrix, matrix.shape[1])
+    shuffle = np.random.RandomState(seed).permutation(matrix.shape[1])
+    again = TopK.ranked(best.indices[:, shuffle], best.scores[:, shuffle])
+    assert np.array_equal(again.indices, best.indices)
+    assert np.array_equal(again.scores, best.scores)
+
+
+GOOD = ([[1, 0, -1]], [[2.0, 1.0, -np.inf]])
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "reason"),
+    [
+        ([[1, 0]], [[2.0, 1.0]], "shapes"),
+        ([[1, 0, -1]], [[2.0, np.nan, -np.inf]], "NaN"),
+        ([[1, 4, -1]], [[2.0, 1.0, -np.inf]], "outside 0..3"),
+        ([[1, -2, -1]], [[2.0, 1.0, -np.inf]], "outside 0..3"),
+        ([[1, 1, -1]], [[2.0, 1.0, -np.inf]], "twice"),
+        ([[1, 0, -1]], [[1.0, 2.0, -np.inf]], "order"),
+        ([[1, 0, -1]], [[1.0, 1.0, -np.inf]], "order"),
+        ([[1, 0, -1]], [[2.0, 1.0, 0.5]], "do not go together"),
+        ([[1, 0, 2]], [[2.0, 1.0, -np.inf]], "do not go together"),
+    ],
+)
+def test_check_names_what_is_wrong(indices, values, reason):
+    TopK(np.array(GOOD[0], np.int32), np.array(GOOD[1], np.float32)).check(1, 3, 4)
+    with pytest.raises(MethodError, match=reason):
+        TopK(np.array(indices, np.int32), np.array(values, np.float32)).check(1, 3, 4)
+
+
+def test_check_wants_int32_and_float32():
+    with pytest.raises(MethodError, match="int64 and float64"):
+        TopK(np.array(GOOD[0]), np.array(GOOD[1])).check(1, 3, 4)
+
+
+def test_saves_equal_bytes_and_loads_them(tmp_path):
+    best = TopK.from_scores(np.random.RandomState(0).rand(5, 20), 7)
+    for name in ("a.npz", "b.npz"):
+        best.save(tmp_path / name)
+    first, second = (hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("a.npz", "b.npz"))
+    assert first == second
+    again = TopK.load(tmp_path / "a.npz")
+    assert np.array_equal(again.indices, best.indices)
+    assert np.array_equal(again.scores, best.scores)
+
+
+def test_load_explains_a_bad_file(tmp_path):
+    with pytest.raises(DataError, match="there is no prediction file"):
+        TopK.load(tmp_path / "none.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(DataError, match="is no prediction file"):
+        TopK.load(tmp_path / "text.npz")
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    with pytest.raises(DataError, match="is no prediction file"):
+        TopK.load(tmp_path / "other.npz")
+
+
+def test_save_into_a_file_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        TopK.from_scores(np.ones((1, 2)), 1).save(tmp_path / "file" / "p.npz")

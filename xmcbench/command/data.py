@@ -1,0 +1,119 @@
+"""Build, fetch, verify, describe, export or synthesise data sets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench data``."""
+    verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    build = verbs.add_parser("build", help="build a data set from its source")
+    build.add_argument("name")
+    build.add_argument("--out", type=Path, metavar="DIR", help="default: where the data set's card lies")
+    build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
+    build.add_argument("--other-release", action="store_true", help="take a release other than the card's (with --out)")
+
+    fetch = verbs.add_parser("fetch", help="bring the files a data set is built from")
+    fetch.add_argument("name")
+    fetch.add_argument("--out", type=Path, required=True, metavar="DIR")
+
+    verify = verbs.add_parser("verify", help="hold a data set's files against its card")
+    verify.add_argument("name", metavar="NAME|FOLDER")
+
+    info = verbs.add_parser("info", help="a data set's card and statistics")
+    info.add_argument("name", metavar="NAME|FOLDER")
+    info.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+    export = verbs.add_parser("export", help="write a data set in another format")
+    export.add_argument("name", metavar="NAME|FOLDER")
+    export.add_argument("--out", type=Path, required=True, metavar="DIR")
+    export.add_argument("--format", required=True, choices=("xc", "pecos", "maclr", "zestxml"))
+
+    synth = verbs.add_parser("synth", help="make a data set of any size, for tests of scale")
+    synth.add_argument("name", metavar="FOLDER", type=Path)
+    synth.add_argument("--instances", type=int, required=True, metavar="N")
+    synth.add_argument("--labels", type=int, required=True, metavar="L")
+    synth.add_argument("--seed", type=int, default=0, help="default: 0")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the action; ``verify`` returns 1 when it finds something."""
+    actions = {
+        "build": _build,
+        "fetch": _fetch,
+        "verify": _verify,
+        "info": _info,
+        "export": _export,
+        "synth": _synth,
+    }
+    return actions[arguments.action](arguments)
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import build
+
+    built = build(arguments.name, arguments.out, arguments.indices, arguments.other_release)
+    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in built.card.counts.items())
+    same = "byte for byte the files on the card" if built.as_pinned else "the files differ from those on the card"
+    print(f"{built.card.name} in {built.folder}: {counts}; {same}")
+    return 0
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import fetch
+
+    for path in fetch(arguments.name, arguments.out):
+        print(path)
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import verify
+
+    findings = verify(arguments.name)
+    print("\n".join(findings) if findings else f"{arguments.name} is what its card says")
+    return 1 if findings else 0
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import load_dataset, statistics
+
+    dataset = load_dataset(arguments.name)
+    facts = statistics(dataset)
+    card = dataset.card
+    about = {
+        "name": dataset.name,
+        "description": card.description,
+        "source": card.source,
+        "release": card.release,
+        "licence": card.licence,
+        "sha256": dataset.digest,
+    }
+    if arguments.json:
+        print(json.dumps({**about, "statistics": facts}, indent=1))
+        return 0
+    for name, value in {**about, **facts}.items():
+        shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+        if shown:
+            print(f"{name.replace('_', ' '):24}{shown}")
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import export, load_dataset
+
+    for path in export(load_dataset(arguments.name), arguments.out, arguments.format):
+        print(path)
+    return 0
+
+
+def _synth(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import synthesize
+
+    synthesize(arguments.name, arguments.instances, arguments.labels, arguments.seed)
+    print(f"xmcbench run --dataset {arguments.name} --setting ez --methods tfidf")
+    return 0

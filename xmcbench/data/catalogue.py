@@ -1,0 +1,175 @@
+"""Finding data sets: the cards that come with xmcbench, the user's own folders, and plain paths.
+
+A data set that cannot be used is a row with its reason; it never breaks a listing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.data.card import Card, read_card
+from xmcbench.data.compression import find_source
+from xmcbench.errors import DataError, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from xmcbench.data.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A data set by name: its card, the folder that holds its data, and why it cannot be used, if it cannot.
+
+    folder is None for a data set that is derived from another, or not on this machine.
+    """
+
+    slug: str
+    name: str
+    card: Card | None
+    folder: Path | None
+    problem: str = ""
+    hint: str = ""
+
+
+def roots() -> list[Path]:
+    """The folders that hold data-set folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""
+    given = [Path(each) for each in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if each]
+    return [*given, *bundled()]
+
+
+def bundled() -> list[Path]:
+    """The folder of the data sets that come with xmcbench: one path, or none."""
+    parent = Path(__file__).resolve().parents[2]
+    if (
+        parent / "pyproject.toml"
+    ).is_file():  # a checkout; in site-packages `datasets` would be somebody else's package
+        candidates = [parent / "datasets"]
+    else:
+        bases = [sysconfig.get_path("data"), sysconfig.get_path("data", f"{os.name}_user"), sys.prefix, str(parent)]
+        candidates = [Path(base) / "share" / "xmcbench" / "datasets" for base in bases]
+    return [path for path in candidates if path.is_dir()][:1]
+
+
+def known_datasets() -> list[Listing]:
+    """All data sets by name, in alphabetical order. Reads cards, opens no data.
+
+    The card and the data of one data set may lie in different folders: the first of each that ``roots`` gives counts.
+    """
+    cards: dict[str, tuple[Card | None, str]] = {}
+    folders: dict[str, Path] = {}
+    for folder in _folders():
+        has_card = (folder / "card.toml").is_file()
+        slug, card, problem = slug_of(folder.name), None, ""
+        if has_card:
+            try:
+                card = read_card(folder / "card.toml")
+                slug = card.slug
+            except DataError as error:
+                problem = str(error)
+            cards.setdefault(slug, (card, problem))
+        if find_source(folder, "lbl.json"):
+            folders.setdefault(slug, folder)
+    for slug, folder in folders.items():
+        cards.setdefault(slug, (Card(name=folder.name, slug=slug), ""))
+    return [_listing(slug, *cards[slug], folders.get(slug), set(folders)) for slug in sorted(cards)]
+
+
+def _folders() -> Iterator[Path]:
+    for root in roots():
+        if root.is_dir():
+            yield from (folder for folder in sorted(root.iterdir()) if folder.is_dir())
+
+
+def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, with_data: set[str]) -> Listing:
+    if card is None:
+        return Listing(slug, slug, None, folder, problem)
+    if card.derive and folder is None:
+        source = card.derive.source
+        return Listing(slug, card.name, card, None, "" if source in with_data else f"{source} is not on this machine")
+    if folder is None:
+        where = [root for root in roots() if os.access(root, os.W_OK)]
+        target = where[0] / slug if where else Path("$XMCBENCH_DATASETS") / slug
+        origin = f"get it from {card.homepage}" if card.homepage else "get it from its authors"
+        if card.build:
+            origin = f"build it: xmcbench data build {slug}; or get it"
+        hint = f"{origin} and put trn.json.gz, tst.json.gz and lbl.json.gz into {target}"
+        return Listing(slug, card.name, card, None, f"{card.name} is not on this machine", hint)
+    return Listing(slug, card.name, card, folder)
+
+
+def slug_of(name: str) -> str:
+    """A name in lower case, with dashes for whatever is no letter or digit."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "data"
+
+
+def find(name: str) -> Listing:
+    """The data set of this name, in any case. Raises UnknownName (did you mean ...?)."""
+    listings = known_datasets()
+    for listing in listings:
+        if name.casefold() in (listing.slug.casefold(), listing.name.casefold()):
+            return listing
+    raise UnknownName("data set", name, {listing.slug for listing in listings}, hint="see `xmcbench ls datasets`")
+
+
+def locate(name_or_folder: str | Path) -> Listing:
+    """The data set of this name or in this folder; a name goes before a folder of the same name that lies here.
+
+    Raises UnknownName for a name nobody knows, UsageError for a folder that is not there, DataError for a broken card.
+    """
+    given = str(name_or_folder)
+    folder = Path(given).expanduser()
+    if isinstance(name_or_folder, Path) or folder.name != given:
+        if not folder.is_dir():
+            raise UsageError(
+                f"there is no folder {folder}", "a data set is a name (`xmcbench ls datasets`) or a folder"
+            )
+        return from_folder(folder)
+    try:
+        return find(given)
+    except UnknownName:
+        if not folder.is_dir():
+            raise
+        return from_folder(folder)
+
+
+def load_dataset(name_or_folder: str | Path) -> Dataset:
+    """Load a data set by name, or from any folder in the XC raw layout.
+
+    A folder needs no card; without one the propensities are those of data sets other than Amazon's and Wikipedia's.
+    The first time the files are read and checked; later loads map what was kept.
+
+    Raises what ``locate`` raises, and DataError when the data are not on this machine or are broken.
+    """
+    from xmcbench.data.dataset import derive, open_folder
+
+    listing = locate(name_or_folder)
+    if listing.card is None or listing.problem:
+        raise DataError(listing.problem, listing.hint)
+    if listing.folder is not None:
+        return open_folder(listing.folder, listing.card)
+    parent = source_of(listing)
+    return derive(open_folder(parent.folder, parent.card), listing.card)  # type: ignore[arg-type]
+
+
+def source_of(listing: Listing) -> Listing:
+    """The data set, with data of its own, that this one is derived from. Raises DataError where there is none."""
+    parent = find(listing.card.derive.source if listing.card and listing.card.derive else listing.slug)
+    if parent.card is None or parent.folder is None:
+        reason = parent.problem or f"{parent.name} is derived itself"
+        raise DataError(f"{listing.name} is derived from {parent.slug}: {reason}", parent.hint)
+    return parent
+
+
+def from_folder(folder: Path) -> Listing:
+    """The data set in a folder, with the card that lies in it or a bare one. Raises DataError for a broken card."""
+    name = folder.resolve().name
+    card = read_card(folder / "card.toml") if (folder / "card.toml").is_file() else Card(name=name, slug=slug_of(name))
+    if card.derive and not find_source(folder, "lbl.json"):
+        return Listing(card.slug, card.name, card, None)
+    return Listing(card.slug, card.name, card, folder)

@@ -1,0 +1,220 @@
+"""A data set in its loaded form: texts, pairs, and the predictions that a filter removes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.canonical import sha256_json
+from xmcbench.data.card import Card
+from xmcbench.data.compression import find_source
+from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, read_pairs, write_corpus, write_pairs
+from xmcbench.data.vocabulary import Count, Filter
+from xmcbench.data.xc_text import at
+from xmcbench.errors import DataError, UsageError
+from xmcbench.texts import Texts
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+#: The filter file of the test instances, under the names it is seen with.
+TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """N training and M test instances, L labels, and the pairs between them.
+
+    card: what is known of it. digest: SHA-256 (hex) of the content: of the source files, and of the derivation where
+    it is derived. Nothing is opened before it is asked for; texts and pairs live in files of their own.
+    """
+
+    card: Card
+    digest: str
+    train_corpus: Corpus
+    test_corpus: Corpus
+    label_corpus: Corpus
+    filter_pairs: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+        return self.card.name
+
+    @property
+    def slug(self) -> str:
+        """The name in file names and on the command line."""
+        return self.card.slug
+
+    @property
+    def propensity(self) -> tuple[float, float]:
+        """A and B of the propensity model."""
+        return self.card.propensity
+
+    @cached_property
+    def train(self) -> Texts:
+        """Texts of the N training instances."""
+        return Texts.open(self.train_corpus.texts)
+
+    @cached_property
+    def test(self) -> Texts:
+        """Texts of the M test instances."""
+        return Texts.open(self.test_corpus.texts)
+
+    @cached_property
+    def labels(self) -> Texts:
+        """Texts of the L labels; their contents are empty."""
+        return Texts.open(self.label_corpus.texts)
+
+    def train_pairs(self) -> csr_matrix:
+        """The training pairs: binary CSR, float32 [N, L], label ids ascending."""
+        return read_pairs(self.train_corpus.pair_file, self.label_corpus.rows)
+
+    def test_pairs(self) -> csr_matrix:
+        """The test pairs: binary CSR, float32 [M, L], label ids ascending."""
+        return read_pairs(self.test_corpus.pair_file, self.label_corpus.rows)
+
+    def counts(self) -> dict[Count, int]:
+        """Numbers of training and test instances, labels, and pairs of either side."""
+        return {
+            "train": self.train_corpus.rows,
+            "test": self.test_corpus.rows,
+            "labels": self.label_corpus.rows,
+            "train_pairs": self.train_corpus.pairs,
+            "test_pairs": self.test_corpus.pairs,
+        }
+
+    @cached_property
+    def filters(self) -> tuple[Filter, ...]:
+        """The filters this data set has: ``self`` where a test instance is a label too, ``file`` where there is one."""
+        found: list[Filter] = ["none"]
+        if (self._own_label >= 0).any():
+            found.append("self")
+        if self.filter_pairs:
+            found.append("file")
+        return tuple(found)
+
+    def filter(self, kind: Filter) -> csr_matrix | None:
+        """The (test instance, label) predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``.
+
+        Raises UsageError when the data set has no such filter.
+        """
+        from scipy.sparse import csr_matrix
+
+        if kind not in self.filters:
+            why = {"self": "no test instance of it is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(kind, "")
+            raise UsageError(
+                f"{self.name} has no filter {kind!r}{': ' if why else ''}{why}", f"it has: {', '.join(self.filters)}"
+            )
+        if kind == "none":
+            return None
+        if kind == "file" and self.filter_pairs:
+            return read_pairs(self.filter_pairs, self.label_corpus.rows)
+        rows = np.flatnonzero(self._own_label >= 0)
+        shape = (self.test_corpus.rows, self.label_corpus.rows)
+        return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own_label[rows])), shape=shape)
+
+    @cached_property
+    def longest_filter(self) -> int:
+        """The most predictions that any filter removes from a row: that many more than k have to be kept."""
+        matrices = [self.filter(kind) for kind in self.filters]
+        return max((int(np.diff(matrix.indptr).max()) for matrix in matrices if matrix is not None), default=0)
+
+    @cached_property
+    def _own_label(self) -> np.ndarray:
+        """For every test instance the label with the same uid, or -1: int64 [M]."""
+        import pyarrow.compute as pc
+
+        if not (self.test_corpus.uids and self.label_corpus.uids):
+            return np.full(self.test_corpus.rows, -1)
+        labels = self.labels.uids.to_arrow().combine_chunks()
+        found = pc.index_in(self.test.uids.to_arrow(), value_set=labels)
+        return np.asarray(pc.fill_null(found, -1).to_numpy(), np.int64)
+
+
+def source_files(folder: Path) -> dict[str, Path]:
+    """The files of a folder in the XC raw layout that make the data set: trn, tst, lbl, and filter where it has one.
+
+    Raises DataError when one of the three is missing.
+    """
+    found = {name: find_source(folder, f"{name}.json") for name in ("trn", "tst", "lbl")}
+    missing = [f"{name}.json.gz" for name, path in found.items() if path is None]
+    if missing:
+        raise DataError(
+            f"{folder} has no {', '.join(missing)}", "a data set is a folder with trn, tst and lbl as .json.gz or .json"
+        )
+    found["filter"] = find_source(folder, *TEST_FILTER)
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def open_folder(folder: Path, card: Card) -> Dataset:
+    """The data set in a folder in the XC raw layout. The first time its files are read and checked.
+
+    Raises DataError when a file is missing, damaged, breaks the format, or is not the one the card names by its
+    SHA-256.
+    """
+    files = source_files(folder)
+    digests = {name: fingerprint(path) for name, path in files.items()}
+    for name, path in files.items():
+        if card.files.get(path.name, digests[name]) != digests[name]:
+            raise DataError(
+                f"{path} is not the file that the card of {card.name} describes: its SHA-256 differs",
+                f"get it again, or take it out of {folder / 'card.toml'} if the change is meant",
+            )
+    train, test = (corpus(files[name], "instances") for name in ("trn", "tst"))
+    labels = corpus(files["lbl"], "labels")
+    for path, part in ((files["trn"], train), (files["tst"], test)):
+        if part.highest >= labels.rows:
+            count = f"{files['lbl'].name} has {labels.rows} labels: 0..{labels.rows - 1}"
+            raise at(path, part.highest_line, f"target_ind {part.highest} names no label", count)
+    digest = sha256_json({"files": digests})
+    pairs = _filter_store(files["filter"], digests["filter"], test.rows, labels.rows) if "filter" in files else None
+    return Dataset(card, digest, train, test, labels, pairs)
+
+
+def _filter_store(path: Path, digest: str, rows: int, columns: int) -> Path:
+    from xmcbench.data.xc_matrix import read_filter
+
+    def fill(folder: Path) -> None:
+        pairs = read_filter(path, rows, columns)
+        write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
+
+    return kept("filter", {"sha256": digest, "rows": rows, "columns": columns}, fill) / "pairs.npz"
+
+
+def derive(parent: Dataset, card: Card) -> Dataset:
+    """The data set that ``card.derive`` asks for: some labels of ``parent``, and the instances that have one of them.
+
+    Raises DataError when the parent has fewer labels, or none of its instances is left.
+    """
+    from xmcbench.data.derivation import draw_labels, restrict
+
+    if card.derive is None:
+        raise DataError(f"the card of {card.name} has no [derive]")
+    digest = sha256_json({"from": parent.digest, "labels": card.derive.labels, "seed": card.derive.seed})
+
+    def fill(folder: Path) -> None:
+        labels = draw_labels(parent.label_corpus.rows, card)
+        parts = {"train": (parent.train, parent.train_pairs()), "test": (parent.test, parent.test_pairs())}
+        for name, (texts, pairs) in parts.items():
+            rows, kept_pairs = restrict(pairs, labels)
+            if not len(rows):
+                raise DataError(
+                    f"{card.name}: no {name} instance has one of the {len(labels)} labels", "draw more labels"
+                )
+            (folder / name).mkdir()
+            uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
+            write_corpus(folder / name, texts.take(rows), kept_pairs, uids)
+            if name == "test" and parent.filter_pairs:
+                removed = read_pairs(parent.filter_pairs, parent.label_corpus.rows)[rows][:, labels]
+                write_pairs(folder / "filter.npz", removed.indptr, removed.indices)
+        (folder / "labels").mkdir()
+        write_corpus(folder / "labels", parent.labels.take(labels), None, parent.label_corpus.uids)
+
+    folder = kept("derived", {"digest": digest}, fill)
+    train, test, labels = (open_corpus(folder / name) for name in ("train", "test", "labels"))
+    return Dataset(card, digest, train, test, labels, folder / "filter.npz" if parent.filter_pairs else None)

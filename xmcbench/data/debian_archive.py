@@ -1,0 +1,80 @@
+"""Bringing a Debian release's package indices with the machine's own apt: its sources, its mirrors, its keys.
+
+apt checks the signature of the release and the sums of the indices. It works in a folder of its own here; the
+machine's package lists are not touched, and no privileges are needed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from xmcbench.atomic import atomic_file
+from xmcbench.data.card import Recipe
+from xmcbench.data.debian_index import INDICES
+from xmcbench.errors import DataError
+
+#: apt's own names of the indices, in the order of INDICES.
+_CREATED_BY = ("Packages", "Translations")
+
+_FORMAT = "$(CREATED_BY)\t$(ORIGIN)\t$(CODENAME)\t$(COMPONENT)\t$(FILENAME)"
+
+_HELPER = Path("/usr/lib/apt/apt-helper")
+
+_HINT = "give the folder with the two indices yourself: --indices FOLDER (they lie in the release's archive)"
+
+
+def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
+    """Bring ``Packages`` and ``Translation-en`` of the recipe's release into ``out``, unpacked; returns their paths.
+
+    Raises DataError where there is no apt, or its sources do not hold the release.
+    """
+    if shutil.which("apt-get") is None or not _HELPER.exists():
+        raise DataError("the indices are fetched with apt-get, which this machine does not have", _HINT)
+    with tempfile.TemporaryDirectory(prefix="xmcbench-apt-") as folder:
+        options = _options(Path(folder), recipe.architecture)
+        update = _run(["apt-get", *options, "-q", "update"])
+        targets = _run(["apt-get", *options, "indextargets", "--format", _FORMAT]).stdout.decode()
+        found = {}
+        for line in targets.splitlines():
+            created_by, origin, codename, component, path = line.split("\t")
+            if (origin, codename, component) == ("Debian", recipe.release, recipe.component):
+                found[created_by] = path
+        if any(kind not in found for kind in _CREATED_BY):
+            reason = update.stderr.decode(errors="replace").strip().splitlines()
+            detail = f": {reason[-1]}" if update.returncode and reason else ""
+            raise DataError(f"apt's sources do not hold Debian {recipe.release} {recipe.component}{detail}", _HINT)
+        paths = []
+        for name, kind in zip(INDICES, _CREATED_BY, strict=True):
+            # The helper unpacks whatever apt stored.
+            content = _run([str(_HELPER), *options, "cat-file", found[kind]])
+            if content.returncode:
+                raise DataError(f"apt cannot read its own {name}", _HINT)
+            with atomic_file(out / name) as stream:
+                stream.write(content.stdout)
+            paths.append(out / name)
+    return paths
+
+
+def _options(folder: Path, architecture: str) -> list[str]:
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True)
+    folder.chmod(0o755)  # apt downloads as a user of its own, who must get in
+    settings = {
+        "Dir::State::lists": folder / "lists",
+        "Dir::Cache": folder / "cache",
+        "Acquire::Languages": "en",
+        "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled": "false",
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,
+    }
+    return [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=900)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DataError(f"{command[0]} did not work: {error}", _HINT) from None

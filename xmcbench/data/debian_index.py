@@ -1,0 +1,193 @@
+"""Package indices of a Debian release as a data set: from a package's text to the packages that go with it.
+
+    instance   a package that suggests, recommends or enhances another one of the release
+    label      a package so named; title "name - synopsis" for both, as ``apt-cache search`` prints it
+    content    the long description, in one line
+    pair       package -> named package, other than itself
+
+70 % of the instances train, 30 % test: the SHA-256 of the name decides, so that a package stays on its side from
+release to release. Instances and labels stand in the order of their names; uids are the names.
+
+Formats: deb-control(5) for the stanzas, the wiki page DebianRepository/Format for ``Packages`` and ``Translation-en``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xmcbench.data.compression import open_source
+from xmcbench.data.xc_text import at, write_instances, write_labels
+from xmcbench.errors import DataError
+
+#: The two indices that are read; each also as .gz or .xz.
+INDICES = ("Packages", "Translation-en")
+
+#: Fields that name packages that go with this one.
+RELATIONS = ("Suggests", "Recommends", "Enhances")
+
+#: Share of the instances that train.
+TRAIN_SHARE = 0.7
+
+#: What may follow a name in a relation: a version, an architecture or a build profile.
+_QUALIFIER = re.compile(r"[\s(:\[<].*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package: its title and content as text, and the names it suggests, recommends or enhances."""
+
+    name: str
+    title: str
+    content: str
+    related: frozenset[str]
+
+
+def index_file(folder: Path, name: str) -> Path:
+    """The index of this name in ``folder``, packed or not. Raises DataError when there is none."""
+    for path in (folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")):
+        if path.is_file():
+            return path
+    raise DataError(f"{folder} has no {name}", f"put {' and '.join(INDICES)} there, plain, .gz or .xz")
+
+
+def index_digest(path: Path) -> str:
+    """SHA-256 (hex) of an index without its compression, as the release's own ``InRelease`` file lists it."""
+    digest = hashlib.sha256()
+    with open_source(path) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_packages(packages: Path, translations: Path) -> dict[str, Package]:
+    """All packages of an index by name; where a name stands several times, its highest version.
+
+    Raises DataError with file and line for a stanza that is not one, and for an index without packages.
+    """
+    descriptions = {
+        (stanza.get("Package", ""), stanza.get("Description-md5", "")): stanza.get("Description-en", "")
+        for _, stanza in _stanzas(translations)
+    }
+    newest: dict[str, dict[str, str]] = {}
+    for line, stanza in _stanzas(packages):
+        if not stanza.get("Package") or not stanza.get("Version"):
+            raise at(packages, line, "a stanza without Package or Version", "is this a Packages index?")
+        other = newest.get(stanza["Package"])
+        if other is None or version_key(stanza["Version"]) > version_key(other["Version"]):
+            newest[stanza["Package"]] = stanza
+    if not newest:
+        raise DataError(f"{packages} lists no package", "is this a Packages index?")
+    return {name: _package(stanza, descriptions) for name, stanza in newest.items()}
+
+
+def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str]) -> Package:
+    name = stanza["Package"]
+    # Old indices hold the long description themselves.
+    description = descriptions.get((name, stanza.get("Description-md5", "")), stanza.get("Description", ""))
+    synopsis, _, long = description.partition("\n")
+    related = {
+        _QUALIFIER.sub("", alternative.strip())
+        for relation in RELATIONS
+        for alternative in re.split(r"[,|]", stanza.get(relation, ""))
+    }
+    title = f"{name} - {_one_line(synopsis)}" if synopsis.strip() else name
+    # A line with nothing but a dot is how a description writes an empty line.
+    content = " ".join(line for line in long.split("\n") if line.strip() != ".")
+    return Package(name, title, _one_line(content), frozenset(related - {"", name}))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The stanzas of a control file with the number of their first line; a folded field keeps its line breaks."""
+    stanza: dict[str, str] = {}
+    field, start = "", 1
+    with open_source(path) as stream:
+        for number, raw in enumerate(stream, 1):
+            try:
+                line = raw.decode().rstrip("\n")
+            except UnicodeDecodeError:
+                raise at(path, number, "is not UTF-8") from None
+            if not line.strip():
+                if stanza:
+                    yield start, stanza
+                stanza, field, start = {}, "", number + 1
+            elif line[0] in " \t":
+                if not field:
+                    raise at(path, number, "continues no field", "is this a Debian index?")
+                stanza[field] += f"\n{line}"
+            else:
+                field, colon, value = line.partition(":")
+                if not colon:
+                    raise at(path, number, f"{line[:40]!r} is no field", "is this a Debian index?")
+                stanza[field] = value.strip()
+    if stanza:
+        yield start, stanza
+
+
+def version_key(version: str) -> tuple[int, tuple[object, ...], tuple[object, ...]]:
+    """A key that orders version numbers as dpkg does (deb-version(7)): epoch, upstream version, revision."""
+    epoch, colon, rest = version.partition(":")
+    if not colon or not epoch.isdigit():
+        epoch, rest = "0", version
+    upstream, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "")
+    return int(epoch), _part_key(upstream), _part_key(revision)
+
+
+def _part_key(text: str) -> tuple[object, ...]:
+    key: list[object] = []
+    for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text):
+        # `~` sorts before the end, letters before all other signs; the end is 0.
+        weights = [-1 if sign == "~" else ord(sign) + (0 if sign.isalpha() else 256) for sign in letters]
+        key += [(*weights, 0), int(digits or 0)]
+    return tuple(key)
+
+
+def trains(name: str) -> bool:
+    """Whether the instance of this name is a training instance: its SHA-256 lies in the first 70 %."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") < TRAIN_SHARE * 2**64
+
+
+def write_dataset(packages: dict[str, Package], out: Path) -> None:
+    """Write the packages as a data set in the XC raw layout, with the pairs (package, itself) as filter files.
+
+    Raises DataError when no package names another one of the index.
+    """
+    targets = {name: sorted(package.related & packages.keys()) for name, package in packages.items()}
+    labels = sorted(set().union(*targets.values()))
+    if not labels:
+        raise DataError("no package of the index names another one", f"the fields read are {', '.join(RELATIONS)}")
+    number = {name: row for row, name in enumerate(labels)}
+    instances = sorted(name for name, named in targets.items() if named)
+    sides = {
+        "trn": [each for each in instances if trains(each)],
+        "tst": [each for each in instances if not trains(each)],
+    }
+    write_labels(out / "lbl.json.gz", ((name, packages[name].title) for name in labels))
+    for side, names in sides.items():
+        write_instances(
+            out / f"{side}.json.gz",
+            (
+                (name, packages[name].title, packages[name].content, [number[each] for each in targets[name]])
+                for name in names
+            ),
+        )
+        _write_self_filter(out / f"filter_labels_{'train' if side == 'trn' else 'test'}.txt", names, number)
+
+
+def _write_self_filter(path: Path, names: list[str], number: dict[str, int]) -> None:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.data.xc_matrix import write_filter
+
+    own = [(row, number[name]) for row, name in enumerate(names) if name in number]
+    rows, columns = zip(*own, strict=True) if own else ((), ())
+    write_filter(path, csr_matrix((np.ones(len(own)), (rows, columns)), shape=(len(names), len(number))))

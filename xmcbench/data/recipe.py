@@ -1,0 +1,93 @@
+"""Building a data set from its source, as the [build] section of its card says."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from xmcbench.atomic import atomic_folder
+from xmcbench.canonical import sha256_file
+from xmcbench.data import debian_archive, debian_index
+from xmcbench.data.card import Card, Recipe, write_card
+from xmcbench.data.catalogue import bundled, find
+from xmcbench.data.verification import count
+from xmcbench.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class Built:
+    """A data set that was built: its folder, its card, and whether its files are those that the card named before."""
+
+    folder: Path
+    card: Card
+    as_pinned: bool
+
+
+def build(slug: str, out: Path | None = None, indices: Path | None = None, allow_other_release: bool = False) -> Built:
+    """Build the data set ``slug`` into ``out`` (default: where its card lies), replacing what is there.
+
+    indices: a folder with the source indices; without it they are fetched. Files and card are written together, or not
+    at all. Raises DataError when the data set has no recipe, the indices are not those of the release on the card and
+    ``allow_other_release`` is not set, or they are damaged.
+    """
+    card, recipe = _recipe_of(slug)
+    if allow_other_release and out is None:
+        raise UsageError("another release is another data set", "give it a folder: --out FOLDER")
+    target = out or _home(card)
+    if target.exists() and any(target.iterdir()) and not (target / "card.toml").is_file():
+        raise UsageError(f"{target} holds something else than a data set", "give a folder of its own: --out FOLDER")
+    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
+        source = indices or Path(temporary)
+        if indices is None:
+            debian_archive.fetch_indices(recipe, source)
+        files = [debian_index.index_file(source, name) for name in debian_index.INDICES]
+        digests = dict(zip(debian_index.INDICES, map(debian_index.index_digest, files), strict=True))
+        other = [name for name in digests if digests[name] != recipe.indices.get(name)]
+        if other and not allow_other_release:
+            raise DataError(
+                f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
+                "they have other SHA-256 sums than the card's; allow another release to build a data set of its own",
+            )
+        packages = debian_index.read_packages(*files)
+    with atomic_folder(target) as folder:
+        debian_index.write_dataset(packages, folder)
+        written = sorted(path.name for path in folder.iterdir())
+        made = replace(
+            card,
+            counts=count(folder),
+            files={name: sha256_file(folder / name) for name in written},
+            release=f"other than {card.release}" if other else card.release,
+            build=replace(recipe, indices=digests),
+        )
+        write_card(folder / "card.toml", made)
+    return Built(target, made, made.files == dict(card.files))
+
+
+def fetch(slug: str, out: Path) -> list[Path]:
+    """Bring the source that ``slug`` is built from into the folder ``out``; returns the files.
+
+    Raises DataError, saying where to get it, for a data set that cannot be fetched.
+    """
+    _, recipe = _recipe_of(slug)
+    return debian_archive.fetch_indices(recipe, out)
+
+
+def _recipe_of(slug: str) -> tuple[Card, Recipe]:
+    listing = find(slug)
+    card = listing.card
+    if card is None:
+        raise DataError(listing.problem)
+    if card.build is None:
+        hint = listing.hint or (f"it is derived from {card.derive.source}: build that" if card.derive else "")
+        raise DataError(f"{card.name} cannot be fetched or built", hint or (card.homepage and f"see {card.homepage}"))
+    if card.build.recipe != "debian-packages":
+        raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", "known: debian-packages")
+    return card, card.build
+
+
+def _home(card: Card) -> Path:
+    homes = [root / card.slug for root in bundled() if (root / card.slug / "card.toml").is_file()]
+    if not homes:
+        raise UsageError(f"{card.name} has no folder here", "give one: --out FOLDER")
+    return homes[0]

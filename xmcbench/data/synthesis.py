@@ -1,0 +1,107 @@
+"""Made-up data sets of any size, for tests of scale: words are nonsense, sizes and skew are those of the field.
+
+Labels have two to four words. How often a label is used follows Zipf's law. An instance mentions about half of the
+words of its labels among words of its own, so that text tells something about labels, but not everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from xmcbench.atomic import atomic_folder
+from xmcbench.data.card import Card, write_card
+from xmcbench.data.catalogue import slug_of
+from xmcbench.data.exchange import check_free
+from xmcbench.data.xc_text import write_instances, write_labels
+from xmcbench.errors import UsageError
+
+_SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
+
+#: How many labels an instance has: one of these, each as likely.
+_LABELS_EACH = np.array([1, 1, 2, 2, 3, 5])
+
+#: Words of an instance's own.
+_OWN_WORDS = 12
+
+#: Instances that are drawn at a time.
+_BLOCK = 16_384
+
+
+def synthesize(out: Path, instances: int, labels: int, seed: int = 0) -> Path:
+    """Write a made-up data set in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
+
+    instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
+    Raises UsageError for sizes below 1, or when ``out`` is not empty.
+    """
+    if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
+        raise UsageError(
+            f"no data set of {instances} instances and {labels} labels under seed {seed}", "sizes from 1 up"
+        )
+    check_free(out)
+    # The stream of RandomState is frozen (NEP 19); only draws that need no libm are made from it.
+    random = np.random.RandomState(seed)
+    vocabulary = max(1_000, 2 * labels)
+    label_words = random.randint(vocabulary, size=(labels, 4))
+    label_lengths = random.randint(2, 5, size=labels)
+    made = _Instances(random, label_words, label_lengths, vocabulary)
+    with atomic_folder(out) as folder:
+        titles = (_text(words[:length]) for words, length in zip(label_words, label_lengths, strict=True))
+        write_labels(folder / "lbl.json.gz", ((f"l{row}", title) for row, title in enumerate(titles)))
+        write_instances(folder / "trn.json.gz", made.rows("trn", instances))
+        write_instances(folder / "tst.json.gz", made.rows("tst", max(1, instances // 4)))
+        name = out.resolve().name
+        write_card(folder / "card.toml", Card(name=name, slug=slug_of(name), description="made up", source="synthetic"))
+    return out
+
+
+class _Instances:
+    """A stream of instances over given labels."""
+
+    def __init__(
+        self, random: np.random.RandomState, label_words: np.ndarray, label_lengths: np.ndarray, vocabulary: int
+    ) -> None:
+        self._random, self._label_words, self._label_lengths = random, label_words, label_lengths
+        # Inverse distribution functions of Zipf's law: over labels, over words.
+        self._label_law, self._word_law = (
+            np.cumsum(1 / np.arange(1, size + 1)) for size in (len(label_words), vocabulary)
+        )
+
+    def rows(self, side: str, size: int) -> Iterator[tuple[str, str, str, list[int]]]:
+        """``size`` instances as (uid, title, content, label ids), drawn a block at a time."""
+        for start in range(0, size, _BLOCK):
+            block = min(_BLOCK, size - start)
+            counts = _LABELS_EACH[self._random.randint(len(_LABELS_EACH), size=block)]
+            labels = self._draw(self._label_law, (block, int(_LABELS_EACH.max())))
+            own = self._draw(self._word_law, (block, _OWN_WORDS))
+            mentioned = self._random.random_sample((block, labels.shape[1], 4)) < 0.5
+            for row in range(block):
+                ids = np.unique(labels[row, : counts[row]])
+                said = [
+                    word
+                    for place, label in enumerate(ids)
+                    for word in self._label_words[label, : self._label_lengths[label]][
+                        mentioned[row, place, : self._label_lengths[label]]
+                    ]
+                ]
+                title, content = [*said[:2], *own[row, :3]], [*own[row, 3:], *said]
+                yield f"{side}{start + row}", _text(title), _text(content), ids.tolist()
+
+    def _draw(self, law: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return np.asarray(np.searchsorted(law, self._random.random_sample(shape) * law[-1]))
+
+
+def _text(words: Iterable[int]) -> str:
+    return " ".join(map(_word, words))
+
+
+def _word(number: int) -> str:
+    """The word of this number: its digits in base 70 as syllables, at least two of them."""
+    number, rest = divmod(int(number), len(_SYLLABLES))
+    word = _SYLLABLES[rest]
+    while number >= len(_SYLLABLES):
+        number, rest = divmod(number, len(_SYLLABLES))
+        word = _SYLLABLES[rest] + word
+    return _SYLLABLES[number] + word

@@ -1,0 +1,86 @@
+"""Whether the files of a data set are what its card says: sums, counts, and a full reading."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from xmcbench.canonical import sha256_file
+from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
+from xmcbench.data.compression import find_source
+from xmcbench.data.dataset import TEST_FILTER, source_files
+from xmcbench.data.store import Corpus, load_corpus
+from xmcbench.data.vocabulary import Count
+from xmcbench.data.xc_matrix import read_filter
+from xmcbench.data.xc_text import at
+from xmcbench.errors import DataError
+
+#: The filter file of the training instances, under the names it is seen with.
+TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
+
+
+def verify(name_or_folder: str | Path) -> list[str]:
+    """What is wrong with a data set, a line each; an empty list when all is as its card says.
+
+    Every file is hashed and read anew, nothing is taken from the cache. A derived data set is derived again, after its
+    source has been verified. Raises UnknownName, UsageError, and DataError when there are no data to verify.
+    """
+    listing = locate(name_or_folder)
+    if listing.card is None or listing.problem:
+        raise DataError(listing.problem, listing.hint)
+    if listing.folder is not None:
+        return _verify_folder(listing, listing.folder)
+    findings = verify(source_of(listing).slug)
+    return findings or _compare(listing, load_dataset(name_or_folder).counts())
+
+
+def _verify_folder(listing: Listing, folder: Path) -> list[str]:
+    findings = []
+    for name, expected in (listing.card.files if listing.card else {}).items():
+        path = folder / name
+        if not path.is_file():
+            findings.append(f"{path} is missing")
+        elif sha256_file(path) != expected:
+            findings.append(f"{path} has another SHA-256 than the card's")
+    try:
+        findings += _compare(listing, count(folder))
+    except DataError as error:
+        findings.append(str(error))
+    return findings
+
+
+def _compare(listing: Listing, counts: dict[Count, int]) -> list[str]:
+    expected = listing.card.counts if listing.card else {}
+    return [
+        f"{listing.name}: {key} is {counts[key]}, the card says {value}"
+        for key, value in expected.items()
+        if counts[key] != value
+    ]
+
+
+def count(folder: Path) -> dict[Count, int]:
+    """The counts of a folder in the XC raw layout, read from its files.
+
+    Raises DataError for whatever breaks the format.
+    """
+    files = source_files(folder)
+    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
+        train, test, labels = (_load(files[name], Path(temporary) / name) for name in ("trn", "tst", "lbl"))
+    for part, path, names in ((train, files["trn"], TRAIN_FILTER), (test, files["tst"], TEST_FILTER)):
+        if part.highest >= labels.rows:
+            raise at(path, part.highest_line, f"target_ind {part.highest} names no label of {labels.rows}")
+        filter_file = find_source(folder, *names)
+        if filter_file:
+            read_filter(filter_file, part.rows, labels.rows)
+    return {
+        "train": train.rows,
+        "test": test.rows,
+        "labels": labels.rows,
+        "train_pairs": train.pairs,
+        "test_pairs": test.pairs,
+    }
+
+
+def _load(path: Path, folder: Path) -> Corpus:
+    folder.mkdir()
+    return load_corpus(path, "labels" if folder.name == "lbl" else "instances", folder)
