@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,13 +19,15 @@ class Artefacts:
     """A store of artefact folders under one root.
 
     ``reused_s`` adds up what the artefacts taken from the store had cost when they were made, in seconds, so that no
-    method looks cheap because another paid.
+    method looks cheap because another paid. Without a root the store is a temporary one that goes with the object.
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self._temporary = None if root else tempfile.TemporaryDirectory(prefix="xmcbench-")
-        self.root = root or Path(self._temporary.name)  # type: ignore[union-attr]
         self.reused_s = 0.0
+        if root is None:
+            root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
+            weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+        self.root = root
 
     def get(self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None]) -> Path:
         """The folder of the artefact with this kind and identity; ``build`` fills it where it is not there yet.

@@ -91,7 +91,8 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
         return Listing(slug, slug, None, folder, problem)
     if card.derive and folder is None:
         source = card.derive.source
-        return Listing(slug, card.name, card, None, "" if source in with_data else f"{source} is not on this machine")
+        problem = "" if source in with_data else f"{source}, its source, has no data of its own on this machine"
+        return Listing(slug, card.name, card, None, problem, f"see {source}: xmcbench ls datasets" if problem else "")
     if folder is None:
         where = [root for root in roots() if os.access(root, os.W_OK)]
         target = where[0] / slug if where else Path("$XMCBENCH_DATASETS") / slug

@@ -10,7 +10,7 @@ from xmcbench.atomic import atomic_folder
 from xmcbench.canonical import sha256_file
 from xmcbench.data import debian_archive, debian_index
 from xmcbench.data.card import Card, Recipe, write_card
-from xmcbench.data.catalogue import bundled, find
+from xmcbench.data.catalogue import find, roots
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 
@@ -87,7 +87,7 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe]:
 
 
 def _home(card: Card) -> Path:
-    homes = [root / card.slug for root in bundled() if (root / card.slug / "card.toml").is_file()]
+    homes = [root / card.slug for root in roots() if (root / card.slug / "card.toml").is_file()]
     if not homes:
         raise UsageError(f"{card.name} has no folder here", "give one: --out FOLDER")
     return homes[0]

@@ -1,0 +1,24 @@
+import json
+
+
+def test_info_verify_export_and_synth(xmcbench, tiny, tmp_path):
+    facts = json.loads(xmcbench("data", "info", tiny, "--json").stdout)
+    assert facts["statistics"]["labels"] == 10
+    assert "labels" in xmcbench("data", "info", "lf-debian-2k").stdout
+    assert xmcbench("data", "verify", "lf-debian-20k").returncode == 0
+    exported = xmcbench("data", "export", tiny, "--out", "pecos", "--format", "pecos")
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "pecos" / "Y.trn.npz").exists()
+    made = xmcbench("data", "synth", "big", "--instances", "200", "--labels", "50")
+    assert made.returncode == 0, made.stderr
+    assert xmcbench(*made.stdout.split()[1:]).returncode == 0
+
+
+def test_what_cannot_be_had_says_where_to_get_it(xmcbench):
+    ended = xmcbench("data", "fetch", "lf-amazon-131k", "--out", "x")
+    assert ended.returncode == 1
+    assert "XMLRepository" in ended.stderr
+    ended = xmcbench("run", "--dataset", "lf-amazon-131k", "--setting", "ez")
+    assert ended.returncode == 1
+    assert "XMLRepository" in ended.stderr
+    assert xmcbench("data", "verify", "lf-debian-2o").returncode == 2

@@ -1,0 +1,38 @@
+import json
+
+import numpy as np
+import pytest
+
+from xmcbench import TopK
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    """Perfect for the tiny data set: instance r has the labels r and r + 3, modulo 10."""
+    rows = np.arange(100, 130)
+    indices = np.sort(np.stack([rows % 10, (rows + 3) % 10], axis=1), axis=1).astype(np.int32)
+    path = tmp_path / "p.npz"
+    TopK(indices, np.ones((30, 2), np.float32)).save(path)
+    return path
+
+
+def test_a_perfect_run_scores_one(xmcbench, tiny, predictions):
+    document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", predictions, "--json").stdout)
+    assert document["values"]["P@1"] == document["values"]["R@3"] == document["values"]["nDCG@5"] == 1
+    assert document["values"]["P@5"] == pytest.approx(0.4)
+    assert (document["scored"], document["unlabelled"], document["filter"]) == (30, 0, "none")
+    text = xmcbench("score", "--dataset", tiny, "--predictions", predictions).stdout
+    assert "metric protocol 1" in text
+    assert "100.00" in text
+
+
+def test_bad_files_are_one_line(xmcbench, tiny, predictions, tmp_path):
+    np.savez(tmp_path / "short.npz", indices=np.zeros((3, 1), np.int32), scores=np.zeros((3, 1), np.float32))
+    (tmp_path / "text.npz").write_text("no")
+    for name, reason in (("short.npz", "shapes"), ("text.npz", "no prediction file"), ("none.npz", "there is no")):
+        ended = xmcbench("score", "--dataset", tiny, "--predictions", name)
+        assert ended.returncode == 1
+        assert reason in ended.stderr
+        assert ended.stderr.count("\n") == 1
+    ended = xmcbench("score", "--dataset", tiny, "--predictions", predictions, "--filter", "self")
+    assert (ended.returncode, "has no filter 'self'" in ended.stderr) == (2, True)
