@@ -30,6 +30,7 @@ def test_parses_text_and_checks_values():
     }  # fmt: skip
     assert resolve(Example, "example", {"k1": 3})["k1"] == 3.0
     assert resolve(Example, "example", {"stemmer": None})["stemmer"] is None
+    assert resolve(Example, "example", {"stemmer": "none"})["stemmer"] is None
 
 
 @pytest.mark.parametrize(

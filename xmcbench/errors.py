@@ -84,6 +84,6 @@ class StorageError(XmcbenchError):
         """The same failure, in one line."""
         if error.errno in FULL_DISK:
             return cls(
-                f"no room left to write {path}", "free some space or choose another --runs folder, then run again"
+                f"no room left to write {path}", "free some space or choose another folder, then run again"
             )
         return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")

@@ -108,6 +108,5 @@ def resolve(cls: type, owner: str, given: Mapping[str, object]) -> dict[str, obj
         if name not in known:
             raise UnknownName("parameter", f"{owner}.{name}", [f"{owner}.{each}" for each in known])
         parameter = known[name]
-        spelled = isinstance(value, str) and parameter.kind is not str
-        values[name] = parameter.parse(value, owner) if spelled else parameter.check(value, owner)
+        values[name] = parameter.parse(value, owner) if isinstance(value, str) else parameter.check(value, owner)
     return values

@@ -85,7 +85,7 @@ def _info(arguments: argparse.Namespace) -> int:
     dataset = load_dataset(arguments.name)
     facts = statistics(dataset)
     card = dataset.card
-    about = {
+    about: dict[str, object] = {
         "name": dataset.name,
         "description": card.description,
         "source": card.source,
@@ -99,7 +99,7 @@ def _info(arguments: argparse.Namespace) -> int:
     for name, value in {**about, **facts}.items():
         shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
         if shown:
-            print(f"{name.replace('_', ' '):24}{shown}")
+            print(f"{name.replace('_', ' '):42}{shown}")
     return 0
 
 

@@ -1,0 +1,79 @@
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmcbench.data.card import Card, Derivation, Recipe, read_card, write_card
+from xmcbench.errors import DataError
+
+PLAIN = 'name = "X"\nslug = "x"\n'
+
+
+def _read(tmp_path, text):
+    path = tmp_path / "card.toml"
+    path.write_text(text)
+    return read_card(path)
+
+
+def test_name_and_slug_are_enough(tmp_path):
+    assert _read(tmp_path, PLAIN) == Card("X", "x", propensity=(0.55, 1.5), filter="none")
+
+
+_TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=20)
+_SHA = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+@given(
+    name=_TEXT.filter(bool),
+    text=_TEXT,
+    files=st.dictionaries(_TEXT, _SHA, max_size=3),
+    propensity=st.tuples(st.floats(0, 9), st.floats(0, 9)),
+    derive=st.none() | st.builds(Derivation, _TEXT, st.integers(0, 9), st.integers(0, 9)),
+    build=st.none() | st.builds(Recipe, _TEXT, _TEXT, _TEXT, _TEXT, st.dictionaries(_TEXT, _SHA, max_size=2)),
+)
+def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, propensity, derive, build):
+    path = tmp_path_factory.mktemp("card") / "card.toml"
+    card = Card(
+        name,
+        "x",
+        text,
+        filter="self",
+        counts={"train": 3},
+        propensity=propensity,
+        files=files,
+        derive=derive,
+        build=build,
+    )
+    write_card(path, card)
+    assert read_card(path) == card
+    tomllib.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (PLAIN + "colour = 1", "unknown key colour"),
+        (PLAIN + "[counts]\ntrian = 1", "unknown key counts.trian"),
+        (PLAIN + "[derive]\nfrom = 'y'\nlabels = 2", "derive.seed is missing"),
+        (PLAIN + "[build]\nrecipe = 'r'", "build.release is missing"),
+        (PLAIN + "[counts]\ntrain = 'many'", "counts.train is 'many'"),
+        (PLAIN + "[counts]\ntrain = -1", "counts.train is -1"),
+        (PLAIN + "[propensity]\na = true\nb = 1", "propensity.a is True"),
+        (PLAIN + "files = 3", "files is not a table"),
+        (PLAIN + "filter = 'some'", "filter is 'some'"),
+        ("name = 'X'", "slug is missing"),
+        ("slug = 3\nname = 'X'", "slug is 3"),
+        ("name = ", "is no card"),
+    ],
+)
+def test_a_broken_card_names_file_and_key(tmp_path, text, reason):
+    with pytest.raises(DataError) as caught:
+        _read(tmp_path, text)
+    assert "card.toml" in caught.value.message
+    assert reason in caught.value.message
+
+
+def test_a_missing_card_is_said(tmp_path):
+    with pytest.raises(DataError, match="there is no card"):
+        read_card(tmp_path / "card.toml")

@@ -1,0 +1,110 @@
+import shutil
+
+import pytest
+
+from xmcbench.data import known_datasets, load_dataset
+from xmcbench.errors import DataError, UnknownName, UsageError
+
+CARD = 'name = "Tea-3"\nslug = "tea-3"\nhomepage = "https://example.org/tea"\n'
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A folder of the user's own data sets."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(folder))
+    return folder
+
+
+def _listed(slug):
+    return next(each for each in known_datasets() if each.slug == slug)
+
+
+def test_the_bundled_data_sets_are_listed():
+    listed = {each.slug: each for each in known_datasets()}
+    assert not listed["lf-debian-20k"].problem
+    assert not listed["lf-debian-2k"].problem
+    for name in ("lf-amazon-131k", "lf-wikiseealso-320k", "lf-wikipedia-500k", "lf-amazon-1m"):
+        assert "not on this machine" in listed[name].problem
+        assert "https://" in listed[name].hint or "http://" in listed[name].hint
+
+
+def test_a_name_is_found_in_any_case(root, write_folder):
+    shutil.move(write_folder(card__toml=CARD), root / "anything")
+    for name in ("tea-3", "Tea-3", "TEA-3"):
+        assert load_dataset(name).name == "Tea-3"
+
+
+def test_a_folder_without_a_card_is_listed_too(root, write_folder):
+    shutil.move(write_folder(), root / "My Tea")
+    assert _listed("my-tea").folder == root / "My Tea"
+    assert load_dataset("my tea").counts()["labels"] == 3
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(root):
+    with pytest.raises(UnknownName, match=r"unknown data set 'lf-debiann-2k' \(did you mean 'lf-debian-2k'"):
+        load_dataset("lf-debiann-2k")
+
+
+def test_a_folder_that_is_not_there_is_no_unknown_name(tmp_path):
+    with pytest.raises(UsageError, match="there is no folder"):
+        load_dataset(tmp_path / "none")
+    with pytest.raises(UsageError, match="there is no folder"):
+        load_dataset("./lf-debian-2k")
+
+
+def test_a_folder_here_is_found_without_a_slash(write_folder, monkeypatch):
+    monkeypatch.chdir(write_folder("some-tea").parent)
+    assert load_dataset("some-tea").slug == "some-tea"
+
+
+def test_data_that_are_not_here_say_where_to_get_them(root):
+    with pytest.raises(DataError, match="LF-Amazon-131K is not on this machine") as caught:
+        load_dataset("LF-Amazon-131K")
+    assert "XMLRepository" in caught.value.hint
+    assert str(root / "lf-amazon-131k") in caught.value.hint
+
+
+def test_data_and_card_may_lie_in_different_folders(root, write_folder):
+    shutil.move(write_folder(), root / "LF-Amazon-131K")
+    listing = _listed("lf-amazon-131k")
+    assert (listing.folder, listing.problem) == (root / "LF-Amazon-131K", "")
+    assert load_dataset("lf-amazon-131k").propensity == (0.6, 2.6)
+
+
+def test_the_users_folder_goes_before_the_bundled_one(root, write_folder):
+    card = 'name = "LF-Debian-20K"\nslug = "lf-debian-20k"\n'
+    shutil.move(write_folder(card__toml=card), root / "lf-debian-20k")
+    assert load_dataset("lf-debian-20k").counts()["labels"] == 3
+
+
+def test_a_broken_card_is_a_row_with_its_reason(root):
+    (root / "broken").mkdir()
+    (root / "broken" / "card.toml").write_text("nmae = 'x'")
+    assert "unknown key nmae" in _listed("broken").problem
+    with pytest.raises(DataError, match="unknown key nmae"):
+        load_dataset("broken")
+
+
+def test_a_card_without_data_says_how_to_build_them(root):
+    (root / "tea").mkdir()
+    build = '[build]\nrecipe = "debian-packages"\nrelease = "r"\ncomponent = "c"\narchitecture = "a"\n'
+    (root / "tea" / "card.toml").write_text(CARD + build)
+    assert "xmcbench data build tea-3" in _listed("tea-3").hint
+
+
+def test_a_folder_that_does_not_exist_is_passed_over(root, monkeypatch):
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(root / "none"))
+    assert _listed("lf-debian-2k")
+
+
+def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
+    """Beside an installed package, a folder called datasets is somebody else's package."""
+    module = tmp_path / "lib" / "xmcbench" / "data" / "catalogue.py"
+    for folder in (module.parent, tmp_path / "lib" / "datasets", tmp_path / "share" / "xmcbench" / "datasets" / "x"):
+        folder.mkdir(parents=True)
+    (tmp_path / "share" / "xmcbench" / "datasets" / "x" / "card.toml").write_text(CARD)
+    monkeypatch.setattr("xmcbench.data.catalogue.__file__", str(module))
+    monkeypatch.setattr("xmcbench.data.catalogue.sysconfig.get_path", lambda *_: str(tmp_path))
+    assert [each.slug for each in known_datasets()] == ["tea-3"]

@@ -1,0 +1,102 @@
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from xmcbench.data.store import cache_root, corpus, fingerprint, kept, read_pairs
+from xmcbench.data.xc_text import write_labels
+from xmcbench.errors import DataError, StorageError
+from xmcbench.texts import Texts, text_digest
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def test_the_cache_lies_where_it_is_told_to(tmp_path, monkeypatch):
+    assert cache_root() == tmp_path / "cache"
+    monkeypatch.delenv("XMCBENCH_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_root() == tmp_path / ".cache" / "xmcbench"
+
+
+def test_the_store_carries_the_digest_of_its_texts(tmp_path):
+    write_labels(tmp_path / "lbl.json", [("a", "one"), ("b", "two")])
+    texts = Texts.open(corpus(tmp_path / "lbl.json", "labels").texts)
+    assert texts.digest == Texts.from_lists(["one", "two"]).digest == text_digest(texts._table)
+
+
+def test_a_changed_source_is_read_again_even_with_its_size_and_time_kept(tmp_path):
+    path = tmp_path / "lbl.json"
+    write_labels(path, [("a", "one")])
+    os.utime(path, (1e9, 1e9))
+    before = fingerprint(path), list(Texts.open(corpus(path, "labels").texts))
+    write_labels(path, [("a", "two")])
+    os.utime(path, (1e9, 1e9))
+    after = fingerprint(path), list(Texts.open(corpus(path, "labels").texts))
+    assert before[0] != after[0]
+    assert (before[1], after[1]) == (["one"], ["two"])
+
+
+def test_a_hash_is_remembered(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_text("text")
+    monkeypatch.setattr("xmcbench.data.store._SETTLED_S", -1)
+    digest = fingerprint(path)
+    monkeypatch.setattr("xmcbench.data.store.sha256_file", lambda _: pytest.fail("hashed again"))
+    assert fingerprint(path) == digest
+
+
+def test_a_broken_note_of_a_hash_is_not_believed(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_text("text")
+    monkeypatch.setattr("xmcbench.data.store._SETTLED_S", -1)
+    digest = fingerprint(path)
+    (note,) = (cache_root() / "hashes").glob("*.json")
+    for broken in ("", "[]", "{}", '{"state": 3}'):
+        note.write_text(broken)
+        assert fingerprint(path) == digest
+
+
+def test_a_missing_source_is_said(tmp_path):
+    with pytest.raises(DataError, match="cannot read"):
+        fingerprint(tmp_path / "none")
+
+
+def test_two_readers_at_once_read_once(tmp_path):
+    write_labels(tmp_path / "lbl.json", [(str(row), f"label {row}") for row in range(2000)])
+    with ThreadPoolExecutor(4) as pool:
+        folders = {each.folder for each in pool.map(lambda _: corpus(tmp_path / "lbl.json", "labels"), range(8))}
+    assert len(folders) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(StorageError, match="XMCBENCH_CACHE"):
+        kept("kind", {}, lambda folder: None)
+
+
+def test_a_damaged_pair_store_is_said(tmp_path):
+    (tmp_path / "pairs.npz").write_bytes(b"no zip")
+    with pytest.raises(DataError, match="cannot read the pair store"):
+        read_pairs(tmp_path / "pairs.npz", 3)
+
+
+def test_listing_imports_nothing_heavy():
+    check = (
+        "import sys, xmcbench.data; from xmcbench.data import known_datasets; known_datasets();"
+        "sys.exit(bool({'numpy', 'scipy', 'pyarrow'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_reading_texts_imports_no_scipy(write_folder):
+    check = (
+        "import sys; from xmcbench.data import load_dataset; d = load_dataset(sys.argv[1]); d.train[0]; d.labels[0];"
+        "sys.exit('scipy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check, write_folder()], check=False).returncode == 0

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from xmcbench.data import load_dataset
+from xmcbench.errors import DataError, UsageError
+
+
+def test_a_folder_is_a_data_set(write_folder):
+    dataset = load_dataset(write_folder())
+    assert (dataset.name, dataset.slug, dataset.propensity) == ("Tea Things", "tea-things", (0.55, 1.5))
+    assert dataset.counts() == {"train": 3, "test": 2, "labels": 3, "train_pairs": 3, "test_pairs": 3}
+    assert list(dataset.labels) == ["red tea", "green tea", "a cup"]
+    assert dataset.train[0] == "tea &#8212; red\tA red tea."
+    assert list(dataset.train.uids)[1] == "0000031895"
+    assert dataset.train.contents[2] == "Two\nlines\tof it."
+
+
+def test_plain_files_give_the_same_texts_and_pairs(write_folder):
+    packed, plain = load_dataset(write_folder("a")), load_dataset(write_folder("b", ".json"))
+    assert packed.train.digest == plain.train.digest
+    assert (packed.test_pairs() != plain.test_pairs()).nnz == 0
+
+
+def test_pairs_are_binary_float32_with_sorted_columns(write_folder):
+    rows = [{"uid": "1", "title": "t", "content": "", "target_ind": [2, 0, 2, 0], "target_rel": [1.0] * 4}]
+    pairs = load_dataset(write_folder(trn=rows)).train_pairs()
+    assert pairs.dtype == np.float32
+    assert pairs.shape == (1, 3)
+    assert pairs.indices.tolist() == [0, 2]
+    assert pairs.data.tolist() == [1, 1]
+
+
+def test_texts_can_be_read_without_any_pairs(write_folder):
+    dataset = load_dataset(write_folder())
+    for corpus in (dataset.train_corpus, dataset.test_corpus):
+        corpus.pair_file.unlink()
+    assert len(dataset.train) == 3
+    assert len(dataset.test) == 2
+    with pytest.raises(DataError, match="pair store"):
+        dataset.train_pairs()
+
+
+def test_a_label_id_beyond_lbl_names_file_and_line(write_folder):
+    rows = [{"uid": str(row), "title": "t", "content": "", "target_ind": [row]} for row in range(4)]
+    folder = write_folder(tst=rows)
+    with pytest.raises(DataError, match="line 4: target_ind 3 names no label") as caught:
+        load_dataset(folder)
+    assert "0..2" in caught.value.hint
+
+
+def test_a_missing_file_is_named(write_folder):
+    folder = write_folder()
+    (folder / "tst.json.gz").unlink()
+    with pytest.raises(DataError, match=r"has no tst\.json\.gz"):
+        load_dataset(folder)
+
+
+def test_self_filter_is_the_label_with_the_uid_of_the_instance(write_folder):
+    dataset = load_dataset(write_folder())
+    assert dataset.filters == ("none", "self")
+    assert dataset.filter("none") is None
+    assert dataset.filter("self").toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
+    assert dataset.longest_filter == 1
+
+
+def test_row_numbers_are_no_identity(write_folder):
+    instances = [{"uid": str(row), "title": "t", "content": "", "target_ind": [0]} for row in range(2)]
+    dataset = load_dataset(write_folder(tst=instances, lbl=[{"title": "one"}, {"title": "two"}, {"title": "three"}]))
+    assert dataset.filters == ("none",)
+    assert dataset.longest_filter == 0
+
+
+@pytest.mark.parametrize("name", ["filter_labels_test__txt", "tst_filter_labels__txt"])
+def test_the_filter_file_is_found_under_either_name(write_folder, name):
+    dataset = load_dataset(write_folder(**{name: "0 1\n1 0\n1 2\n"}))
+    assert dataset.filters == ("none", "self", "file")
+    assert dataset.filter("file").toarray().tolist() == [[0, 1, 0], [1, 0, 1]]
+    assert dataset.longest_filter == 2
+
+
+def test_a_broken_filter_file_is_found_on_loading(write_folder):
+    with pytest.raises(DataError, match=r"filter_labels_test\.txt, line 2: label 3 is out of range"):
+        load_dataset(write_folder(filter_labels_test__txt="0 1\n1 3\n"))
+
+
+def test_a_filter_the_data_set_lacks_is_refused_with_a_reason(write_folder):
+    dataset = load_dataset(write_folder())
+    with pytest.raises(UsageError, match=r"it has no filter_labels_test\.txt") as caught:
+        dataset.filter("file")
+    assert "none, self" in caught.value.hint
+    with pytest.raises(UsageError, match="no filter 'some'"):
+        dataset.filter("some")
+
+
+def test_the_digest_is_of_the_content(write_folder):
+    one, same = load_dataset(write_folder("a")), load_dataset(write_folder("b"))
+    other = load_dataset(write_folder("c", filter_labels_test__txt=""))
+    assert one.digest == same.digest != other.digest
+
+
+def test_a_card_in_the_folder_counts(write_folder):
+    card = 'name = "Tea"\nslug = "tea"\nfilter = "self"\n[propensity]\na = 0.6\nb = 2.6\n'
+    dataset = load_dataset(write_folder(card__toml=card))
+    assert (dataset.name, dataset.slug, dataset.propensity, dataset.card.filter) == ("Tea", "tea", (0.6, 2.6), "self")
+
+
+def test_a_file_other_than_the_cards_is_refused(write_folder):
+    card = f'name = "Tea"\nslug = "tea"\n[files]\n"lbl.json.gz" = "{"0" * 64}"\n'
+    with pytest.raises(DataError, match=r"lbl\.json\.gz is not the file that the card of Tea describes"):
+        load_dataset(write_folder(card__toml=card))

@@ -1,0 +1,279 @@
+import gzip
+import hashlib
+import json
+import lzma
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmcbench.data import build, fetch, load_dataset, verify
+from xmcbench.data.card import read_card, write_card
+from xmcbench.data.debian_index import index_digest, read_packages, trains, version_key
+from xmcbench.errors import DataError, UnknownName, UsageError
+
+PACKAGES = """\
+Package: alpha
+Version: 1.0-1
+Suggests: beta (>= 2) | gamma, delta:any, nowhere, alpha
+Description: first letter
+Description-md5: a1
+
+Package: beta
+Version: 2:1.9
+Recommends: gamma [amd64] <!nocheck>,
+ delta
+Description: second letter
+Description-md5: b1
+
+Package: gamma
+Version: 1
+Enhances: alpha
+Description: third letter
+ The long text, here.
+Description-md5: none
+
+Package: delta
+Version: 1.10
+Description: the newer one
+Description-md5: d2
+
+Package: delta
+Version: 1.9
+Suggests: alpha
+Description: the older one
+Description-md5: d1
+"""
+TRANSLATION = """\
+Package: alpha
+Description-md5: a1
+Description-en: first letter
+ It is  the first\tone.
+ .
+   * of the alphabet
+
+Package: beta
+Description-md5: b1
+Description-en: second letter
+ It follows.
+
+Package: delta
+Description-md5: d1
+Description-en: the older one
+ Old.
+
+Package: delta
+Description-md5: d2
+Description-en: the newer one
+ New.
+"""
+
+
+@pytest.fixture
+def indices(tmp_path):
+    """A folder with a small pair of indices."""
+    folder = tmp_path / "indices"
+    folder.mkdir()
+    (folder / "Packages").write_text(PACKAGES)
+    (folder / "Translation-en").write_text(TRANSLATION)
+    return folder
+
+
+@pytest.fixture
+def card(tmp_path, monkeypatch, indices):
+    """The path of the card of a data set ``letters`` that is built from these indices."""
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
+    path = tmp_path / "sets" / "letters" / "card.toml"
+    path.parent.mkdir(parents=True)
+    sums = {name: index_digest(indices / name) for name in ("Packages", "Translation-en")}
+    path.write_text(
+        'name = "Letters"\nslug = "letters"\nrelease = "Greek 1"\n[build]\nrecipe = "debian-packages"\n'
+        'release = "greek"\ncomponent = "main"\narchitecture = "amd64"\n[build.indices]\n'
+        + "".join(f'{name} = "{digest}"\n' for name, digest in sums.items())
+    )
+    return path
+
+
+def _read(indices):
+    return read_packages(indices / "Packages", indices / "Translation-en")
+
+
+def test_a_package_has_one_line_texts_and_its_relations(indices):
+    packages = _read(indices)
+    assert packages["alpha"].title == "alpha - first letter"
+    assert packages["alpha"].content == "It is the first one. * of the alphabet"
+    assert packages["alpha"].related == {"beta", "gamma", "delta", "nowhere"}
+    assert packages["beta"].related == {"gamma", "delta"}
+    assert packages["gamma"].content == "The long text, here."
+
+
+def test_the_highest_version_of_a_name_counts(indices):
+    delta = _read(indices)["delta"]
+    assert (delta.content, delta.related) == ("New.", frozenset())
+
+
+def test_versions_are_ordered_as_dpkg_does():
+    ordered = ["1~~", "1~~a", "1~", "1", "1-1", "1a", "1a+", "1+", "1.9", "1.10", "1.10-2", "1.10-10", "2", "1:0.1"]
+    assert sorted(ordered[::2] + ordered[1::2], key=version_key) == ordered
+    assert version_key("0:1.0") == version_key("1.0")
+
+
+@given(st.text("0123456789abc.+~-:", min_size=1), st.text("0123456789abc.+~-:", min_size=1))
+def test_any_two_versions_compare(one, other):
+    assert (version_key(one) < version_key(other)) + (version_key(one) > version_key(other)) <= 1
+
+
+@pytest.mark.parametrize("pack", [None, gzip.compress, lzma.compress])
+def test_packed_indices_build_the_same_bytes(card, indices, tmp_path, pack):
+    if pack:
+        for name in ("Packages", "Translation-en"):
+            suffix = ".gz" if pack is gzip.compress else ".xz"
+            (indices / f"{name}{suffix}").write_bytes(pack((indices / name).read_bytes()))
+            (indices / name).unlink()
+    built = build("letters", tmp_path / "out", indices)
+    assert hashlib.sha256((built.folder / "lbl.json.gz").read_bytes()).hexdigest() == built.card.files["lbl.json.gz"]
+    lines = gzip.decompress((built.folder / "lbl.json.gz").read_bytes()).decode().splitlines()
+    assert [json.loads(line)["uid"] for line in lines] == ["alpha", "beta", "delta", "gamma"]
+    assert built.card.counts["train_pairs"] + built.card.counts["test_pairs"] == 6
+
+
+def test_two_builds_are_byte_for_byte_the_same(card, indices, tmp_path):
+    first = build("letters", indices=indices)
+    assert first.folder == card.parent
+    assert not first.as_pinned
+    again = build("letters", tmp_path / "again", indices)
+    assert again.as_pinned
+    for path in first.folder.iterdir():
+        assert path.read_bytes() == (again.folder / path.name).read_bytes()
+    assert verify("letters") == []
+
+
+def test_a_built_data_set_holds_the_pairs(card, indices):
+    build("letters", indices=indices)
+    dataset = load_dataset("letters")
+    assert {name: trains(name) for name in ("alpha", "beta", "gamma")} == {"alpha": True, "beta": False, "gamma": False}
+    assert list(dataset.train) == ["alpha - first letter\tIt is the first one. * of the alphabet"]
+    assert list(dataset.test.uids) == ["beta", "gamma"]
+    assert dataset.train_pairs().toarray().tolist() == [[0, 1, 1, 1]]
+    assert dataset.test_pairs().toarray().tolist() == [[0, 0, 1, 1], [1, 0, 0, 0]]
+    assert (dataset.filter("self") != dataset.filter("file")).nnz == 0
+    assert dataset.filter("self").toarray().tolist() == [[0, 1, 0, 0], [0, 0, 0, 1]]
+
+
+def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tmp_path):
+    (indices / "Packages").write_text(PACKAGES.replace("first letter", "a letter"))
+    with pytest.raises(DataError, match=r"Packages in .* are not those of Greek 1"):
+        build("letters", indices=indices)
+    with pytest.raises(UsageError, match="another release is another data set"):
+        build("letters", indices=indices, allow_other_release=True)
+    built = build("letters", tmp_path / "other", indices, allow_other_release=True)
+    made = read_card(tmp_path / "other" / "card.toml")
+    assert made == built.card
+    assert made.release == "other than Greek 1"
+    assert made.build.indices["Packages"] == index_digest(indices / "Packages")
+    assert verify(tmp_path / "other") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "lists no package"),
+        (" x\n", "line 1: continues no field"),
+        ("Package: a\nVersion: 1\n\nno colon\n", "line 4: 'no colon' is no field"),
+        ("Package: a\nVersion: 1\n\nVersion: 2\n", "line 4: a stanza without Package or Version"),
+        (b"Package: \xff\n", "line 1: is not UTF-8"),
+    ],
+)
+def test_a_broken_index_names_file_and_line(indices, text, reason):
+    (indices / "Packages").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError) as caught:
+        _read(indices)
+    assert reason in caught.value.message
+    assert "Packages" in caught.value.message
+
+
+def test_a_missing_index_is_named(card, indices):
+    (indices / "Translation-en").unlink()
+    with pytest.raises(DataError, match="has no Translation-en"):
+        build("letters", indices=indices)
+
+
+def test_a_failed_build_leaves_what_was_there(card, indices):
+    before = build("letters", indices=indices).folder
+    content = {path.name: path.read_bytes() for path in before.iterdir()}
+    (indices / "Packages").write_text("Package: alone\nVersion: 1\n")
+    path = before / "card.toml"
+    made = read_card(path)
+    sums = made.build.indices | {"Packages": index_digest(indices / "Packages")}
+    write_card(path, replace(made, build=replace(made.build, indices=sums)))
+    content["card.toml"] = path.read_bytes()
+    with pytest.raises(DataError, match="no package of the index names another one"):
+        build("letters", indices=indices)
+    assert {path.name: path.read_bytes() for path in before.iterdir()} == content
+
+
+def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
+    (tmp_path / "letters.doc").touch()
+    with pytest.raises(UsageError, match="holds something else"):
+        build("letters", tmp_path, indices)
+
+
+def test_what_has_no_recipe_says_where_to_get_it():
+    with pytest.raises(DataError, match="cannot be fetched or built") as caught:
+        fetch("lf-amazon-131k", Path("unused"))
+    assert "XMLRepository" in caught.value.hint
+    with pytest.raises(DataError, match="cannot be fetched or built") as caught:
+        build("lf-debian-2k")
+    assert "lf-debian-20k" in caught.value.hint
+    with pytest.raises(UnknownName):
+        build("lf-debian-20")
+
+
+def test_without_apt_the_indices_are_asked_for(card, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DataError, match="apt-get, which this machine does not have") as caught:
+        fetch("letters", tmp_path / "out")
+    assert "--indices" in caught.value.hint
+
+
+APT = """#!/bin/sh
+case "$*" in
+*indextargets*)
+    printf 'Packages\\tDebian\\t{codename}\\tmain\\t{folder}/Packages\\n'
+    printf 'Translations\\tDebian\\t{codename}\\tmain\\t{folder}/Translation-en\\n' ;;
+*cat-file*) for last; do :; done; cat "$last" ;;
+*update*) echo 'E: no network' >&2; exit 100 ;;
+esac
+"""
+
+
+@pytest.fixture
+def apt(tmp_path, monkeypatch, indices):
+    """A stand-in for apt whose sources hold the small indices under a code name."""
+
+    def install(codename):
+        program = tmp_path / "bin" / "apt-get"
+        program.parent.mkdir()
+        program.write_text(APT.format(codename=codename, folder=indices))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr("xmcbench.data.debian_archive._HELPER", program)
+
+    return install
+
+
+def test_indices_come_from_the_machines_apt(card, apt, indices, tmp_path):
+    apt("greek")
+    paths = fetch("letters", tmp_path / "out")
+    assert [path.read_bytes() for path in paths] == [(indices / path.name).read_bytes() for path in paths]
+    assert build("letters").card.counts["labels"] == 4
+
+
+def test_a_release_that_apt_does_not_hold_is_said(card, apt, tmp_path):
+    apt("latin")
+    with pytest.raises(DataError, match="do not hold Debian greek main: E: no network") as caught:
+        fetch("letters", tmp_path / "out")
+    assert "--indices" in caught.value.hint

@@ -1,0 +1,106 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import load_npz
+
+from xmcbench.data import export, load_dataset, verify
+from xmcbench.data.xc_matrix import read_matrix
+from xmcbench.data.xc_text import write_instances, write_labels
+from xmcbench.errors import DataError, UnknownName, UsageError
+
+_TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
+_ROWS = st.lists(
+    st.tuples(_TEXT, _TEXT, _TEXT, st.lists(st.integers(0, 1), max_size=2)),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda row: row[0],
+)
+_LABELS = st.lists(
+    st.tuples(_TEXT, _TEXT.filter(lambda text: text.strip())), min_size=2, max_size=4, unique_by=lambda row: row[0]
+)
+
+
+def _equal(one, other):
+    for side in ("train", "test", "labels"):
+        for column in ("uids", "titles", "contents"):
+            assert list(getattr(getattr(one, side), column)) == list(getattr(getattr(other, side), column))
+    assert (one.train_pairs() != other.train_pairs()).nnz == 0
+    assert (one.test_pairs() != other.test_pairs()).nnz == 0
+    assert one.counts() == other.counts()
+
+
+@given(_ROWS, _ROWS, _LABELS)
+@settings(max_examples=25)
+def test_any_data_set_survives_export_as_xc(tmp_path_factory, train, test, labels):
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "a").mkdir()
+    write_instances(folder / "a" / "trn.json", train)
+    write_instances(folder / "a" / "tst.json", test)
+    write_labels(folder / "a" / "lbl.json", labels)
+    original = load_dataset(folder / "a")
+    export(original, folder / "b", "xc")
+    copy = load_dataset(folder / "b")
+    _equal(original, copy)
+    assert original.filters == copy.filters
+
+
+def test_xc_keeps_card_and_filter_and_adds_matrices(write_folder, tmp_path):
+    card = 'name = "Tea"\nslug = "tea"\nfilter = "file"\n[propensity]\na = 0.6\nb = 2.6\n'
+    original = load_dataset(write_folder(card__toml=card, filter_labels_test__txt="1 0\n"))
+    files = export(original, tmp_path / "out", "xc")
+    copy = load_dataset(tmp_path / "out")
+    _equal(original, copy)
+    assert (copy.filter("file") != original.filter("file")).nnz == 0
+    assert (copy.propensity, copy.card.filter) == ((0.6, 2.6), "file")
+    assert verify(tmp_path / "out") == []
+    assert (read_matrix(tmp_path / "out" / "tst_X_Y.txt") != original.test_pairs()).nnz == 0
+    assert all(path.is_file() for path in files)
+
+
+def test_pecos_has_a_text_a_line_and_float32_matrices(write_folder, tmp_path):
+    dataset = load_dataset(write_folder())
+    export(dataset, tmp_path / "out", "pecos")
+    lines = (tmp_path / "out" / "X.trn.txt").read_text().split("\n")
+    assert lines == ["tea &#8212; red A red tea.", "a pot", "green Two lines of it.", ""]
+    assert (tmp_path / "out" / "output-items.txt").read_text() == "red tea\ngreen tea\na cup\n"
+    matrix = load_npz(tmp_path / "out" / "Y.tst.npz")
+    assert matrix.dtype == np.float32
+    assert (matrix != dataset.test_pairs()).nnz == 0
+
+
+def test_maclr_has_plain_json_lines_and_the_test_pairs_by_uid(write_folder, tmp_path):
+    dataset = load_dataset(write_folder())
+    export(dataset, tmp_path / "out", "maclr")
+    assert (tmp_path / "out" / "all_pairs.txt").read_text() == "B2 0007 1\nT2 B2 1\nT2 0007 1\n"
+    assert json.loads((tmp_path / "out" / "trn.json").read_text().split("\n")[0])["target_ind"] == [0, 2]
+    _equal(dataset, load_dataset(tmp_path / "out"))
+
+
+def test_maclr_cannot_hold_a_uid_with_a_space(write_folder, tmp_path):
+    labels = [{"uid": f"label {row}", "title": "t"} for row in range(3)]
+    dataset = load_dataset(write_folder(lbl=labels))
+    with pytest.raises(DataError, match="uid 'label 0' holds a space"):
+        export(dataset, tmp_path / "out", "maclr")
+    assert not (tmp_path / "out").exists()
+
+
+def test_zestxml_has_raw_texts_and_label_matrices(write_folder, tmp_path):
+    dataset = load_dataset(write_folder())
+    export(dataset, tmp_path / "out", "zestxml")
+    assert (tmp_path / "out" / "raw" / "tst_X.txt").read_text() == "green tea It is green.\nsaucer\n"
+    assert (tmp_path / "out" / "raw" / "Y.txt").read_text().count("\n") == 3
+    assert (read_matrix(tmp_path / "out" / "trn_X_Y.txt") != dataset.train_pairs()).nnz == 0
+
+
+def test_nothing_is_overwritten(write_folder, tmp_path):
+    dataset = load_dataset(write_folder())
+    with pytest.raises(UsageError, match="is there already"):
+        export(dataset, tmp_path, "xc")
+
+
+def test_an_unknown_format_is_answered_with_the_nearest(write_folder, tmp_path):
+    with pytest.raises(UnknownName, match="did you mean 'pecos'"):
+        export(load_dataset(write_folder()), tmp_path / "out", "pecoss")

@@ -1,0 +1,117 @@
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmcbench.data.store import corpus, load_corpus
+from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.errors import DataError
+from xmcbench.texts import Texts
+
+_TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
+_ROW = st.tuples(_TEXT, _TEXT, _TEXT, st.lists(st.integers(0, 9), max_size=4))
+
+
+@given(st.lists(_ROW, min_size=1, max_size=6, unique_by=lambda row: row[0]), st.sampled_from(["a.json", "a.json.gz"]))
+def test_instances_are_read_as_they_were_written(tmp_path_factory, rows, name):
+    path = tmp_path_factory.mktemp("text") / name
+    write_instances(path, rows)
+    (read,) = read_rows(path, "instances", 100)
+    assert list(zip(read.uids, read.titles, read.contents, strict=True)) == [row[:3] for row in rows]
+    assert list(read.targets) == [label for row in rows for label in row[3]]
+    assert read.lengths == [len(row[3]) for row in rows]
+    texts = Texts.open(corpus(path, "instances").texts)
+    assert list(texts.titles) == [row[1] for row in rows]
+    assert list(texts.contents) == [row[2] for row in rows]
+    assert list(texts.uids) == [row[0] for row in rows]
+
+
+def test_rows_come_in_batches(tmp_path):
+    write_labels(tmp_path / "lbl.json", [(str(row), "label") for row in range(5)])
+    assert [batch.uids for batch in read_rows(tmp_path / "lbl.json", "labels", 2)] == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_labels_need_a_title_only(tmp_path):
+    path = tmp_path / "lbl.json"
+    path.write_text('{"title": "one", "content": 7}\n{"title": "two", "target_ind": null}\n')
+    (rows,) = read_rows(path, "labels", 9)
+    assert (rows.uids, rows.titles, rows.contents) == (["0", "1"], ["one", "two"], ["", ""])
+    assert not load_corpus(path, "labels", tmp_path).uids
+
+
+def test_a_title_only_instance_has_an_empty_content(tmp_path):
+    path = tmp_path / "trn.json"
+    path.write_text('{"uid": "1", "title": "one", "target_ind": [0]}\n')
+    (rows,) = read_rows(path, "instances", 9)
+    assert rows.contents == [""]
+
+
+GOOD = {"uid": "1", "title": "t", "content": "c", "target_ind": [0]}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "is not JSON"),
+        (b"", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
+        (b"[1]", "is no JSON object"),
+        (b'{"title": "\xff"}', "is not UTF-8"),
+        ({**GOOD, "uid": 7}, "uid is 7, not a string"),
+        ({**GOOD, "title": None}, "title is null, not a string"),
+        ({**GOOD, "content": ["c"]}, 'content is ["c"], not a string'),
+        ({key: GOOD[key] for key in ("title", "content", "target_ind")}, "uid is missing"),
+        ({key: GOOD[key] for key in ("uid", "content", "target_ind")}, "title is missing"),
+        ({key: GOOD[key] for key in ("uid", "title", "content")}, "target_ind is no list of integers"),
+        ({**GOOD, "target_ind": [0.0]}, "target_ind is no list of integers"),
+        ({**GOOD, "target_ind": [True]}, "target_ind is no list of integers"),
+        ({**GOOD, "target_ind": 3}, "target_ind is no list of integers"),
+        ({**GOOD, "target_ind": [-1]}, "target_ind -1 names no label"),
+        ({**GOOD, "target_ind": [2**40]}, f"target_ind {2**40} names no label"),
+        (b'{"uid": "1", "title": "half \\ud800", "target_ind": []}', "half a surrogate pair"),
+    ],
+)
+def test_a_broken_instance_names_file_and_line(tmp_path, line, reason):
+    path = tmp_path / "trn.json"
+    first = json.dumps({**GOOD, "uid": "0"}).encode()
+    path.write_bytes(first + b"\n" + (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
+    with pytest.raises(DataError) as caught:
+        load_corpus(path, "instances", tmp_path)
+    assert f"{path}, line 2: " in caught.value.message
+    assert reason in caught.value.message
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"uid": "2", "title": " "}', "the label has no text"),
+        (b'{"uid": "2", "title": ""}', "the label has no text"),
+        (b'{"uid": "2"}', "title is missing"),
+        (b'{"title": "two"}', "some labels have a uid and some have none"),
+        (b'{"uid": "1", "title": "two"}', "uid '1' again, first in line 1"),
+    ],
+)
+def test_a_broken_label_names_file_and_line(tmp_path, line, reason):
+    path = tmp_path / "lbl.json"
+    path.write_bytes(b'{"uid": "1", "title": "one"}\n' + line + b"\n")
+    with pytest.raises(DataError) as caught:
+        load_corpus(path, "labels", tmp_path)
+    assert f"{path}, line 2: {reason}" in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["instances", "labels"])
+def test_an_empty_corpus_is_said(tmp_path, kind):
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b""))
+    with pytest.raises(DataError, match="is empty"):
+        load_corpus(path, kind, tmp_path)
+
+
+def test_a_file_cut_inside_a_line_is_said(tmp_path):
+    path = tmp_path / "trn.json"
+    path.write_text(json.dumps(GOOD) + '\n{"uid": "2", "ti')
+    with pytest.raises(DataError, match="line 2: is not JSON"):
+        load_corpus(path, "instances", tmp_path)

@@ -1,0 +1,48 @@
+"""What pyproject.toml promises is what lies in the tree: every room and every data set is shipped."""
+
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_every_room_is_a_package():
+    rooms = {"xmcbench" if room == Path() else f"xmcbench.{room}".replace("/", ".") for room in _rooms("xmcbench")}
+    rooms |= {
+        "xmcbench.methods" if room == Path() else f"xmcbench.methods.{room}".replace("/", ".")
+        for room in _rooms("methods")
+    }
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == rooms
+
+
+def _rooms(folder):
+    return [path.parent.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("__init__.py")]
+
+
+def test_every_data_set_is_shipped_and_none_is_python():
+    shipped = {target.rpartition("/")[2] for target in PROJECT["tool"]["setuptools"]["data-files"]}
+    assert shipped == {path.name for path in (ROOT / "datasets").iterdir()}
+    assert not list((ROOT / "datasets").rglob("*.py"))
+
+
+def test_every_method_is_announced():
+    announced = PROJECT["project"]["entry-points"]["xmcbench.methods"]
+    modules = {path.stem for path in (ROOT / "methods").glob("*.py")} - {"__init__"}
+    assert {target.split(":")[0].removeprefix("xmcbench.methods.") for target in announced.values()} == modules
+    installed = {point.name for point in metadata.entry_points(group="xmcbench.methods")}
+    assert set(announced) <= installed
+
+
+def test_every_dependency_is_pinned_in_the_tested_set():
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    wanted = PROJECT["project"]["dependencies"] + sum(
+        (PROJECT["project"]["optional-dependencies"][extra] for extra in ("cpu", "offline", "dev")), []
+    )
+    names = {requirement.split(">")[0].lower() for requirement in wanted}
+    assert names <= pinned
