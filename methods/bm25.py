@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from xmcbench import Method
+from xmcbench import Method, UsageError
 from xmcbench.methods.sparse.search import SparseIndex, joined
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class BM25(Method):
     stopwords: Literal["english"] | None = "english"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Index the label texts."""
+        """Index the label texts. Raises UsageError for a parameter out of its range."""
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise UsageError(f"BM25 takes no k1 = {self.k1}, b = {self.b}", "k1 is at least 0, b lies in [0, 1]")
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 

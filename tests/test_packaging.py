@@ -41,8 +41,7 @@ def test_every_dependency_is_pinned_in_the_tested_set():
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    wanted = PROJECT["project"]["dependencies"] + sum(
-        (PROJECT["project"]["optional-dependencies"][extra] for extra in ("cpu", "offline", "dev")), []
-    )
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *extras["offline"], *extras["dev"]]
     names = {requirement.split(">")[0].lower() for requirement in wanted}
     assert names <= pinned

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
-from xmcbench import Artefacts, Texts
-from xmcbench.methods.sparse.ngrams import NgramTfidf
-from xmcbench.methods.sparse.scikit import ScikitTfidf
+from xmcbench import Artefacts, Texts, UsageError
+from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
 from xmcbench.methods.sparse.search import SparseIndex, joined
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from scipy.sparse import csr_matrix
 
     from xmcbench import TopK
 
-#: Whose recipe: PECOS's or scikit-learn's.
-Recipe = Literal["pecos", "sklearn"]
-
 #: Raised whenever the same texts and parameters would give other features, or the files of the artefact change.
-VERSION = 1
-
-
-class Vectorizer(Protocol):
-    """What turns texts into sparse vectors."""
-
-    def transform(self, batch: pa.Array) -> csr_matrix:
-        """An Arrow array of texts as CSR float32 [len(batch), features]."""
-
-    def save(self, folder: Path) -> None:
-        """Write what was learnt."""
-
-
-_VECTORIZERS: dict[str, type[NgramTfidf] | type[ScikitTfidf]] = {"pecos": NgramTfidf, "sklearn": ScikitTfidf}
+VERSION = 2
 
 
 class TfidfFeatures:
     """A vectoriser fitted on the training texts and the label texts, and the labels as it sees them."""
 
-    def __init__(self, vectorizer: Vectorizer, labels: csr_matrix) -> None:
+    def __init__(self, vectorizer: NgramTfidf, labels: csr_matrix) -> None:
         """labels: CSR float32 [L, features]."""
         self._vectorizer = vectorizer
         self.labels = labels
@@ -52,8 +34,10 @@ class TfidfFeatures:
         """The features of these texts, taken from the store, or made and put there.
 
         ngrams: 1 for words, 2 for words and bigrams. max_df: a feature in more than this share of the texts (0..1) is
-        dropped.
+        dropped. Raises UsageError where that is no share.
         """
+        if not 0 < max_df <= 1:
+            raise UsageError(f"max_df = {max_df} is no share of the texts", "it lies in (0, 1]")
         from scipy.sparse import load_npz, save_npz
 
         identity = {
@@ -66,12 +50,12 @@ class TfidfFeatures:
         }
 
         def build(folder: Path) -> None:
-            vectorizer = _VECTORIZERS[recipe].fit([raw_X, raw_Y], ngrams, max_df)
+            vectorizer = NgramTfidf.fit([raw_X, raw_Y], recipe, ngrams, max_df)
             vectorizer.save(folder)
             save_npz(folder / "labels.npz", cls(vectorizer, None).transform(raw_Y), compressed=False)
 
         folder = artefacts.get("tfidf", identity, build)
-        return cls(_VECTORIZERS[recipe].load(folder), load_npz(folder / "labels.npz"))
+        return cls(NgramTfidf.load(folder, recipe), load_npz(folder / "labels.npz"))
 
     def batches(self, texts: Texts) -> Iterator[csr_matrix]:
         """The vectors of the texts, batch by batch: CSR float32 [rows of the batch, features]."""

@@ -1,11 +1,11 @@
-"""TF-IDF of words and bigrams as PECOS computes it, on Arrow's native kernels."""
+"""TF-IDF of words and bigrams by scikit-learn's or by PECOS's recipe, on Arrow's native kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,27 +13,40 @@ from xmcbench import Texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
+
+#: Whose features these are.
+Recipe = Literal["sklearn", "pecos"]
 
 
 class NgramTfidf:
-    """Word n-grams weighted by TF-IDF.
+    """Words and bigrams weighted by TF-IDF.
 
-    The recipe by which MACLR's authors made their TF-IDF pseudo labels with PECOS (amzn/pecos issue 206): split on
-    spaces, keep case and punctuation, words and bigrams as two blocks; a feature that more than ``max_df`` of the
-    documents hold is dropped; idf = max(ln(N / (df + 1)), 0); each block of a document is scaled to L2 norm 1, then
-    the whole.
+    ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower case, words of two letters, digits or
+    underscores and more; a feature that more than ``max_df`` of the documents hold is dropped; idf = ln((N + 1) /
+    (df + 1)) + 1; a document is scaled to L2 norm 1. Characters are lowered one by one, so that a Greek final sigma
+    and a dotted capital I come out differently.
 
-    PECOS splits on the space only, so that the TAB between a title and its content would glue two words into one
-    token that no label has. Here every ASCII white space separates words.
+    ``pecos`` gives the vectors of PECOS's own vectoriser by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos
+    issue 206): case and punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0); each block
+    of a document is scaled to L2 norm 1, then the whole. PECOS splits on the space only, so that the TAB between a
+    title and its content would glue two words into one that no label has: here every ASCII white space separates.
     """
 
-    def __init__(self, words: pa.Array, word_idf: np.ndarray, bigrams: np.ndarray, bigram_idf: np.ndarray) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        words: pa.Array,
+        word_idf: NDArray[np.float32],
+        bigrams: NDArray[np.int64],
+        bigram_idf: NDArray[np.float32],
+    ) -> None:
         """words: every word of the training texts; the position is its code. word_idf: float32, 0 where a word is no
         feature. bigrams: int64, code of the left word x number of words + code of the right one, rising.
         bigram_idf: float32.
         """
-        self._words, self._word_idf = words, word_idf
+        self._recipe, self._words, self._word_idf = recipe, words, word_idf
         self._bigrams, self._bigram_idf = bigrams, bigram_idf
         self._idf = np.concatenate([word_idf, bigram_idf])
 
@@ -43,7 +56,7 @@ class NgramTfidf:
         return len(self._idf)
 
     @classmethod
-    def fit(cls, corpora: Iterable[Texts], ngrams: int, max_df: float) -> NgramTfidf:
+    def fit(cls, corpora: Iterable[Texts], recipe: Recipe, ngrams: int, max_df: float) -> NgramTfidf:
         """Learn words, bigrams (where ``ngrams`` is 2) and their idf in one pass over the texts.
 
         max_df: share of the documents, 0..1.
@@ -51,13 +64,13 @@ class NgramTfidf:
         counted, documents = [], 0
         for texts in corpora:
             documents += len(texts)
-            counted += [_document_frequencies(batch, ngrams) for batch in texts.batches()]
+            counted += [_document_frequencies(batch, recipe, ngrams) for batch in texts.batches()]
         words, word_df, codes = _merge_words(counted)
         bigrams, bigram_df = _merge_bigrams(counted, codes, len(words))
-        word_idf = _idf(word_df, documents, max_df)
-        bigram_idf = _idf(bigram_df, documents, max_df)
+        word_idf = _idf(word_df, recipe, documents, max_df)
+        bigram_idf = _idf(bigram_df, recipe, documents, max_df)
         kept = bigram_idf > 0
-        return cls(words, word_idf, bigrams[kept], bigram_idf[kept])
+        return cls(recipe, words, word_idf, bigrams[kept], bigram_idf[kept])
 
     def transform(self, batch: pa.Array) -> csr_matrix:
         """TF-IDF of an Arrow array of texts: CSR float32 [len(batch), features], columns of a row rising.
@@ -66,7 +79,7 @@ class NgramTfidf:
         """
         import pyarrow.compute as pc
 
-        tokens = _Tokens.of(batch)
+        tokens = _Tokens.of(batch, self._recipe)
         known = pc.index_in(tokens.words, value_set=self._words).fill_null(-1).to_numpy(zero_copy_only=False)
         words = np.where((known >= 0) & (self._word_idf[known] > 0), known, -1) if len(self._words) else known
         rows, columns = tokens.rows, words[tokens.codes]
@@ -84,8 +97,9 @@ class NgramTfidf:
     def _weighted(self, counts: csr_matrix) -> csr_matrix:
         values = counts.data * self._idf[counts.indices]
         row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-        block = 2 * row + (counts.indices >= len(self._words))
-        values /= _norms(values, block, 2 * counts.shape[0])[block]
+        if self._recipe == "pecos":
+            block = 2 * row + (counts.indices >= len(self._words))
+            values /= _norms(values, block, 2 * counts.shape[0])[block]
         values /= _norms(values, row, counts.shape[0])[row]
         counts.data = values.astype(np.float32)
         return counts
@@ -100,37 +114,39 @@ class NgramTfidf:
         np.savez(folder / "weights.npz", word_idf=self._word_idf, bigrams=self._bigrams, bigram_idf=self._bigram_idf)
 
     @classmethod
-    def load(cls, folder: Path) -> NgramTfidf:
-        """Read what ``save`` wrote."""
+    def load(cls, folder: Path, recipe: Recipe) -> NgramTfidf:
+        """Read what ``save`` wrote after a ``fit`` by this recipe."""
         import pyarrow as pa
 
         with pa.memory_map(str(folder / "words.arrow")) as source:
             words = pa.ipc.open_file(source).read_all()["word"].combine_chunks()
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
-            return cls(words, arrays["word_idf"], arrays["bigrams"], arrays["bigram_idf"])
+            return cls(recipe, words, arrays["word_idf"], arrays["bigrams"], arrays["bigram_idf"])
 
 
 @dataclass(frozen=True)
 class _Tokens:
     """The words of a batch in order: ``codes[i]`` is the place in ``words`` of token i, in text ``rows[i]``."""
 
-    codes: np.ndarray
-    rows: np.ndarray
+    codes: NDArray[np.signedinteger[Any]]
+    rows: NDArray[np.signedinteger[Any]]
     words: pa.Array
     texts: int
 
     @classmethod
-    def of(cls, batch: pa.Array) -> _Tokens:
+    def of(cls, batch: pa.Array, recipe: Recipe) -> _Tokens:
         import pyarrow.compute as pc
 
+        if recipe == "sklearn":
+            batch = pc.replace_substring_regex(pc.utf8_lower(batch), r"[^\p{L}\p{N}_]+", " ")
         split = pc.ascii_split_whitespace(batch)
         encoded = split.flatten().dictionary_encode()
         codes, words = encoded.indices.to_numpy(), encoded.dictionary
         rows = np.repeat(np.arange(len(batch), dtype=np.int32), pc.list_value_length(split).to_numpy())
         # White space at an end of a text, and an empty text, leave an empty token behind.
-        empty = pc.index(words, "").as_py()
-        if empty >= 0:
-            kept = codes != empty
+        long = pc.utf8_length(words).to_numpy() >= (2 if recipe == "sklearn" else 1)
+        if not long.all():
+            kept = long[codes]
             codes, rows = codes[kept], rows[kept]
         return cls(codes, rows, words, len(batch))
 
@@ -139,10 +155,10 @@ class _Tokens:
 class _Bigrams:
     """The bigrams of a batch: ``codes[i]`` is the place in ``left`` and ``right`` of bigram i, in text ``rows[i]``."""
 
-    codes: np.ndarray
-    rows: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
+    codes: NDArray[np.signedinteger[Any]]
+    rows: NDArray[np.signedinteger[Any]]
+    left: NDArray[np.signedinteger[Any]]
+    right: NDArray[np.signedinteger[Any]]
 
     @classmethod
     def of(cls, tokens: _Tokens) -> _Bigrams:
@@ -161,14 +177,14 @@ class _Counted:
     """In how many documents of a batch each of its words and bigrams stands. Words by their codes in the batch."""
 
     words: pa.Array
-    word_df: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    bigram_df: np.ndarray
+    word_df: NDArray[np.signedinteger[Any]]
+    left: NDArray[np.signedinteger[Any]]
+    right: NDArray[np.signedinteger[Any]]
+    bigram_df: NDArray[np.signedinteger[Any]]
 
 
-def _document_frequencies(batch: pa.Array, ngrams: int) -> _Counted:
-    tokens = _Tokens.of(batch)
+def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int) -> _Counted:
+    tokens = _Tokens.of(batch, recipe)
     word_df = _frequencies(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
     if ngrams < 2:
         none = np.empty(0, np.int32)
@@ -179,11 +195,11 @@ def _document_frequencies(batch: pa.Array, ngrams: int) -> _Counted:
     return _Counted(tokens.words, word_df, bigrams.left.astype(np.int32), bigrams.right.astype(np.int32), bigram_df)
 
 
-def _frequencies(rows: np.ndarray, codes: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _frequencies(rows: NDArray[np.int64], codes: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.int64]:
     return np.bincount(_counts(rows, codes, shape).indices, minlength=shape[1]).astype(np.int32)
 
 
-def _counts(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
+def _counts(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> csr_matrix:
     """How often each column occurs in each row: CSR float32 with rising columns."""
     from scipy.sparse import coo_matrix
 
@@ -192,7 +208,7 @@ def _counts(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> cs
     return counts
 
 
-def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, np.ndarray, list[np.ndarray]]:
+def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, NDArray[np.int64], list[NDArray[np.int64]]]:
     """All words in the order of their first occurrence, their document frequency, and for each batch the codes of
     its words among them.
     """
@@ -207,7 +223,9 @@ def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, np.ndarray, list[np
     return encoded.dictionary, frequency.astype(np.int64), np.split(codes, ends)
 
 
-def _merge_bigrams(counted: list[_Counted], codes: list[np.ndarray], words: int) -> tuple[np.ndarray, np.ndarray]:
+def _merge_bigrams(
+    counted: list[_Counted], codes: list[NDArray[np.int64]], words: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All bigrams as rising int64 keys, and their document frequency."""
     if not counted:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -221,15 +239,19 @@ def _merge_bigrams(counted: list[_Counted], codes: list[np.ndarray], words: int)
     return keys[first], np.add.reduceat(frequency, first) if len(first) else frequency
 
 
-def _idf(frequency: np.ndarray, documents: int, max_df: float) -> np.ndarray:
-    """float32; 0 for what is no feature: too frequent, or in no document at all (the empty token)."""
-    most = np.floor(max_df * documents + 0.5)
-    with np.errstate(divide="ignore"):
-        idf = np.maximum(np.log(documents / (frequency + 1.0)), 0)
+def _idf(frequency: NDArray[np.int64], recipe: Recipe, documents: int, max_df: float) -> NDArray[np.float32]:
+    """float32; 0 for what is no feature: too frequent, or in no document at all (a token that was left out)."""
+    if recipe == "sklearn":
+        most = max_df * documents
+        idf = np.log((documents + 1.0) / (frequency + 1.0)) + 1
+    else:
+        most = np.floor(max_df * documents + 0.5)
+        idf = np.maximum(np.log(max(1, documents) / (frequency + 1.0)), 0)
     return np.where((frequency > 0) & (frequency <= most), idf, 0).astype(np.float32)
 
 
-def _norms(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+def _norms(values: NDArray[np.float32], group: NDArray[np.int64], groups: int) -> NDArray[np.float64]:
     """L2 norm of each group of values; 1 where it is next to nothing, as in PECOS."""
     squares = np.bincount(group, values * values, groups)
-    return np.sqrt(np.where(squares < np.finfo(np.float32).eps, 1, squares))
+    norms: NDArray[np.float64] = np.sqrt(np.where(squares < np.finfo(np.float32).eps, 1, squares))
+    return norms

@@ -10,6 +10,7 @@ import numpy as np
 from xmcbench import TopK
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
 #: Results (queries x k) that the search holds at a time.
@@ -60,7 +61,7 @@ class SparseIndex:
         return joined(parts, k)
 
 
-def padded(starts: np.ndarray, labels: np.ndarray, scores: np.ndarray, k: int) -> TopK:
+def padded(starts: NDArray[np.int64], labels: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> TopK:
     """Predictions of N rows, one row after the other and best first, as a TopK.
 
     starts: int [N + 1], where each row begins and the last one ends. labels, scores: one value for each prediction,

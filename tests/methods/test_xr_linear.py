@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artefacts, Texts, UsageError
+from xmcbench.methods.tfidf import Tfidf
+from xmcbench.methods.xr_linear import XRLinear
+
+
+def test_learns_from_pairs(fitted, corpus):
+    raw_X, raw_Y, pairs, new = corpus
+    method = fitted(XRLinear, raw_X, raw_Y, pairs)
+    found = method.predict(new, k=5)
+    found.check(len(new), 5, len(raw_Y))
+    assert set(found.indices[0, :2]) == {4, 6}
+    assert found.indices[1, 0] == 1
+    assert set(found.indices[4, :2]) == {0, 2}
+    assert method.notes == {"training_instances": 60, "labels_with_a_classifier": 7}
+
+
+def test_learns_from_pseudo_pairs(fitted, corpus):
+    raw_X, raw_Y, _, new = corpus
+    method = fitted(XRLinear, raw_X, raw_Y, pseudo_labels=2)
+    found = method.predict(new, k=5)
+    found.check(len(new), 5, len(raw_Y))
+    assert set(found.indices[0, :2]) == {4, 6}
+    assert found.indices[1, 0] == 1
+    assert method.notes["pseudo_pairs"] > 60
+
+
+def test_pairs_replace_pseudo_pairs(fitted, corpus):
+    """Labels swapped in the pairs are swapped in the predictions: no text of a label is read."""
+    raw_X, raw_Y, pairs, new = corpus
+    swapped = csr_matrix(pairs[:, ::-1])
+    plain, other = (fitted(XRLinear, raw_X, raw_Y, each).predict(new, k=1).indices for each in (pairs, swapped))
+    assert set(plain[0]) <= {4, 6}
+    assert set(other[0]) <= {len(raw_Y) - 1 - 4, len(raw_Y) - 1 - 6}
+
+
+def test_labels_without_a_pair_are_never_predicted(fitted, corpus):
+    raw_X, raw_Y, pairs, new = corpus
+    few = pairs.tolil()
+    few[:, [0, 2, 3, 5, 6]] = 0
+    found = fitted(XRLinear, raw_X, raw_Y, few.tocsr()).predict(new, k=100)
+    found.check(len(new), 100, len(raw_Y))
+    assert set(found.indices.ravel()) == {1, 4, -1}
+    assert (found.indices[:, :2] >= 0).all()
+
+
+def test_one_pair(fitted, corpus):
+    raw_X, raw_Y, _, new = corpus
+    one = csr_matrix(([1.0], ([3], [5])), shape=(len(raw_X), len(raw_Y)), dtype=np.float32)
+    found = fitted(XRLinear, raw_X, raw_Y, one).predict(new, k=3)
+    found.check(len(new), 3, len(raw_Y))
+    assert found.indices.tolist() == [[5, -1, -1]] * len(new)
+
+
+def test_one_label(fitted):
+    raw_X, raw_Y = Texts.from_lists(["some text", "other words", "third one"]), Texts.from_lists(["text"])
+    found = fitted(XRLinear, raw_X, raw_Y).predict(Texts.from_lists(["a text", "none", ""]), k=2)
+    found.check(3, 2, 1)
+
+
+@pytest.mark.parametrize("pairs", [None, csr_matrix((2, 2), dtype=np.float32)])
+def test_nothing_to_learn_from(fitted, pairs):
+    """No word in common, or no pair at all: no prediction."""
+    raw_X, raw_Y = Texts.from_lists(["one two", ""]), Texts.from_lists(["three", "four"])
+    found = fitted(XRLinear, raw_X, raw_Y, pairs).predict(Texts.from_lists(["three", ""]), k=2)
+    found.check(2, 2, 2)
+    assert (found.indices == -1).all()
+
+
+def tree_corpus(labels=150, instances=400):
+    """More labels than a leaf holds; some training texts are empty."""
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, labels, (instances, 2))
+    chosen[:labels, 0] = np.arange(labels)
+    texts = [f"topic{a} kind{a % 9} topic{b} kind{b % 9}" if a % 20 else "" for a, b in chosen]
+    rows = np.repeat(np.arange(instances), 2)
+    pairs = csr_matrix((np.ones(len(rows), np.float32), (rows, chosen.ravel())), shape=(instances, labels))
+    pairs.data[:] = 1
+    return Texts.from_lists(texts), Texts.from_lists([f"topic{label}" for label in range(labels)]), pairs
+
+
+@pytest.mark.parametrize("zero_shot", [True, False])
+def test_a_seed_gives_the_same_bytes(fitted, zero_shot):
+    raw_X, raw_Y, pairs = tree_corpus()
+    a, b = (
+        fitted(XRLinear, raw_X, raw_Y, None if zero_shot else pairs, max_leaf_size=10, seed=3).predict(raw_X)
+        for _ in range(2)
+    )
+    a.check(len(raw_X), 100, len(raw_Y))
+    assert a.indices.tobytes() == b.indices.tobytes()
+    assert a.scores.tobytes() == b.scores.tobytes()
+
+
+def test_another_seed_gives_another_tree(fitted):
+    raw_X, raw_Y, pairs = tree_corpus()
+    a, b = (fitted(XRLinear, raw_X, raw_Y, pairs, max_leaf_size=10, seed=seed).predict(raw_X) for seed in (0, 1))
+    assert not np.array_equal(a.scores, b.scores)
+
+
+def test_a_wide_beam_leaves_room_for_100_predictions(fitted):
+    raw_X, raw_Y, pairs = tree_corpus()
+    assert (fitted(XRLinear, raw_X, raw_Y, pairs, max_leaf_size=10).predict(raw_X, k=100).indices >= 0).all()
+
+
+def test_shares_its_features_with_tfidf(corpus, tmp_path):
+    raw_X, raw_Y, pairs, new = corpus
+    first = Tfidf()
+    first.artefacts = Artefacts(tmp_path)
+    first.fit(raw_X, raw_Y)
+    assert first.artefacts.reused_s == 0
+    second = XRLinear()
+    second.artefacts = Artefacts(tmp_path)
+    second.fit(raw_X, raw_Y, pairs)
+    assert second.artefacts.reused_s > 0
+    second.predict(new).check(len(new), 100, len(raw_Y))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"pseudo_labels": 0}, {"nr_splits": 1}, {"max_leaf_size": 1}, {"beam_size": 0}, {"cost": 0.0}, {"max_df": 2.0}],
+)
+def test_parameters_out_of_range(fitted, corpus, values):
+    raw_X, raw_Y, _, _ = corpus
+    with pytest.raises(UsageError, match=next(iter(values))):
+        fitted(XRLinear, raw_X, raw_Y, **values)
