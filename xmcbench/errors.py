@@ -83,7 +83,5 @@ class StorageError(XmcbenchError):
     def from_os_error(cls, error: OSError, path: object) -> StorageError:
         """The same failure, in one line."""
         if error.errno in FULL_DISK:
-            return cls(
-                f"no room left to write {path}", "free some space or choose another folder, then run again"
-            )
+            return cls(f"no room left to write {path}", "free some space or choose another folder, then run again")
         return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")

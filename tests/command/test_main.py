@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "sklearn", "scipy", "pecos", "gensim", "matplotlib", "sentence_transformers", "faiss")
+HEAVY = (
+    *("torch", "transformers", "sentence_transformers", "accelerate", "faiss", "gensim", "numba", "matplotlib"),
+    *("sklearn", "scipy", "pecos", "bm25s", "sparse_dot_topn", "Stemmer", "pyarrow"),
+)
 
 WATCH = """
 import sys

@@ -100,7 +100,8 @@ def _run_cell(
         job.write(Path(scratch, "job.json"))
         log = store.log_path(cell)
         ending = supervise(
-            [sys.executable, "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
+            # -P: the package that is installed, not a folder of its name where the user happens to stand.
+            [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
             log,
             # Hash order must not differ between two runs of one seed.
             {**os.environ, "PYTHONHASHSEED": "0"},

@@ -1,0 +1,151 @@
+import copy
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.sparse import vstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from xmcbench import Texts
+from xmcbench.methods.sparse.ngrams import NgramTfidf
+
+BLOCKS = [
+    {"ngram_range": (1, 1), "max_df_ratio": 0.98, "analyzer": "word"},
+    {"ngram_range": (2, 2), "max_df_ratio": 0.98, "analyzer": "word"},
+]
+AWKWARD = [
+    "",
+    " ",
+    "\t",
+    "naïve  Café",
+    " naïve Café ",
+    "naïve\tCafé",
+    "日本 語 日本",
+    "a\nb",
+    "a b",
+    "b a",
+    "A B",
+    "😀 a 😀",
+]
+
+BOTH = pytest.mark.parametrize("recipe", ["sklearn", "pecos"])
+
+
+def pecos(training, texts, blocks=BLOCKS):
+    """What libpecos itself makes of the texts; white space as ours, since it splits on the space only."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from pecos.utils.featurization.text.vectorizers import Vectorizer
+
+        config = {"type": "tfidf", "kwargs": {"base_vect_configs": copy.deepcopy(blocks)}}
+        return Vectorizer.train([spaced(text) for text in training], config).predict([spaced(text) for text in texts])
+
+
+def spaced(text):
+    return text.translate(dict.fromkeys(map(ord, "\t\n\v\f\r"), " "))
+
+
+def ours(training, texts, ngrams=2, max_df=0.98, recipe="pecos"):
+    vectorizer = NgramTfidf.fit([Texts.from_lists(training)], recipe, ngrams, max_df)
+    return vectorizer.transform(pa.array(texts, pa.large_string()))
+
+
+def random_texts(rng, count):
+    words = [*"abcdefgh", "Ab", "ä", "語", "x1", "-", "naïve", *(f"word{number}" for number in range(30))]
+    chance = 1 / np.arange(1, len(words) + 1)
+    gaps = [" ", " ", " ", "  ", "\t", "\n", " \r\n"]
+    texts = []
+    for _ in range(count):
+        tokens = rng.choice(words, rng.integers(0, 14), p=chance / chance.sum())
+        texts.append("".join(str(part) for token in tokens for part in (rng.choice(gaps), token, rng.choice(gaps))))
+    return texts
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_equals_pecos(seed):
+    rng = np.random.default_rng(seed)
+    training = random_texts(rng, int(rng.integers(2, 200))) + AWKWARD
+    texts = training + random_texts(rng, 50) + ["never seen", "word1 never word1"]
+    expected, found = pecos(training, texts), ours(training, texts)
+    np.testing.assert_allclose((found @ found.T).toarray(), (expected @ expected.T).toarray(), atol=1e-5)
+
+
+def test_words_alone_equal_pecos():
+    training = random_texts(np.random.default_rng(0), 60)
+    expected, found = pecos(training, training, BLOCKS[:1]), ours(training, training, ngrams=1)
+    np.testing.assert_allclose((found @ found.T).toarray(), (expected @ expected.T).toarray(), atol=1e-5)
+
+
+def test_too_frequent_features_are_dropped_as_in_pecos():
+    training = [f"all {'most' * (row < 9)} {'half' * (row % 2)} w{row} v{row}" for row in range(10)]
+    blocks = [{**block, "max_df_ratio": 0.75} for block in BLOCKS]
+    expected, found = pecos(training, training, blocks), ours(training, training, max_df=0.75)
+    np.testing.assert_allclose((found @ found.T).toarray(), (expected @ expected.T).toarray(), atol=1e-5)
+    assert ours(training, ["all", "most", "half"], max_df=0.75).getnnz(axis=1).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(("ngrams", "max_df"), [(2, 1.0), (1, 1.0), (2, 0.3)])
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_scikit_learn(seed, ngrams, max_df):
+    rng = np.random.default_rng(seed)
+    punctuation = ["don't", "e-mail", "C++", "x_1", "Éa", "½ ½x", "naïve.Bayes", "a1", "٣٤", "कि"]
+    training = [*random_texts(rng, 80), *AWKWARD, *punctuation]
+    texts = [*training, "never seen", " ".join(punctuation)]
+    vectorizer = TfidfVectorizer(ngram_range=(1, ngrams), max_df=max_df, dtype=np.float32)
+    expected = vectorizer.fit(training).transform(texts)
+    found = ours(training, texts, ngrams, max_df, recipe="sklearn")
+    np.testing.assert_allclose((found @ found.T).toarray(), (expected @ expected.T).toarray(), atol=1e-5)
+    assert np.array_equal(np.diff(found.indptr), np.diff(expected.indptr))
+
+
+def test_a_tab_separates_words():
+    """The text of an instance is its title, a TAB, and its content."""
+    training = Texts.from_lists(["one two", "three", "four"], ["five six", "", "seven"])
+    vectorizer = NgramTfidf.fit([training], "pecos", 2, 0.98)
+    glued, spaced_out = (
+        vectorizer.transform(pa.array([text], pa.large_string())) for text in ("two\tfive", "two five")
+    )
+    assert glued.nnz == 3
+    assert (glued != spaced_out).nnz == 0
+
+
+def test_batches_do_not_matter(monkeypatch):
+    rng = np.random.default_rng(1)
+    texts = Texts.from_lists(random_texts(rng, 100))
+    whole = NgramTfidf.fit([texts], "pecos", 2, 0.98)
+    batches = Texts.batches
+    monkeypatch.setattr(Texts, "batches", lambda self, rows=7: batches(self, rows))
+    parts = NgramTfidf.fit([texts], "pecos", 2, 0.98)
+    a = vstack([whole.transform(batch) for batch in texts.batches()])
+    b = vstack([parts.transform(batch) for batch in texts.batches()])
+    assert a.shape == b.shape
+    assert (a != b).nnz == 0
+
+
+@BOTH
+def test_survives_storage(tmp_path, recipe):
+    training = random_texts(np.random.default_rng(2), 50)
+    fitted = NgramTfidf.fit([Texts.from_lists(training)], recipe, 2, 0.98)
+    fitted.save(tmp_path)
+    loaded = NgramTfidf.load(tmp_path, recipe)
+    batch = pa.array(training, pa.large_string())
+    assert loaded.features == fitted.features
+    assert (loaded.transform(batch) != fitted.transform(batch)).nnz == 0
+
+
+@BOTH
+@pytest.mark.parametrize("training", [[], [""], ["", " \t "]])
+def test_texts_without_a_word(training, recipe, tmp_path):
+    vectorizer = NgramTfidf.fit([Texts.from_lists(training)], recipe, 2, 1.0)
+    vectorizer.save(tmp_path)
+    found = NgramTfidf.load(tmp_path, recipe).transform(pa.array(["a b", ""], pa.large_string()))
+    assert found.shape[0] == 2
+    assert found.nnz == 0
+
+
+def test_rows_are_unit_vectors_or_empty():
+    training = random_texts(np.random.default_rng(3), 80)
+    norms = np.sqrt(ours(training, [*training, "unheard of", ""]).power(2).sum(axis=1).A1)
+    assert np.all(np.isclose(norms, 1, atol=1e-6) | (norms == 0))
+    assert norms[-2:].tolist() == [0, 0]
