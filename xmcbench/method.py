@@ -89,6 +89,16 @@ class Method:
         """Facts about the run for the record, as JSON values (a loss curve, how many rows were left out, ...)."""
         return self._notes
 
+    def describe(self) -> str:
+        """What of the parameters belongs to the row's name: the encoder really used, the training budget."""
+        return ""
+
+    def require(self) -> None:
+        """Raise Unavailable if these parameters need something that is not on this machine, weights for example.
+
+        Asked before a run is planned: it looks, and imports nothing heavy.
+        """
+
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:
         """Learn from the training instances, all labels and the known pairs.
 

@@ -9,7 +9,7 @@ from xmcbench.setting import Setting
 
 PLUGIN = """
     from typing import ClassVar
-    from xmcbench import Method
+    from xmcbench import Method, Unavailable
 
     class One(Method):
         title = "One"
@@ -22,6 +22,13 @@ PLUGIN = """
         title = "Two"
         supervision = "required"
         presets: ClassVar = {}
+
+    class Four(One):
+        def require(self):
+            if self.steps < 50:
+                raise Unavailable("the weights of four are not here", "get-weights four")
+        def describe(self):
+            return f"{2 * self.steps} half steps"
 
     class Three(One):
         packages: ClassVar = {"no_such_package": "no-such"}
@@ -41,7 +48,8 @@ def planned(tiny, plugin, tmp_path):
 def test_all_leaves_out_what_cannot_run_and_says_why(planned):
     made = planned()
     assert {"tfidf", "bm25", "xr-linear", "one"} <= {each.cell.method for each in made.cells}
-    assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three")} == {
+    assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three", "four")} == {
+        "four": "get-weights four",
         "two": "run it under fs or full",
         "three": "pip install no-such",
     }
@@ -54,6 +62,13 @@ def test_a_method_asked_for_by_name_must_run(planned):
         planned(methods=["one", "three"])
     with pytest.raises(UnknownName, match="did you mean 'one'"):
         planned(methods=["on"])
+
+
+def test_what_a_method_says_of_itself(planned):
+    with pytest.raises(Unavailable, match="get-weights four"):
+        planned(methods=["four"])
+    (cell,) = planned(methods=["four:paper"], overrides={"four": {"steps": 60}}).cells
+    assert cell.name == "One (paper, 120 half steps, steps=60)"
 
 
 def test_presets(planned):

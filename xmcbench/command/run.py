@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan and execute; 1 if a cell has no result."""
+    """Plan and execute; 1 if a cell failed or none has a result."""
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.records import Store
@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         stale = [each.name for each in planned.cells if each.state == "stale"]
         print(_headline(dataset, setting, filter_name), report.tables(records, filter_name, stale), sep="\n\n")
-    return 0 if all(record["status"] == "ok" for record in records) else 1
+    statuses = {record["status"] for record in records}
+    return 0 if "ok" in statuses and not statuses & {"failed", "timeout"} else 1
 
 
 def _names(text: str) -> tuple[str, ...]:

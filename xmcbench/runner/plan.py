@@ -101,13 +101,15 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
         try:
             chosen = _chosen_preset(entry.usable(), name, preset, request.preset)
             _check_supervision(entry, request.setting)
+            values = _values(entry, chosen, request)
+            entry.usable()(**values).require()
         except XmcbenchError as error:
             if not everything or isinstance(error, UnknownName):
                 raise
             skipped.append(Skipped(name, error.message, error.hint))
             continue
         for seed in request.seeds:
-            planned = _planned(entry, chosen, request, dataset, subsets[seed], seed, store, force)
+            planned = _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store, force)
             if planned.cell.key not in {each.cell.key for each in cells}:
                 cells.append(planned)
     return Plan(cells, skipped)
@@ -143,9 +145,18 @@ def _check_supervision(entry: Entry, setting: Setting) -> None:
         )
 
 
+def _values(entry: Entry, preset: str, request: Request) -> dict[str, object]:
+    """Every parameter of a row: the preset's, with the request's changes."""
+    method = entry.usable()
+    # Resolved twice, so that a change is checked and parsed by the same rules as a preset.
+    base = parameters.resolve(method, entry.name, method.presets.get(preset, {}))
+    return parameters.resolve(method, entry.name, {**base, **request.overrides.get(entry.name, {})})
+
+
 def _planned(
     entry: Entry,
     preset: str,
+    values: dict[str, object],
     request: Request,
     dataset: Dataset,
     subset: Subset | None,
@@ -154,18 +165,20 @@ def _planned(
     force: bool,
 ) -> PlannedCell:
     method = entry.usable()
-    changed = request.overrides.get(entry.name, {})
-    # Resolved twice, so that an override is checked and parsed by the same rules as a preset.
-    base = parameters.resolve(method, entry.name, method.presets.get(preset, {}))
-    values = parameters.resolve(method, entry.name, {**base, **changed})
     cell = Cell(
         dataset.name, dataset.digest, request.setting, subset.digest if subset else None, entry.name, values, seed
     )
-    differences = [f"{name}={values[name]}" for name in changed if values[name] != base[name]]
-    variant = ", ".join(([preset] if preset else []) + sorted(differences))
     source = source_digest(method)
     record = store.find(cell)
     state: State = "to run"
     if record is not None and record["status"] == "ok" and not force:
         state = "cached" if record["method"]["source_sha256"] == source else "stale"
+    variant = _variant(method, preset, values)
     return PlannedCell(cell, method, method.title or entry.name, variant, subset, source, record, state)
+
+
+def _variant(method: type[Method], preset: str, values: dict[str, object]) -> str:
+    """What a row's name says besides the title: preset, what the method says of itself, changes of the preset."""
+    base = method(**method.presets.get(preset, {}))
+    changes = [f"{name}={value}" for name, value in values.items() if value != getattr(base, name)]
+    return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
