@@ -84,3 +84,23 @@ def plugin(tmp_path):
         return path
 
     return write
+
+
+#: Real data sets that are not part of the project, and where they are from.
+REAL_DATA = {
+    "LF-AmazonTitles-131K": "from http://manikvarma.org/downloads/XC/XMLRepository.html",
+    "LF-YSO-25K": "CC0 library metadata, titles and their subjects in the YSO ontology, in the XC raw layout",
+}
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of a real data set by name; skips where it is not on the machine."""
+    root = Path(os.environ.get("XMCBENCH_TEST_DATA", ROOT.parent / "shared" / "data")).resolve()
+
+    def find(name):
+        if not (root / name).is_dir():
+            pytest.skip(f"no {name}: it is {REAL_DATA[name]}; name its parent folder in XMCBENCH_TEST_DATA")
+        return root / name
+
+    return find

@@ -5,14 +5,10 @@ The bar: at least 20 times faster. Building pytrec_eval's dictionaries is outsid
 
 from __future__ import annotations
 
-import gzip
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
+from xmcbench.data.xc_matrix import read_matrix
 from xmcbench.metrics import evaluate, inverse_propensity
 from xmcbench.topk import TopK
 
@@ -20,15 +16,6 @@ DEPTH = 100
 BAR = 20
 
 pytrec_eval = pytest.importorskip("pytrec_eval", reason="pip install pytrec-eval-terrier")
-
-
-def read_pairs(path):
-    """The matrix of an XC file: a header of rows and columns, then index:value pairs."""
-    with gzip.open(path, "rt") as stream:
-        shape = tuple(map(int, stream.readline().split()))
-        lists = [[int(pair.split(":")[0]) for pair in line.split()] for line in stream]
-    rows = np.repeat(np.arange(len(lists)), [len(labels) for labels in lists])
-    return csr_matrix((np.ones(len(rows), np.float32), (rows, np.concatenate(lists).astype(np.int64))), shape=shape)
 
 
 def plausible_predictions(truth, seed=0):
@@ -50,15 +37,8 @@ def plausible_predictions(truth, seed=0):
 
 
 @pytest.fixture(scope="module")
-def truth():
-    root = Path(__file__).resolve().parents[2]
-    path = Path(os.environ.get("XMCBENCH_TEST_DATA", root / "../shared/data")) / "LF-AmazonTitles-131K/tst_X_Y.txt.gz"
-    if not path.is_file():
-        pytest.skip(
-            f"no {path}: take LF-AmazonTitles-131K from http://manikvarma.org/downloads/XC/XMLRepository.html "
-            "and set XMCBENCH_TEST_DATA to the folder above it"
-        )
-    return read_pairs(path)
+def truth(real_data):
+    return read_matrix(real_data("LF-AmazonTitles-131K") / "tst_X_Y.txt.gz")
 
 
 @pytest.fixture(scope="module")

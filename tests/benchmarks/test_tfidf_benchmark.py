@@ -7,11 +7,9 @@ digests of the texts and the writing of its features to the store count as well.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,15 +25,8 @@ GROUP = "TF-IDF of LF-YSO-25K, text to top 100"
 
 
 @pytest.fixture(scope="module")
-def folder():
-    root = Path(__file__).resolve().parents[2]
-    path = Path(os.environ.get("XMCBENCH_TEST_DATA", root / "../shared/data")) / "LF-YSO-25K"
-    if not (path / "trn.json.gz").is_file():
-        pytest.skip(
-            f"no {path}: bring the library metadata of https://github.com/NatLibFi/Annif-corpora into the XC raw "
-            "layout and set XMCBENCH_TEST_DATA to the folder above it"
-        )
-    return path.resolve()
+def folder(real_data):
+    return real_data("LF-YSO-25K")
 
 
 @pytest.fixture(scope="module")

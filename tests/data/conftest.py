@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -37,16 +36,3 @@ def write_folder(tmp_path):
         return folder
 
     return write
-
-
-@pytest.fixture(scope="session")
-def real_data():
-    """The folder of a real data set by name; skips where it is not on the machine."""
-    root = Path(os.environ.get("XMCBENCH_TEST_DATA", ROOT.parent / "shared" / "data"))
-
-    def find(name, source):
-        if not (root / name).is_dir():
-            pytest.skip(f"no {name} in {root}: get it from {source}, and name its parent folder in XMCBENCH_TEST_DATA")
-        return root / name
-
-    return find

@@ -45,7 +45,7 @@ def test_every_bundled_card_is_whole():
 
 @pytest.mark.data
 def test_the_real_matrix_of_lf_amazontitles_131k(real_data):
-    folder = real_data("LF-AmazonTitles-131K", "the Extreme Classification Repository")
+    folder = real_data("LF-AmazonTitles-131K")
     pairs = read_matrix(folder / "tst_X_Y.txt.gz")
     removed = read_filter(folder / "tst_filter_labels.txt.gz", *pairs.shape)
     assert (pairs.shape, pairs.nnz) == ((134_835, 131_073), 284_746)
@@ -57,7 +57,7 @@ def test_the_real_matrix_of_lf_amazontitles_131k(real_data):
 
 @pytest.mark.data
 def test_the_real_texts_of_lf_yso_25k(real_data):
-    dataset = load_dataset(real_data("LF-YSO-25K", "its authors (CC0 library metadata)"))
+    dataset = load_dataset(real_data("LF-YSO-25K"))
     assert dataset.counts() == {
         "train": 521_801,
         "test": 130_312,
