@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
+
+
+#: What is too wide for a column and stands below the table.
+_ASIDE = ("parameters", "origin", "hint")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +32,15 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from tabulate import tabulate
 
-    rows = [[_shown(value) for value in entry.values()] for entry in listing]
-    print(tabulate(rows, list(listing[0]), disable_numparse=True))
+    columns = [name for name in listing[0] if name not in _ASIDE]
+    rows = [[_shown(entry[name]) for name in columns] for entry in listing]
+    print(tabulate(rows, columns, disable_numparse=True))
+    for name in _ASIDE:
+        aside = {entry["name"]: entry[name] for entry in listing if entry.get(name)}
+        if aside:
+            print(f"\n{name}")
+            for owner, value in aside.items():
+                print(textwrap.fill(_shown(value), 100, initial_indent=f"  {owner:20}", subsequent_indent=" " * 22))
     return 0
 
 

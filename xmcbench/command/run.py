@@ -34,7 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--config", metavar="FILE.toml", help="the same settings from a file; flags go first")
     how = parser.add_argument_group("how it runs")
     how.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    how.add_argument("--time-limit", type=float, metavar="SECONDS", help="for each cell (default: none)")
+    how.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", default=86400, help="for each cell (default: a day)"
+    )
     how.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
     how.add_argument("--force", action="store_true", help="run finished cells again")
     how.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
