@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-
 #: What is too wide for a column and stands below the table.
 _ASIDE = ("parameters", "origin", "hint")
 
@@ -40,7 +39,16 @@ def run(arguments: argparse.Namespace) -> int:
         if aside:
             print(f"\n{name}")
             for owner, value in aside.items():
-                print(textwrap.fill(_shown(value), 100, initial_indent=f"  {owner:20}", subsequent_indent=" " * 22))
+                print(
+                    textwrap.fill(
+                        _shown(value),
+                        100,
+                        initial_indent=f"  {owner:20}",
+                        subsequent_indent=" " * 22,
+                        break_on_hyphens=False,
+                        break_long_words=False,
+                    )
+                )
     return 0
 
 
