@@ -1,0 +1,156 @@
+"""GloVe: texts as means of word vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from xmcbench import Method, TopK, UsageError
+from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.words import vector_file
+from xmcbench.methods.words.vocabulary import Vocabulary
+from xmcbench.methods.words.word_vectors import WordVectors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+
+#: What ``vectors`` begins with where gensim's downloader shall bring them.
+_DOWNLOAD = "gensim:"
+#: Raised whenever the same file of vectors would be stored differently.
+_VERSION = 1
+
+
+class GloVe(Method):
+    """Mean of the word vectors of a text, compared by inner product (MACLR section 5, baseline GloVe).
+
+    The vectors are trained on the co-occurrence counts of the training texts and the label texts (Pennington, Socher
+    and Manning, EMNLP 2014), or given. Pairs are never looked at. A word is a run of letters and digits.
+
+    A label without a known word is never predicted; an instance without one has no prediction. Both are counted in
+    the notes.
+
+    A weak row, as in the paper. Where instances and labels share words, as in LF-Debian, even random word vectors do
+    better in such a mean: they are a random projection of the bag of words, and these vectors blur it.
+
+    vectors        ``corpus``: train them; a path: a file in GloVe's or word2vec's format, text or binary, plain or
+                   .gz; ``gensim:NAME``: from gensim's downloader, which needs a network
+    normalize      cosine instead of the inner product of the means
+    lowercase      compare words in lower case; not for given vectors that know capitals
+    max_words      at most so many words: the most frequent of the corpus, or the first of the file
+
+    Of the training, ``paper`` has the values of Pennington et al., section 4.2, and ``quick`` fewer epochs and an
+    x_max for small corpora, as in the authors' own example (10 for text8). That and the cosine were chosen on the
+    training texts of LF-Debian, by finding an instance's description from its title.
+
+    dimensions     length of a vector; given ones have their own
+    window         words at most so many places apart co-occur
+    min_count      rarer words are left out
+    x_max, alpha   a count weighs (count / x_max)^alpha, at most 1
+    learning_rate, epochs
+                   of AdaGrad
+    """
+
+    title = "GloVe"
+    supervision = "unused"
+    packages: ClassVar = {"numba": "numba"}
+    presets: ClassVar = {
+        "quick": {"epochs": 25, "x_max": 10.0, "normalize": True},
+        "paper": {"epochs": 100, "x_max": 100.0, "normalize": False},
+    }
+
+    vectors: str = "corpus"
+    normalize: bool = True
+    lowercase: bool = True
+    max_words: int = 400_000
+    dimensions: int = 300
+    window: int = 10
+    min_count: int = 5
+    x_max: float = 10.0
+    alpha: float = 0.75
+    learning_rate: float = 0.05
+    epochs: int = 25
+
+    def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
+        """Train the vectors: ``word_bytes`` (uint8), ``word_ends`` (int64), ``vectors`` (float32 [V, dimensions]).
+
+        Nothing where vectors are given: a file is known by its content, not by the path in the parameters. Raises
+        UsageError where the texts have no two words to learn from, MethodError where the training diverges.
+        """
+        self._check()
+        if self.vectors != "corpus":
+            return {}
+        from xmcbench.methods.words import trainer
+        from xmcbench.methods.words.cooccurrence import Cooccurrence
+
+        corpora = [raw_X, raw_Y]
+        vocabulary = Vocabulary.count(corpora, self.min_count, self.max_words, self.lowercase)
+        counts = Cooccurrence.of(vocabulary.stream(corpora), len(vocabulary), self.window)
+        if not len(counts.counts):
+            raise UsageError(
+                f"no two of the {len(vocabulary)} words that occur {self.min_count} times or more stand in one text",
+                "lower glove.min_count, or give vectors",
+            )
+        vectors, losses = trainer.train(
+            counts, self.dimensions, self.epochs, self.learning_rate, self.x_max, self.alpha, self.seed
+        )
+        self.notes["cooccurrences"] = len(counts.counts)
+        self.notes["loss"] = [round(loss, 6) for loss in losses]
+        return WordVectors(vocabulary, vectors).arrays()
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Embed the labels. Raises UsageError where no label has a known word or a file of vectors is bad."""
+        self._check()
+        arrays = self._given() if self.vectors != "corpus" else self.pretrained or self.pretrain(raw_X, raw_Y)
+        self._words = WordVectors.from_arrays(arrays, self.lowercase)
+        self.notes["words"] = len(self._words.vocabulary)
+        self.notes["dimensions"] = int(self._words.vectors.shape[1])
+        labels, known = self._words.embed(raw_Y, self.normalize)
+        if not known.any():
+            raise UsageError(
+                f"none of the {len(self._words.vocabulary)} words with a vector occurs in a label text",
+                "vectors of another language, or in capitals (glove.lowercase=false)?",
+            )
+        self._known = np.flatnonzero(known).astype(np.int32)
+        self._labels = labels[known]
+        self.notes["labels_without_a_known_word"] = int((~known).sum())
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the largest inner product (or cosine) for each text."""
+        queries, known = self._words.embed(raw_X, self.normalize)
+        self.notes["instances_without_a_known_word"] = int((~known).sum())
+        found = top_k(queries, self._labels, k, seed=self.seed, notes=self.notes)
+        kept = known[:, None] & (found.indices >= 0)
+        return TopK(
+            np.where(kept, self._known[found.indices], -1).astype(np.int32),
+            np.where(kept, found.scores, -np.inf).astype(np.float32),
+        )
+
+    def _check(self) -> None:
+        for name in ("max_words", "dimensions", "window", "min_count", "epochs"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"GloVe.{name} = {getattr(self, name)} is less than 1")
+        for name in ("x_max", "alpha", "learning_rate"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise UsageError(f"GloVe.{name} = {getattr(self, name)} is not positive")
+
+    def _given(self) -> dict[str, np.ndarray]:
+        """The vectors of the file, read once for all cells."""
+        name = self.vectors.removeprefix(_DOWNLOAD)
+        path = vector_file.downloaded(name) if name != self.vectors else Path(name).expanduser()
+        digest = vector_file.sha256(path)
+        self.notes["vectors_sha256"] = digest
+
+        def build(folder: Path) -> None:
+            import pyarrow as pa
+
+            words, vectors = vector_file.read(path, self.max_words)
+            vocabulary = Vocabulary(pa.array(words, pa.large_string()), self.lowercase)
+            np.savez(folder / "vectors.npz", **WordVectors(vocabulary, vectors).arrays())
+
+        identity = {"version": _VERSION, "sha256": digest, "max_words": self.max_words}
+        with np.load(self.artefacts.get("word-vectors", identity, build) / "vectors.npz", allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}

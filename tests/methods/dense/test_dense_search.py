@@ -1,0 +1,114 @@
+import importlib.util
+
+import numpy as np
+import pytest
+
+from xmcbench import MethodError, TopK
+from xmcbench.methods.dense import search
+from xmcbench.methods.dense.search import top_k
+
+
+def vectors(rows, width=12, seed=0):
+    return np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
+
+
+def exact(queries, items, k):
+    return TopK.from_scores((queries.astype(np.float64) @ items.astype(np.float64).T).astype(np.float32), k)
+
+
+@pytest.fixture(params=["faiss", "torch"])
+def engine(request, monkeypatch):
+    """Both ways to scan on a processor."""
+    if request.param == "torch":
+        monkeypatch.setattr(search, "find_spec", lambda name: None)
+    return request.param
+
+
+@pytest.mark.parametrize("k", [1, 7, 100])
+@pytest.mark.parametrize("block", [None, 600])
+def test_equals_a_dense_product(engine, monkeypatch, k, block):
+    if block:
+        monkeypatch.setattr(search, "_BLOCK", block)
+    queries, items = vectors(50), vectors(300, seed=1)
+    found = top_k(queries, items, k)
+    found.check(50, k, 300)
+    expected = exact(queries, items, k)
+    assert np.array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_by_lower_number_also_at_the_last_place(engine, seed):
+    """Small whole numbers and every item twelve times: far more equals than the margin holds."""
+    rng = np.random.default_rng(seed)
+    queries, items = rng.integers(-2, 3, (40, 4)), np.tile(rng.integers(-2, 3, (30, 4)), (12, 1))
+    found = top_k(queries.astype(np.float32), items.astype(np.float32), 9)
+    found.check(40, 9, 360)
+    assert np.array_equal(found.indices, exact(queries.astype(np.float32), items.astype(np.float32), 9).indices)
+
+
+def test_equal_vectors_have_equal_scores(engine):
+    items = np.repeat(vectors(40, 384, seed=1), 3, axis=0)
+    found = top_k(vectors(20, 384), items, 30)
+    found.check(20, 30, 120)
+    assert (found.scores.reshape(20, 10, 3) == found.scores.reshape(20, 10, 3)[:, :, :1]).all()
+
+
+def test_a_query_of_zeros_takes_the_first_items(engine):
+    found = top_k(np.zeros((2, 12), np.float32), vectors(500), 3)
+    assert found.indices.tolist() == [[0, 1, 2]] * 2
+    assert (found.scores == 0).all()
+
+
+@pytest.mark.parametrize(("queries", "items"), [(0, 5), (3, 0), (0, 0), (3, 1)])
+def test_few_or_none(engine, queries, items):
+    found = top_k(vectors(queries), vectors(items), 4)
+    found.check(queries, 4, items)
+    assert (found.indices[:, items:] == -1).all()
+
+
+def test_engine_and_threads_do_not_show():
+    faiss = pytest.importorskip("faiss")
+    queries, items = vectors(64, 96), vectors(2000, 96, seed=1)
+    many = top_k(queries, items, 50)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    one = top_k(queries, items, 50)
+    faiss.omp_set_num_threads(threads)
+    assert many.scores.tobytes() == one.scores.tobytes()
+    assert many.indices.tobytes() == one.indices.tobytes()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="HNSW is FAISS's")
+def test_hnsw_above_the_stated_size_says_its_recall():
+    queries, items = vectors(300), vectors(3000, seed=1)
+    notes: dict = {}
+    found = top_k(queries, items, 10, exact_up_to=2999, notes=notes)
+    found.check(300, 10, 3000)
+    said = notes["search"]
+    assert (said["index"], said["recall_queries"]) == ("HNSW", 200)
+    expected = exact(queries, items, 10)
+    true = np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(found.indices, expected.indices, strict=True)])
+    assert said["recall"] == pytest.approx(true, abs=0.03)
+    assert true > 0.95
+    again = top_k(queries, items, 10, exact_up_to=2999)
+    assert again.indices.tobytes() == found.indices.tobytes()
+    top_k(queries, items, 10, exact_up_to=3000, notes=notes)
+    assert notes["search"] == {"index": "exact", "items": 3000}
+
+
+def test_a_vector_that_is_not_finite(engine):
+    broken = vectors(5)
+    broken[3, 2] = np.nan
+    for queries, items in ((broken, vectors(5)), (vectors(5), broken)):
+        with pytest.raises(MethodError, match="not finite"):
+            top_k(queries, items, 2)
+
+
+@pytest.mark.gpu
+def test_a_gpu_finds_the_same():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    queries, items = vectors(64, 96), vectors(2000, 96, seed=1)
+    assert np.array_equal(top_k(queries, items, 50, device="cuda").indices, top_k(queries, items, 50).indices)
