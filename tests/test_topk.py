@@ -59,8 +59,8 @@ GOOD = ([[1, 0, -1]], [[2.0, 1.0, -np.inf]])
         ([[1, 1, -1]], [[2.0, 1.0, -np.inf]], "twice"),
         ([[1, 0, -1]], [[1.0, 2.0, -np.inf]], "order"),
         ([[1, 0, -1]], [[1.0, 1.0, -np.inf]], "order"),
-        ([[1, 0, -1]], [[2.0, 1.0, 0.5]], "do not go together"),
-        ([[1, 0, 2]], [[2.0, 1.0, -np.inf]], "do not go together"),
+        ([[1, 0, -1]], [[2.0, 1.0, 0.5]], "apart"),
+        ([[1, 0, 2]], [[2.0, 1.0, -np.inf]], "apart"),
     ],
 )
 def test_check_names_what_is_wrong(indices, values, reason):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Cells of a dense score block that are ranked at a time.
 _BLOCK = 16_000_000
+#: Rows that are checked at a time.
+_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -96,27 +98,8 @@ class TopK:
             raise MethodError(
                 f"predictions are {indices.dtype} and {scores.dtype}", "indices are int32, scores float32"
             )
-        missing = indices == -1
-        if np.isnan(scores).any():
-            row = int(np.isnan(scores).any(axis=1).argmax())
-            raise MethodError(f"the scores of row {row} hold NaN", "a diverged training? check the loss")
-        if ((indices < -1) | (indices >= labels)).any():
-            row = int(((indices < -1) | (indices >= labels)).any(axis=1).argmax())
-            raise MethodError(f"row {row} names a label outside 0..{labels - 1}", "missing predictions are -1")
-        if (missing != (scores == -np.inf)).any():
-            row = int((missing != (scores == -np.inf)).any(axis=1).argmax())
-            raise MethodError(f"in row {row} index -1 and score -inf do not go together", "set both or neither")
-        rising = scores[:, 1:] > scores[:, :-1]
-        tied = (scores[:, 1:] == scores[:, :-1]) & ~missing[:, 1:] & (indices[:, 1:] < indices[:, :-1])
-        if (rising | tied).any():
-            row = int((rising | tied).any(axis=1).argmax())
-            raise MethodError(
-                f"row {row} is not in order: best first, ties by lower label id", "TopK.ranked(indices, scores) sorts"
-            )
-        in_order = np.sort(indices, axis=1)
-        twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)
-        if twice.any():
-            raise MethodError(f"row {int(twice.any(axis=1).argmax())} names a label twice", "a label is predicted once")
+        for start in range(0, instances, _ROWS):
+            _check_rows(indices[start : start + _ROWS], scores[start : start + _ROWS], labels, start)
 
     def save(self, path: Path) -> None:
         """Write an .npz with the arrays ``indices`` and ``scores``; equal predictions give equal bytes."""
@@ -136,3 +119,28 @@ class TopK:
                 f"{path} is no prediction file: {error}",
                 "an .npz with int32 'indices' and float32 'scores', both [N, k]",
             ) from error
+
+
+def _check_rows(indices: np.ndarray, scores: np.ndarray, labels: int, start: int) -> None:
+    """Raise MethodError for the first rule that a row of a block breaks; ``start`` is the number of its first row."""
+    missing = indices == -1
+    in_order = np.sort(indices, axis=1)
+    tied = (scores[:, 1:] == scores[:, :-1]) & ~missing[:, 1:] & (indices[:, 1:] < indices[:, :-1])
+    rules = [
+        (np.isnan(scores), "has a score that is NaN", "a diverged training? check the loss"),
+        (
+            (indices < -1) | (indices >= labels),
+            f"names a label outside 0..{labels - 1}",
+            "missing predictions are -1",
+        ),
+        (missing != (scores == -np.inf), "has index -1 and score -inf apart", "set both or neither"),
+        (
+            (scores[:, 1:] > scores[:, :-1]) | tied,
+            "is not in order: best first, ties by lower label id",
+            "TopK.ranked(indices, scores) sorts",
+        ),
+        ((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0), "names a label twice", "predict it once"),
+    ]
+    for broken, what, hint in rules:
+        if broken.any():
+            raise MethodError(f"row {start + int(broken.any(axis=1).argmax())} {what}", hint)
