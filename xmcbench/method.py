@@ -29,6 +29,7 @@ class Method:
     supervision  ``unused``: never looks at pairs; ``optional``: works without and with; ``required``: needs pairs
     packages     import name -> what to ``pip install``, for packages beyond numpy, scipy and pyarrow
     presets      named sets of parameter values: ``paper``, ``reference``, ``quick``, ...
+    ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
 
     A method that can split off what does not depend on the pairs also defines
 
@@ -45,6 +46,7 @@ class Method:
     supervision: ClassVar[Supervision] = "optional"
     packages: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    ablation: ClassVar[Mapping[str, Mapping[str, object]]] = {}
 
     def __init__(self, **values: object) -> None:
         """Set hyper-parameters by name; the others keep their defaults. Raises UnknownName and UsageError."""

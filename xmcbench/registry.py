@@ -119,11 +119,12 @@ def contract_problem(method: object) -> str:
         if getattr(method, name) is getattr(Method, name):
             return f"{method.__name__} has no {name}"
     parameters.declared(method)
-    for preset, values in method.presets.items():
-        try:
-            parameters.resolve(method, method.__name__, values)
-        except UsageError as error:
-            return f"preset {preset!r}: {error}"
+    for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
+        for name, values in variants.items():
+            try:
+                parameters.resolve(method, method.__name__, values)
+            except UsageError as error:
+                return f"{kind} {name!r}: {error}"
     return ""
 
 

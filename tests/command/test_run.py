@@ -112,6 +112,7 @@ def test_two_runs_with_one_seed_are_equal_but_for_what_is_measured(xmcbench, tin
     assert [path.name for path in first] == [path.name for path in second]
     for one, other in zip(first.values(), second.values(), strict=True):
         assert one.pop("measured") != other.pop("measured")
+        assert one.pop("sha256") != other.pop("sha256")
         assert one == other
         files = [tmp_path / runs / one["predictions"]["file"] for runs in ("a", "b")]
         assert files[0].read_bytes() == files[1].read_bytes()

@@ -101,10 +101,10 @@ def test_a_folder_that_does_not_exist_is_passed_over(root, monkeypatch):
 
 def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
     """Beside an installed package, a folder called datasets is somebody else's package."""
-    module = tmp_path / "lib" / "xmcbench" / "data" / "catalogue.py"
+    module = tmp_path / "lib" / "xmcbench" / "shipped.py"
     for folder in (module.parent, tmp_path / "lib" / "datasets", tmp_path / "share" / "xmcbench" / "datasets" / "x"):
         folder.mkdir(parents=True)
     (tmp_path / "share" / "xmcbench" / "datasets" / "x" / "card.toml").write_text(CARD)
-    monkeypatch.setattr("xmcbench.data.catalogue.__file__", str(module))
-    monkeypatch.setattr("xmcbench.data.catalogue.sysconfig.get_path", lambda *_: str(tmp_path))
+    monkeypatch.setattr("xmcbench.shipped.__file__", str(module))
+    monkeypatch.setattr("xmcbench.shipped.sysconfig.get_path", lambda *_: str(tmp_path))
     assert [each.slug for each in known_datasets()] == ["tea-3"]

@@ -1,4 +1,10 @@
-"""Write the leaderboard's pages from stored records, or check that they are up to date."""
+"""Write the leaderboard from stored records, check that it is up to date, or add records to it.
+
+xmcbench leaderboard                         pages and figures in ./leaderboards, from the records there
+xmcbench leaderboard --check                 change nothing; exit 1 if a file is not what the records give
+xmcbench leaderboard --format latex --out D  every table as a file that a paper can \\input
+xmcbench leaderboard add RUNS...             score the predictions again and copy the records that hold
+"""
 
 from __future__ import annotations
 
@@ -6,30 +12,83 @@ import argparse
 import sys
 from pathlib import Path
 
+BOARD = Path("leaderboards")
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench leaderboard``."""
-    parser.add_argument("--out", type=Path, default=Path("leaderboards"), metavar="DIR", help="default: ./leaderboards")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs folder to read (default: the --out folder)")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is not up to date")
+    parser.add_argument("action", nargs="?", choices=("add",), help="add records instead of writing pages")
+    parser.add_argument("sources", nargs="*", type=Path, metavar="RUNS", help="add: runs folders")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: ./leaderboards, or a folder of it by format")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs folder to read (default: ./leaderboards)")
+    parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not up to date")
+    parser.add_argument(
+        "--dataset",
+        action="append",
+        default=[],
+        metavar="NAME|FOLDER",
+        help="add: where a data set lies; may be repeated",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write, or compare; 1 if --check finds a difference."""
+    """Write, compare, or add; 1 if --check finds a difference or ``add`` refuses a record."""
+    if arguments.action == "add":
+        return _add(arguments)
     from xmcbench.errors import UsageError
-    from xmcbench.leaderboard import differences, pages, write
+    from xmcbench.leaderboard import differences, files, pages, write
     from xmcbench.records import Store
 
-    runs = arguments.runs or arguments.out
+    if arguments.sources:
+        raise UsageError(f"what is to be done with {arguments.sources[0]}?", "xmcbench leaderboard add RUNS...")
+    plain = arguments.format == "markdown"
+    out = arguments.out or (BOARD if plain else BOARD / arguments.format)
+    runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs names the folder that `xmcbench run --runs` wrote")
-    made = pages(Store(runs).records())
+    made = files(pages(Store(runs).records()), arguments.format)
     if not arguments.check:
-        write(arguments.out, made)
-        print(f"{len(made)} pages in {arguments.out}, the index is {arguments.out / 'README.md'}")
+        write(out, made)
+        index = f", the index is {out / 'README.md'}" if plain else ""
+        print(f"{len(made)} files in {out}{index}")
         return 0
-    found = differences(arguments.out, made)
+    found = differences(out, made)
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
-    print("the pages are up to date" if not found else f"{len(found)} pages are not up to date: `xmcbench leaderboard`")
+    print(f"{len(made)} files are up to date" if not found else f"{len(found)} files are not: `xmcbench leaderboard`")
     return 1 if found else 0
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    from xmcbench.data import load_dataset
+    from xmcbench.errors import UsageError, XmcbenchError
+    from xmcbench.records import Cell, Store, read_record
+    from xmcbench.runner.rescoring import verify
+
+    if not arguments.sources:
+        raise UsageError("leaderboard add names no runs folder", "xmcbench leaderboard add RUNS...")
+    board = Store(arguments.out or BOARD)
+    loaded = {dataset.name: dataset for dataset in map(load_dataset, arguments.dataset)}
+    refused = 0
+    for root in arguments.sources:
+        paths = sorted((root / "records").rglob("*.json"))
+        if not paths:
+            raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
+        for path in paths:
+            try:
+                record = read_record(path)
+                if record["status"] != "ok":
+                    print(f"left out: {path}: {record['status']}: {record['reason']}")
+                    continue
+                name = record["cell"]["dataset"]
+                if name not in loaded:
+                    loaded[name] = load_dataset(name)
+                verify(record, Store(root), loaded[name])
+            except XmcbenchError as error:
+                refused += 1
+                print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
+                continue
+            board.write(Cell.of(record), record)
+            print(f"added: {board.record_path(Cell.of(record))}")
+    return 1 if refused else 0

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from xmcbench.leaderboard.markup import plain
 from xmcbench.leaderboard.rows import rows
 from xmcbench.leaderboard.tables import MAIN, cost_table, metric_table
 from xmcbench.records import Store
@@ -41,7 +42,9 @@ def tables(records: Sequence[dict[str, Any]], filter_name: str, stale: Sequence[
     made = rows(records, filter_name)
     parts = []
     if any(row.figures for row in made):
-        parts += [metric_table(made, MAIN, "simple"), cost_table(made, "simple")]
+        # One machine has run all this, or a row stands twice.
+        costs = [(row.name, cost) for row in made for cost in row.costs.values()]
+        parts += [plain(metric_table(made, MAIN)), plain(cost_table(costs))]
     parts += [f"{row.name}, {problem}" for row in made for problem in row.problems]
     parts += [f"{name} is stale: its source changed since it ran (--force runs it again)" for name in stale]
     return "\n\n".join(parts)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.compression import find_source
 from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.shipped import shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -45,15 +44,8 @@ def roots() -> list[Path]:
 
 def bundled() -> list[Path]:
     """The folder of the data sets that come with xmcbench: one path, or none."""
-    parent = Path(__file__).resolve().parents[2]
-    if (
-        parent / "pyproject.toml"
-    ).is_file():  # a checkout; in site-packages `datasets` would be somebody else's package
-        candidates = [parent / "datasets"]
-    else:
-        bases = [sysconfig.get_path("data"), sysconfig.get_path("data", f"{os.name}_user"), sys.prefix, str(parent)]
-        candidates = [Path(base) / "share" / "xmcbench" / "datasets" for base in bases]
-    return [path for path in candidates if path.is_dir()][:1]
+    folder = shipped("datasets")
+    return [folder] if folder else []
 
 
 def known_datasets() -> list[Listing]:

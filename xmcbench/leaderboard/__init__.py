@@ -1,6 +1,8 @@
-"""Tables and pages: a pure function of records."""
+"""Boards: tables, pages and figures as a pure function of records and published figures."""
 
-from xmcbench.leaderboard.pages import differences, pages, write
+from xmcbench.leaderboard.files import differences, drawing, files, write
+from xmcbench.leaderboard.pages import Page, pages
+from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.rows import Row, rows
 
-__all__ = ["Row", "differences", "pages", "rows", "write"]
+__all__ = ["Page", "Row", "Source", "differences", "drawing", "files", "pages", "rows", "sources", "write"]

@@ -22,20 +22,34 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A method and variant under one setting of one data set."""
+class Cost:
+    """What a row took on one class of machine: means over seeds, memory the highest.
 
-    name: str
-    seeds: tuple[int, ...]
-    figures: Mapping[str, Figure]
-    views: Mapping[str, Mapping[str, Figure]]
-    #: Seconds before predictions (load excluded), of which taken over from artefacts made earlier.
+    fit_s: seconds before predictions (load excluded). reused_s: seconds that artefacts made earlier had cost, not part
+    of fit_s. peak_gpu_bytes: None where no GPU was used.
+    """
+
     fit_s: float
     reused_s: float
     predict_ms: float
     peak_memory_bytes: int
-    hardware: str
-    #: One entry a seed that has no result: "seed 1: failed: reason".
+    peak_gpu_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method and variant under one setting of one data set.
+
+    views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
+    problems: one entry a seed that has no result, "seed 1: failed: reason".
+    """
+
+    name: str
+    parameters: Mapping[str, object]
+    seeds: tuple[int, ...]
+    figures: Mapping[str, Figure]
+    views: Mapping[str, Mapping[str, Figure]]
+    costs: Mapping[str, Cost]
     problems: tuple[str, ...] = ()
 
 
@@ -44,12 +58,17 @@ def rows(records: Iterable[Mapping[str, Any]], filter_name: str) -> list[Row]:
 
     The variants of a method are rows of their own.
     """
+    made = [_row(group, filter_name) for group in grouped(records).values()]
+    return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
+
+
+def grouped(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Records by method and parameters, each group by seed."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         cell = record["cell"]
         groups.setdefault(canonical_json([cell["method"], cell["parameters"]]), []).append(record)
-    made = [_row(sorted(group, key=lambda record: record["cell"]["seed"]), filter_name) for group in groups.values()]
-    return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
+    return {key: sorted(groups[key], key=lambda record: record["cell"]["seed"]) for key in sorted(groups)}
 
 
 def row_name(record: Mapping[str, Any]) -> str:
@@ -67,17 +86,16 @@ def _row(group: Sequence[Mapping[str, Any]], filter_name: str) -> Row:
     )
     scores = [record["metrics"][filter_name] for record in done]
     shared = set.intersection(*(set(each["views"]) for each in scores)) if scores else set()
-    measured = [record["measured"] for record in done]
+    machines: dict[str, list[Mapping[str, Any]]] = {}
+    for record in done:
+        machines.setdefault(hardware_class(record["environment"]["hardware"]), []).append(record["measured"])
     return Row(
         name=row_name(group[0]),
+        parameters=group[0]["cell"]["parameters"],
         seeds=tuple(record["cell"]["seed"] for record in done),
         figures=_figures(scores),
         views={view: _figures([each["views"][view] for each in scores]) for view in sorted(shared)},
-        fit_s=_mean(each["wall_s"].get("fit", 0.0) + each["wall_s"].get("pretrain", 0.0) for each in measured),
-        reused_s=_mean(each["reused_s"] for each in measured),
-        predict_ms=_mean(each["predict_ms_per_instance"] for each in measured),
-        peak_memory_bytes=max((each["peak_memory_bytes"] for each in measured), default=0),
-        hardware=" / ".join(sorted({hardware_class(record["environment"]["hardware"]) for record in done})),
+        costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
     )
 
@@ -93,6 +111,12 @@ def _figures(scores: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     return figures
 
 
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return fmean(values) if values else 0.0
+def _cost(measured: Sequence[Mapping[str, Any]]) -> Cost:
+    gpu = [each["peak_gpu_memory_bytes"] for each in measured if "peak_gpu_memory_bytes" in each]
+    return Cost(
+        fit_s=fmean(each["wall_s"].get("fit", 0.0) + each["wall_s"].get("pretrain", 0.0) for each in measured),
+        reused_s=fmean(each["reused_s"] for each in measured),
+        predict_ms=fmean(each["predict_ms_per_instance"] for each in measured),
+        peak_memory_bytes=max(each["peak_memory_bytes"] for each in measured),
+        peak_gpu_bytes=max(gpu, default=None),
+    )

@@ -1,78 +1,209 @@
-"""Rows as tables: in Markdown for pages, in plain text for the terminal. Figures are in per cent."""
+"""Rows as tables. A table holds its cells as text, in per cent; ``markup`` says how they look."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot
 
-from xmcbench.leaderboard.rows import Figure, Row
+from xmcbench.leaderboard.published import PublishedRow
+from xmcbench.leaderboard.rows import Cost, Figure, Row
 
-#: The paper's layout, and what a second table holds.
+#: The paper's layout, what a second table holds, and what is shown of each group of labels.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
 SECOND = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+OF_GROUPS = ("P@1", "P@5", "R@100")
 
-Layout = Literal["github", "simple"]
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), what is to be said of it."""
+
+    text: str = ""
+    spread: str = ""
+    rank: int | None = None
+    notes: tuple[str, ...] = ()
 
 
-def metric_table(rows: Sequence[Row], metrics: Sequence[str], layout: Layout, view: str | None = None) -> str:
-    """Metrics of rows with the half-width of their 95% interval; on a page the best is bold, the second underlined."""
-    columns = {row.name: row.views.get(view, {}) if view else row.figures for row in rows}
-    ranks = {metric: _ranks(columns, metric) for metric in metrics} if layout == "github" else {}
+@dataclass(frozen=True)
+class Line:
+    """One row; ``source`` is the number of the publication it is from, 0 for a measured one."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    source: int = 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column: the group it stands in ("P", "seen", or none) and its own ("@1", "P@5")."""
+
+    group: str
+    label: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Both in one line."""
+        return f"{self.group} {self.label}".strip() if not self.label.startswith("@") else self.group + self.label
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: ``name`` names its files; the first column, of names, is headed ``head``."""
+
+    name: str
+    caption: str
+    head: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+
+
+def metric_table(
+    rows: Sequence[Row],
+    metrics: Sequence[str],
+    name: str = "",
+    caption: str = "",
+    published: Sequence[tuple[int, PublishedRow]] = (),
+    column_notes: Mapping[str, tuple[str, ...]] | None = None,
+) -> Table:
+    """Metrics of measured rows, then of published ones with the number of their source; each kind has its ranks."""
+    rows = [row for row in rows if row.figures]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
-    table = []
-    for row in rows:
-        figures = columns[row.name]
-        if figures:
-            cells = [_emphasised(_cell(figures[metric]), ranks.get(metric, {}).get(row.name)) for metric in metrics]
-            table.append([row.name, *cells, *([_seeds(row, figures)] if several_seeds else [])])
-    headers = ["Method", *metrics, *(["seeds (sd of P@1)"] if several_seeds else [])]
-    return _tabulate(table, headers, layout)
-
-
-def cost_table(rows: Sequence[Row], layout: Layout) -> str:
-    """Time and memory of rows: means over seeds, memory the highest."""
-    table = [
-        [
-            row.name,
-            f"{row.fit_s:.1f}",
-            f"{row.reused_s:.1f}",
-            f"{row.predict_ms:.2f}",
-            f"{row.peak_memory_bytes / 2**30:.2f}",
-        ]
-        for row in rows
-        if row.figures
+    measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
+    lines = [
+        Line(row.name, (*cells, *([_seeds(row)] if several_seeds else [])))
+        for row, cells in zip(rows, measured, strict=True)
     ]
-    return _tabulate(table, ["Method", "fit s", "reused s", "predict ms/instance", "peak memory GiB"], layout)
+    printed = sorted(published, key=lambda each: (-float(each[1].figures[metrics[0]]), each[1].method))
+    ranks = [_ranks_as_printed([row.figures[metric] for _, row in printed]) for metric in metrics]
+    for position, (number, row) in enumerate(printed):
+        cells = [
+            Cell(row.figures[metric], "", ranks[column][position], row.notes.get(metric, ()))
+            for column, metric in enumerate(metrics)
+        ]
+        lines.append(Line(row.method, (*cells, *([Cell()] if several_seeds else [])), number))
+    columns = [_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics]
+    columns += [Column("", "seeds (sd of P@1)")] if several_seeds else []
+    return Table(name, caption, "Method", tuple(columns), tuple(lines))
 
 
-def _tabulate(table: list[list[str]], headers: Sequence[str], layout: Layout) -> str:
-    from tabulate import tabulate
+def ablation_table(rows: Sequence[Row], switches: Mapping[str, tuple[str, str]], name: str, caption: str) -> Table:
+    """Measured rows behind the switches that their parameters are, in the order of the rows.
 
-    # disable_numparse: "35.60" must not become "35.6".
-    aligned = ("left", *["right"] * (len(headers) - 1))
-    return str(tabulate(table, headers, tablefmt=layout, disable_numparse=True, colalign=aligned if table else None))
-
-
-def _cell(figure: Figure) -> str:
-    return f"{100 * figure.value:.2f} ±{100 * figure.half_width:.1f}"
-
-
-def _seeds(row: Row, figures: Mapping[str, Figure]) -> str:
-    spread = figures["P@1"].seed_sd
-    return f"{len(row.seeds)}" + (f" ({100 * spread:.2f})" if spread is not None else "")
-
-
-def _ranks(columns: Mapping[str, Mapping[str, Figure]], metric: str) -> dict[str, int]:
-    """Row name -> 0 for the best and 1 for the second; what looks equal shares its rank."""
-    shown = {name: round(100 * figures[metric].value, 2) for name, figures in columns.items() if metric in figures}
-    order = sorted(set(shown.values()), reverse=True)
-    return {name: order.index(value) for name, value in shown.items() if len(shown) > 1}
+    ``switches``: parameter -> (head of its column, meaning). What the columns say is left out of the names.
+    """
+    table = metric_table(rows, MAIN, name, caption)
+    done = [row for row in rows if row.figures]
+    lines = [
+        replace(
+            line,
+            name=_without(line.name, switches),
+            cells=(*(Cell("yes" if row.parameters[switch] else "no") for switch in switches), *line.cells),
+        )
+        for row, line in zip(done, table.lines, strict=True)
+    ]
+    heads = [Column("", head) for head, _ in switches.values()]
+    return replace(table, columns=(*heads, *table.columns), lines=tuple(lines))
 
 
-def _emphasised(text: str, rank: int | None) -> str:
-    value, space, rest = text.partition(" ")
-    if rank == 0:
-        value = f"**{value}**"
-    elif rank == 1:
-        value = f"<u>{value}</u>"
-    return value + space + rest
+def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: str) -> Table:
+    """Some metrics of each group of labels (see ``xmcbench.metrics.views``), side by side."""
+    rows = [row for row in rows if all(group in row.views for group in groups)]
+    pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
+    measured = _measured([[row.views[group][metric] for group, metric in pairs] for row in rows])
+    lines = [Line(row.name, tuple(cells)) for row, cells in zip(rows, measured, strict=True)]
+    return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
+
+
+def cost_table(costs: Sequence[tuple[str, Cost]], name: str = "", caption: str = "") -> Table:
+    """Time and memory of (row name, cost) on one class of machine. Nothing is ranked."""
+    gpu = any(cost.peak_gpu_bytes is not None for _, cost in costs)
+    lines = []
+    for row, cost in costs:
+        texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
+        texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
+        lines.append(Line(row, tuple(Cell(text) for text in texts)))
+    heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
+    return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
+
+
+def text_table(
+    name: str, caption: str, head: str, columns: Sequence[str], lines: Sequence[tuple[str, Sequence[str], int]]
+) -> Table:
+    """A table of plain texts: (name, texts, number of the source or 0) a line."""
+    made = tuple(Line(first, tuple(Cell(text) for text in texts), source) for first, texts, source in lines)
+    return Table(name, caption, head, tuple(_column(text, ()) for text in columns), made)
+
+
+def ranks(figures: Sequence[Figure]) -> list[int | None]:
+    """The ranks of figures in one column: 0 for the best and 1 for the second, None further down or of a lone one.
+
+    Figures share a rank with the first of that rank when they cannot be told apart from it: when they look equal, or
+    differ by no more than the half-width of a difference of independent values, the root of the sum of squares of
+    their own. Rows are measured on the same instances, which makes most differences surer than this; what a record
+    holds allows no more, ``xmcbench compare`` does.
+    """
+    found: list[int | None] = [None] * len(figures)
+    if len(figures) < 2:
+        return found
+    left = sorted(range(len(figures)), key=lambda position: -figures[position].value)
+    for rank in (0, 1):
+        if not left:
+            break
+        first = figures[left[0]]
+        tied = [position for position in left if _tied(first, figures[position])]
+        for position in tied:
+            found[position] = rank
+        left = [position for position in left if position not in tied]
+    return found
+
+
+def _without(name: str, switches: Iterable[str]) -> str:
+    """A row's name without the changes of its preset that are the switches."""
+    for switch in switches:
+        name = re.sub(rf"(, |(?<=\()){switch}=(True|False)", "", name)
+    return name.replace("(, ", "(").removesuffix(" ()")
+
+
+def _tied(first: Figure, second: Figure) -> bool:
+    apart = abs(first.value - second.value)
+    return _shown(first.value) == _shown(second.value) or apart <= hypot(first.half_width, second.half_width)
+
+
+def _ranks_as_printed(figures: Sequence[str]) -> list[int | None]:
+    order = sorted({float(figure) for figure in figures}, reverse=True)[:2]
+    if len(figures) < 2:
+        return [None] * len(figures)
+    return [order.index(float(figure)) if float(figure) in order else None for figure in figures]
+
+
+def _measured(lines: Sequence[Sequence[Figure]]) -> list[list[Cell]]:
+    """The cells of measured figures, ranked column by column."""
+    by_column = [ranks(column) for column in zip(*lines, strict=True)]
+    return [
+        [
+            Cell(_shown(figure.value), f"{100 * figure.half_width:.1f}", by_column[place][position])
+            for place, figure in enumerate(line)
+        ]
+        for position, line in enumerate(lines)
+    ]
+
+
+def _shown(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _seeds(row: Row) -> Cell:
+    spread = row.figures["P@1"].seed_sd
+    return Cell(f"{len(row.seeds)}" + (f" ({100 * spread:.2f})" if spread is not None else ""))
+
+
+def _column(text: str, notes: tuple[str, ...]) -> Column:
+    family, at, k = text.partition("@")
+    return Column(family, at + k, notes) if at else Column("", text, notes)
+
+
+def _gib(memory: int) -> str:
+    return f"{memory / 2**30:.2f}"

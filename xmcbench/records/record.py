@@ -15,6 +15,7 @@ The record (``schema`` 1) holds
     environment     packages and hardware
     measured        start, wall seconds of each phase, seconds reused from artefacts, peak memory: all that two equal
                     runs do not share
+    sha256          of the canonical JSON of all the other fields: a record edited by hand is refused
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from xmcbench.setting import Setting
 SCHEMA = 1
 
 #: Fields that every record has, whatever became of its cell.
-_REQUIRED = ("schema", "key", "cell", "method", "status")
+_REQUIRED = ("schema", "key", "cell", "method", "status", "sha256")
 
 
 @dataclass(frozen=True)
@@ -64,22 +65,52 @@ class Cell:
         """SHA-256 (hex) of the identity."""
         return sha256_json(self.identity())
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Cell:
+        """The cell of a record."""
+        cell = record["cell"]
+        return cls(
+            cell["dataset"],
+            cell["dataset_sha256"],
+            Setting(**cell["setting"]),
+            cell["subset_sha256"],
+            cell["method"],
+            cell["parameters"],
+            cell["seed"],
+        )
+
     @property
     def path(self) -> Path:
         """Where the cell's files stand below each room of a runs folder, without a suffix."""
         return Path(self.dataset.lower(), self.setting.slug, f"{self.method}-s{self.seed}-{self.key[:12]}")
 
 
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with its ``sha256`` made anew."""
+    return {**record, "sha256": _seal(record)}
+
+
 def read_record(path: Path) -> dict[str, Any]:
-    """A record from its file. Raises StorageError when it is none, or its key is not that of its cell."""
+    """A record from its file.
+
+    Raises StorageError when it is none, its key is not that of its cell, or it is not what was written.
+    """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
     if not isinstance(record, dict) or any(field not in record for field in _REQUIRED):
-        raise StorageError(f"{path} is no record of a run", "the folder records/ holds records only")
+        raise StorageError(
+            f"{path} is no record of a run", "or one of an older xmcbench: delete it, run the cell again"
+        )
     if record["schema"] != SCHEMA:
         raise StorageError(f"{path} has schema {record['schema']}, this xmcbench reads {SCHEMA}", "upgrade xmcbench")
     if sha256_json(record["cell"]) != record["key"]:
         raise StorageError(f"{path}: the key is not that of the cell", "the record was edited; run the cell again")
+    if _seal(record) != record["sha256"]:
+        raise StorageError(f"{path} is not as it was written: its sha256 differs", "get it back, or run the cell again")
     return record
+
+
+def _seal(record: Mapping[str, Any]) -> str:
+    return sha256_json({name: value for name, value in record.items() if name != "sha256"})

@@ -12,7 +12,7 @@ from typing import Any
 
 from xmcbench.atomic import write_json
 from xmcbench.lock import exclusive
-from xmcbench.records.record import Cell, read_record
+from xmcbench.records.record import Cell, read_record, sealed
 from xmcbench.setting import Subset
 
 
@@ -59,9 +59,11 @@ class Store:
         path = self.record_path(cell)
         return read_record(path) if path.exists() else None
 
-    def write(self, cell: Cell, record: Mapping[str, object]) -> None:
-        """Write the cell's record, whole or not at all. Raises StorageError."""
-        write_json(self.record_path(cell), record)
+    def write(self, cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError."""
+        written = sealed(record)
+        write_json(self.record_path(cell), written)
+        return written
 
     def records(self) -> list[dict[str, Any]]:
         """Every record, in the order of the file names. Raises StorageError on a damaged one."""

@@ -119,8 +119,7 @@ def _run_cell(
         record["predictions"]["file"] = store.predictions_path(cell).relative_to(store.root).as_posix()
     else:
         record["log"] = log.relative_to(store.root).as_posix()
-    store.write(cell, record)
-    return record
+    return store.write(cell, record)
 
 
 def _record(

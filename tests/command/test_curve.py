@@ -1,0 +1,130 @@
+"""`xmcbench curve` as a user meets it: what runs, what is drawn, what is missing."""
+
+import csv
+import importlib.util
+import json
+
+import pytest
+
+LEARNERS = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Counts(Method):
+        title = "Counts"
+        supervision = "{supervision}"
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.scores = np.arange(len(raw_Y)) / 100.0
+            if pairs is not None:
+                self.scores += np.asarray(pairs.sum(axis=0)).ravel()
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.scores, (len(raw_X), len(self.scores))), k)
+"""
+
+
+@pytest.fixture
+def counts(plugin):
+    """A plug-in that ranks labels by their pairs."""
+
+    def write(supervision):
+        return plugin(LEARNERS.format(supervision=supervision), "counts.py")
+
+    return write
+
+
+def settings(runs):
+    return sorted(path.parent.name for path in (runs / "records").rglob("counts-*.json"))
+
+
+def test_a_curve_runs_draws_and_goes_on(xmcbench, tiny, counts, tmp_path):
+    file = counts("optional")
+    words = ("curve", "--dataset", tiny, "--methods", "tfidf,counts", "--plugin", file)
+    ended = xmcbench(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    runs = tmp_path / "runs"
+    assert settings(runs) == ["ez", "ez", "fs-pair-0.5", "fs-pair-0.5", "full", "full"]
+    # What never looks at pairs runs once.
+    assert [path.parent.name for path in (runs / "records").rglob("tfidf-*.json")] == ["ez"]
+    drawn = sorted(path.name for path in (runs / "curves").iterdir())
+    assert drawn == ["tiny-pair-p5.csv", "tiny-pair-p5.svg", "tiny-pair-r100.csv", "tiny-pair-r100.svg"]
+    assert "P@5 on tiny, in per cent, by share of the pairs; filter none" in ended.stdout
+    assert "missing" not in ended.stdout
+    with (runs / "curves" / "tiny-pair-p5.csv").open() as stream:
+        points = {(line["method"], line["ratio"]): line for line in csv.DictReader(stream)}
+    assert [points["Counts", ratio]["seeds"] for ratio in ("0", "0.5", "1")] == ["0 1"] * 3
+    record = json.loads(next((runs / "records").rglob("full/counts-s0*.json")).read_text())
+    assert float(points["Counts", "1"]["value"]) == pytest.approx(100 * record["metrics"]["none"]["values"]["P@5"])
+
+    before = {path: path.read_bytes() for path in (runs / "curves").iterdir()}
+    again = xmcbench(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
+    assert again.stdout == ended.stdout
+    assert before == {path: path.read_bytes() for path in (runs / "curves").iterdir()}
+
+    half = xmcbench(*words, "--ratios", "0,0.1,0.5,1", "--seed", "0,1,2", "--by", "pair", "--no-run")
+    assert half.returncode == 0, half.stderr
+    assert "missing: Counts at 0% (seed 2), 10%, 50% (seed 2), 100% (seed 2)" in half.stdout
+    assert "fs-pair-0.1" not in settings(runs)
+
+
+def test_what_needs_pairs_does_not_run_at_zero(xmcbench, tiny, counts, tmp_path):
+    words = ("--methods", "counts", "--plugin", counts("required"), "--metric", "R@10", "--out", "figures")
+    ended = xmcbench("curve", "--dataset", tiny, *words, "--ratios", "0,1")
+    assert ended.returncode == 0, ended.stderr
+    assert settings(tmp_path / "runs") == ["full"]
+    assert "missing" not in ended.stdout
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        "tiny-label-r10.csv",
+        "tiny-label-r10.svg",
+    ]
+
+
+def test_a_cell_that_fails_leaves_a_gap(xmcbench, tiny, plugin):
+    broken = LEARNERS.format(supervision="optional").replace("if pairs is not None:", "if pairs.nnz:")
+    words = ("--methods", "counts", "--plugin", plugin(broken, "counts.py"), "--ratios", "0,1", "--metric", "P@1")
+    ended = xmcbench("curve", "--dataset", tiny, *words)
+    assert ended.returncode == 1
+    assert "missing: Counts at 0%" in ended.stdout
+    assert "AttributeError" in ended.stdout
+
+
+def test_nothing_to_draw(xmcbench, tiny):
+    ended = xmcbench("curve", "--dataset", tiny, "--methods", "bm25", "--no-run")
+    assert (ended.returncode, "there is no result to draw" in ended.stdout) == (1, True)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("resvg_py") is None, reason="PNG needs resvg-py")
+def test_png(xmcbench, tiny, tmp_path):
+    ended = xmcbench("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0,1", "--metric", "P@1", "--png")
+    assert ended.returncode == 0, ended.stderr
+    content = (tmp_path / "runs" / "curves" / "tiny-label-p1.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert int.from_bytes(content[16:20], "big") == 960
+
+
+@pytest.mark.skipif(importlib.util.find_spec("resvg_py") is not None, reason="resvg-py is installed")
+def test_png_names_what_is_missing(xmcbench, tiny):
+    ended = xmcbench("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0,1", "--png")
+    assert (ended.returncode, "pip install resvg-py" in ended.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--methods", "tfidf", "--ratios", "0,two"], "is no list of shares"),
+        (["--methods", "tfidf", "--ratios", "0,1.5"], "a share lies in 0..1"),
+        (["--methods", "tfidf", "--metric", "P@2"], "unknown metric 'P@2'"),
+        (["--methods", "tfidf", "--metric", ","], "--metric names none"),
+        (["--methods", "all"], "a curve is drawn of methods that are named"),
+        (["--methods", "tfdif"], "did you mean 'tfidf'"),
+        (["--methods", "tfidf", "--set", "bm25.k1=2"], "not among the methods"),
+        (["--methods", "tfidf", "--filter", "file"], "has no filter 'file'"),
+        ([], "--methods"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_exit_2(xmcbench, tiny, tmp_path, words, message):
+    ended = xmcbench("curve", "--dataset", tiny, *words)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,187 @@
+"""`xmcbench leaderboard` as a user meets it: pages, the check, and records sent by others."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from xmcbench import TopK
+from xmcbench.atomic import write_json
+from xmcbench.canonical import sha256_file
+from xmcbench.records.record import sealed
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the one run of this module is kept."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture
+def runs(xmcbench, tiny, tmp_path, kept):
+    """A runs folder with two methods at zero shot and at half of the labels; ``tiny`` is the data set it is about."""
+    if not (kept / "sent").exists():
+        for words in (("--setting", "ez"), ("--setting", "fs", "--ratio", "0.5")):
+            ended = xmcbench("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
+            assert ended.returncode == 0, ended.stderr
+        shutil.copytree(tmp_path / "sent", kept / "sent")
+        shutil.copytree(tiny, kept / "tiny")
+        return tmp_path / "sent"
+    shutil.rmtree(tiny)
+    shutil.copytree(kept / "tiny", tiny)
+    return shutil.copytree(kept / "sent", tmp_path / "sent")
+
+
+def one_of(runs):
+    return sorted((runs / "records").rglob("tfidf*.json"))[0]
+
+
+def test_what_is_removed_comes_back_byte_for_byte(xmcbench, runs):
+    assert xmcbench("leaderboard", "--out", "sent").returncode == 0
+    generated = [*runs.glob("*.md"), *(runs / "figures").glob("*")]
+    assert {path.suffix for path in generated} >= {".md"}
+    before = {path: path.read_bytes() for path in generated}
+    assert xmcbench("leaderboard", "--out", "sent", "--check").returncode == 0
+    for path in generated:
+        path.unlink()
+    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    assert (ended.returncode, ended.stderr.count("is missing")) == (1, len(before))
+    xmcbench("leaderboard", "--out", "sent")
+    assert {path: path.read_bytes() for path in before} == before
+    (runs / "tiny.md").write_text("changed")
+    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    assert (ended.returncode, "tiny.md differs" in ended.stderr) == (1, True)
+
+
+def test_a_pip_user_sees_published_rows_beside_the_own_runs(xmcbench, runs, tmp_path):
+    assert xmcbench("leaderboard", "--runs", "sent", "--out", "pages").returncode == 0
+    assert "*MACLR*" in (tmp_path / "pages" / "lf-amazon-131k.md").read_text()
+    assert "TF-IDF" in (tmp_path / "pages" / "tiny.md").read_text()
+    assert xmcbench("leaderboard", "--runs", "sent", "--out", "tex", "--format", "latex").returncode == 0
+    assert r"\toprule" in (tmp_path / "tex" / "tiny" / "ez.tex").read_text()
+
+
+def test_results_are_listed(xmcbench, runs):
+    results = json.loads(xmcbench("ls", "results", "--runs", "sent", "--json").stdout)
+    assert {each["method"] for each in results} == {"BM25", "TF-IDF"}
+    assert all(each["status"] == "ok" for each in results)
+
+
+def test_wrong_requests(xmcbench, runs):
+    for words, reason in (
+        (("--out", "nowhere"), "there are no records in nowhere"),
+        (("add",), "names no runs folder"),
+        (("add", "nowhere"), "there are no records in nowhere"),
+        (("--format", "word"), "invalid choice"),
+        (("sent",), "invalid choice"),
+    ):
+        ended = xmcbench("leaderboard", *words)
+        assert (ended.returncode, reason in ended.stderr) == (2, True), ended.stderr
+
+
+def test_good_records_are_added_and_stand_on_the_pages(xmcbench, tiny, runs, tmp_path):
+    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("added: ") == 4
+    for path in (runs / "records").rglob("*.json"):
+        assert (tmp_path / "board" / path.relative_to(runs)).read_bytes() == path.read_bytes()
+    assert xmcbench("leaderboard", "--out", "board").returncode == 0
+
+
+def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(xmcbench, tiny, runs):
+    xmcbench("leaderboard", "--out", "sent")
+    path = one_of(runs)
+    value = json.loads(path.read_text())["metrics"]["none"]["values"]["R@100"]
+    digits = f'"R@100": {value}'
+    changed = digits[:-1] + ("1" if digits[-1] != "1" else "2")
+    assert digits in path.read_text()
+    path.write_text(path.read_text().replace(digits, changed, 1))
+    for words in (("--out", "sent", "--check"), ("add", "sent", "--out", "board", "--dataset", tiny)):
+        ended = xmcbench("leaderboard", *words)
+        assert ended.returncode == 1
+        assert path.name in ended.stderr
+        assert "not as it was written" in ended.stderr
+
+
+def forged(change):
+    """A change of a record, sealed again as somebody would who knows how."""
+
+    def forge(path):
+        record = json.loads(path.read_text())
+        change(record, path)
+        write_json(path, sealed(record))
+
+    return forge
+
+
+def _higher(record, _):
+    values = record["metrics"]["none"]["views"]["head"]["values"]
+    values["P@1"] = values["nDCG@1"] = 0.875
+
+
+def _better_predictions(record, path):
+    """The test pairs themselves as predictions, with their own hash in the record."""
+    rows = np.arange(100, 130)
+    indices = np.full((30, record["predictions"]["depth"]), -1, np.int32)
+    indices[:, :2] = np.sort(np.stack([rows % 10, (rows + 3) % 10], axis=1), axis=1)
+    scores = np.where(indices < 0, -np.inf, 1).astype(np.float32)
+    file = path.parents[3] / record["predictions"]["file"]
+    TopK(indices, scores).save(file)
+    record["predictions"]["sha256"] = sha256_file(file)
+
+
+FORGERIES = {
+    "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
+    "other predictions": (forged(_better_predictions), "follows from its predictions"),
+    "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),
+    "protocol": (forged(lambda record, _: record["protocol"].update(version=0)), "metric protocol 0, not 1"),
+    "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are not there"),
+    "damaged predictions": (
+        lambda path: (path.parents[3] / json.loads(path.read_text())["predictions"]["file"]).write_bytes(b"x"),
+        "are not those it was made from",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_what_does_not_follow_is_refused_and_named(xmcbench, tiny, runs, tmp_path, forgery):
+    forge, reason = FORGERIES[forgery]
+    path = one_of(runs)
+    forge(path)
+    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert ended.returncode == 1
+    refusals = [line for line in ended.stderr.splitlines() if path.name in line]
+    assert len(refusals) == 1
+    assert refusals[0].startswith("xmcbench: refused: ")
+    assert reason in refusals[0]
+    assert not (tmp_path / "board" / path.relative_to(runs)).exists()
+
+
+def test_a_record_of_other_data_is_refused(xmcbench, tiny, runs):
+    other = tiny.parent / "other" / "tiny"
+    shutil.copytree(tiny, other)
+    (other / "filter_labels_test.txt").write_text("0 1\n")
+    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", other)
+    assert ended.returncode == 1
+    assert "about another version of tiny" in ended.stderr
+
+
+def test_a_cell_without_a_result_is_left_out(xmcbench, tiny, plugin, tmp_path):
+    file = plugin(
+        """
+        from xmcbench import Method
+
+        class Raises(Method):
+            def fit(self, raw_X, raw_Y, pairs=None):
+                raise ValueError("no")
+            def predict(self, raw_X, k=100): ...
+        """,
+        "raises.py",
+    )
+    words = ("--methods", "raises,tfidf", "--plugin", file, "--runs", "sent")
+    xmcbench("run", "--dataset", tiny, "--setting", "ez", *words)
+    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert ended.returncode == 0, ended.stderr
+    assert "failed: ValueError: no" in ended.stdout
+    assert len(list((tmp_path / "board" / "records").rglob("*.json"))) == 1

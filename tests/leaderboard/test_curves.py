@@ -1,0 +1,136 @@
+import csv
+import io
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from xmcbench.errors import UsageError
+from xmcbench.leaderboard.curves import as_csv, curve, setting_at, table
+from xmcbench.leaderboard.figure import draw
+from xmcbench.setting import Setting
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def seven(record):
+    """A learner at seven shares with two seeds, one that needs pairs, and one that never looks at any."""
+
+    def at(ratio, *names, **more):
+        return record(*names, setting=setting_at(ratio, "label"), **more)
+
+    shares = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 1)
+    made = [at(share, "learner", seed=seed, value=0.2 + share / 2 + seed / 50) for share in shares for seed in (0, 1)]
+    made += [at(share, "hungry", value=share / 2, supervision="required") for share in shares[1:]]
+    return [*made, at(0, "flat", value=0.3, supervision="unused")]
+
+
+def test_the_setting_of_a_share():
+    assert setting_at(0, "pair") == Setting.of("ez")
+    assert setting_at(1.0, "pair") == Setting.of("full")
+    assert setting_at(0.05, "pair") == Setting.of("fs", 0.05, "pair")
+    with pytest.raises(UsageError):
+        setting_at(1.5, "label")
+
+
+def test_a_whole_curve(seven):
+    made = curve(seven, "label", "P@5", "self")
+    assert made.ratios == (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+    assert made.missing == ()
+    flat, hungry, learner = made.lines
+    assert (flat.name, flat.flat, list(flat.points)) == ("FLAT", True, [0.0])
+    assert list(hungry.points) == list(made.ratios[1:])
+    assert learner.points[0.5].value == pytest.approx(0.46)
+    assert (learner.points[0.5].low, learner.points[0.5].high) == pytest.approx((0.45, 0.47))
+    assert learner.points[0.5].seeds == (0, 1)
+
+
+def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven):
+    left = [
+        record
+        for record in seven
+        if (record["cell"]["method"], record["cell"]["setting"]["ratio"]) not in {("hungry", 0.1), ("hungry", 0.25)}
+        and (record["cell"]["method"], record["cell"]["setting"]["ratio"], record["cell"]["seed"])
+        != ("learner", 0.5, 1)
+    ]
+    made = curve(left, "label", "P@5", "self", (0, 0.01, 0.05, 0.1, 0.25, 0.5, 1), [("ABSENT", 0.1, 0)])
+    assert made.missing == ("ABSENT at 10%", "HUNGRY at 10%, 25%", "LEARNER at 50% (seed 1)")
+    # The line is broken where points are missing: two strokes, and a key in the legend.
+    drawing = draw(made)
+    assert drawing.count('class="l1"') == 3
+    assert "ABSENT" not in drawing
+
+
+def test_what_is_no_curve(record, seven):
+    assert curve([], "label", "P@5", "self") is None
+    assert curve([record()], "label", "P@5", "self") is None
+    assert curve([record(), record(setting=Setting.of("full"))], "label", "P@5", "self") is None
+    assert curve(seven, "pair", "P@5", "self") is None
+    assert curve([record()], "label", "P@5", "self", (0, 1)).lines[0].points.keys() == {0.0}
+
+
+def test_points_as_csv_and_as_a_table(seven):
+    made = curve(seven, "label", "R@100", "self")
+    lines = list(csv.DictReader(io.StringIO(as_csv(made))))
+    assert len(lines) == 7 + 6 + 7
+    (point,) = [line for line in lines if (line["method"], line["ratio"]) == ("LEARNER", "0.5")]
+    assert (point["value"], point["lowest_seed"], point["highest_seed"]) == ("46.0000", "45.0000", "47.0000")
+    assert (point["seeds"], point["half_width"], point["filter"]) == ("0 1", "3.0000", "self")
+    texts = [[cell.text for cell in line.cells] for line in table(made).lines]
+    assert texts[0] == ["30.00"] * 7
+    assert texts[1][0] == ""
+    assert texts[2][0] == "21.00 (20.00 to 22.00)"
+
+
+def texts(drawing):
+    return list(ET.fromstring(drawing).iter(f"{SVG}text"))
+
+
+def test_nothing_is_cut_and_no_texts_overlap(seven):
+    """Boxes of all texts, from the letters at their widest, lie in the drawing and apart from each other."""
+    made = curve(seven, "label", "P@5", "self")
+    long = replace(made.lines[1], name="A method with a name of its own (paper, all-MiniLM-L6-v2, 100000 steps of 256)")
+    drawing = draw(replace(made, lines=(*made.lines, long, *[replace(long, name=f"x{i}") for i in range(9)])))
+    root = ET.fromstring(drawing)
+    width, height = float(root.get("width")), float(root.get("height"))
+    boxes = []
+    for element in texts(drawing):
+        size = float(element.get("font-size", "13"))
+        wide, x, y = 0.56 * size * len(element.text), float(element.get("x")), float(element.get("y"))
+        y += float(element.get("dy", "0"))
+        x -= {"middle": wide / 2, "end": wide}.get(element.get("text-anchor"), 0)
+        boxes.append((x, y - 0.75 * size, x + wide, y + 0.25 * size, element.text))
+    for left, top, right, bottom, text in boxes:
+        assert 0 <= left < right <= width, text
+        assert 0 <= top < bottom <= height, text
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            apart = one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
+            assert apart, (one, other)
+
+
+def test_the_drawing_is_sound_and_has_no_surroundings(seven):
+    drawing = draw(curve(seven, "label", "P@5", "self"))
+    assert drawing == draw(curve(reversed(seven), "label", "P@5", "self"))
+    assert "prefers-color-scheme:dark" in drawing
+    assert "20:" not in drawing  # no time
+    ET.fromstring(drawing)
+    names = [element.text for element in texts(drawing)]
+    assert {"0", "1", "5", "10", "25", "50", "100", "LEARNER", "HUNGRY", "FLAT, which sees no pair"} <= set(names)
+
+
+def test_names_are_escaped(record):
+    made = curve([record("a<b", k="&")], "label", "P@5", "self", (0, 1))
+    assert "A<B (k=&)" in [element.text for element in texts(draw(made))]
+
+
+@pytest.mark.parametrize("value", [0.0, 0.0004, 0.5, 0.501, 1.0])
+def test_any_value_has_an_axis(record, value):
+    made = curve([record(value=value)], "label", "P@5", "self", (0, 1))
+    ticks = [element for element in texts(draw(made)) if element.get("text-anchor") == "end"]
+    heights = [float(element.get("y")) for element in ticks]
+    assert 2 <= len(ticks) <= 8
+    assert heights == sorted(heights, reverse=True)
+    low, high = float(ticks[0].text), float(ticks[-1].text)
+    assert low <= 100 * value <= high

@@ -1,0 +1,79 @@
+import csv
+import io
+import json
+
+import pytest
+
+from xmcbench.leaderboard import markup, sources
+from xmcbench.leaderboard.tables import Cell, Column, Line, Table
+
+TABLE = Table(
+    "ez",
+    "Tiny, 100% of it & more.",
+    "Method",
+    (Column("P", "@1", ("About a column.",)), Column("P", "@3"), Column("R", "@100"), Column("", "seeds")),
+    (
+        Line("Mine_1 (a|b)", (Cell("50.00", "3.0", 0), Cell("40.00", "2.0", 1), Cell("3.00", "1.0"), Cell("3 (0.10)"))),
+        Line("Theirs", (Cell("9.00", "", 0), Cell("8.00", "", 1), Cell("7.00", "", None, ("Of 5%.",)), Cell()), 1),
+    ),
+)
+
+
+def test_markdown():
+    text = markup.markdown(TABLE, sources())
+    assert text.startswith("Tiny, 100% of it & more.\n\n| Method ")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert [cell.strip(" -") for cell in rows[1].strip("|").split("|")] == [":", ":", ":", ":", ":"]
+    assert rows[2].split(" | ")[0] == "| Mine_1 (a\\|b)".ljust(len(rows[2].split(" | ")[0]))
+    assert "**50.00** ±3.0" in rows[2]
+    assert "<u>40.00</u> ±2.0" in rows[2]
+    assert rows[3].startswith("| *Theirs* [[1]](https://arxiv.org/abs/2112.08652)")
+    assert "***9.00***" in rows[3]
+    assert "*7.00*<sup>b</sup>" in rows[3]
+    assert text.endswith("<sup>a</sup> About a column.  \n<sup>b</sup> Of 5%.")
+
+
+def test_latex():
+    lines = markup.latex(TABLE, sources(), "tiny-ez").splitlines()
+    assert lines[0] == "% @inproceedings{xiong2022extreme,"
+    assert r"\caption{Tiny, 100\% of it \& more.}" in lines
+    assert r"\label{tab:tiny-ez}" in lines
+    assert r"\begin{tabular}{lrrrr}" in lines
+    assert r" & \multicolumn{2}{c}{Precision} & \multicolumn{1}{c}{Recall} & \multicolumn{1}{c}{} \\" in lines
+    assert r"\cmidrule(lr){2-3} \cmidrule(lr){4-4}" in lines
+    assert r"Method & @1$^{a}$ & @3 & @100 & seeds \\" in lines
+    assert (
+        r"Mine\_1 (a|b) & \textbf{50.00} {\scriptsize$\pm$3.0} & \underline{40.00} {\scriptsize$\pm$2.0} & "
+        r"3.00 {\scriptsize$\pm$1.0} & 3 (0.10) \\"
+    ) in lines
+    published = r"\textit{Theirs}~\cite{xiong2022extreme} & \textit{\textbf{9.00}} & "
+    assert lines[lines.index(next(line for line in lines if line.startswith(published))) - 1] == r"\midrule"
+    assert r"\par\smallskip{\footnotesize $^{b}$ Of 5\%.}" in lines
+    text = "\n".join(lines)
+    assert text.count("{") == text.count("}")
+
+
+def test_csv():
+    mine, theirs = csv.DictReader(io.StringIO(markup.as_csv(TABLE)))
+    assert list(mine) == ["Method", "source", "P@1", "P@1 ±", "P@3", "P@3 ±", "R@100", "R@100 ±", "seeds", "notes"]
+    assert list(mine.values()) == ["Mine_1 (a|b)", "0", "50.00", "3.0", "40.00", "2.0", "3.00", "1.0", "3 (0.10)", ""]
+    assert (theirs["source"], theirs["P@1"], theirs["P@1 ±"]) == ("1", "9.00", "")
+    assert theirs["notes"] == "P@1: About a column. R@100: Of 5%."
+
+
+def test_json():
+    mine, theirs = json.loads(json.dumps(markup.as_json(TABLE)))["rows"]
+    assert mine["cells"]["P@1"] == {"text": "50.00", "half_width": "3.0", "rank": 0}
+    assert theirs["cells"]["R@100"] == {"text": "7.00", "half_width": None, "rank": None, "notes": ["Of 5%."]}
+
+
+def test_plain_has_no_marks():
+    text = markup.plain(TABLE)
+    assert "50.00 ±3.0" in text
+    assert not {"*", "<", "["} & set(text)
+
+
+@pytest.mark.parametrize("text", ["a_b", "50%", "x^2", "~", "\\", "{}", "#1", "$"])
+def test_what_latex_would_take_for_a_command_is_escaped(text):
+    made = Table("t", "", "", (), (Line(text, ()),))
+    assert f"\n{text} " not in markup.latex(made, (), "t")

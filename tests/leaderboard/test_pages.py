@@ -1,0 +1,154 @@
+import random
+import re
+
+import pytest
+
+from xmcbench.errors import StorageError
+from xmcbench.leaderboard import differences, files, pages, write
+from xmcbench.leaderboard.figure import MARK
+from xmcbench.setting import Setting
+
+
+@pytest.fixture
+def some(record):
+    """Records of two methods in three settings, with seeds."""
+    settings = (Setting.of("ez"), Setting.of("fs", 0.05, "label"), Setting.of("fs", 0.01, "label"), Setting.of("full"))
+    return [
+        record(name, seed, value, setting=setting, views=("seen", "unseen", "head", "middle", "tail"))
+        for setting in settings
+        for name, value in (("a", 0.1), ("b", 0.2))
+        for seed in (0, 1)
+    ]
+
+
+def test_pages_do_not_depend_on_the_order_of_records(some):
+    shuffled = some.copy()
+    random.Random(0).shuffle(shuffled)
+    for layout in ("markdown", "latex", "csv", "json"):
+        assert files(pages(some), layout) == files(pages(shuffled), layout)
+
+
+def test_a_page_in_the_order_of_the_paper(some):
+    page = files(pages(some))["tiny.md"]
+    headings = re.findall(r"^##+ .*", page, re.MULTILINE)
+    assert [heading for heading in headings if heading.startswith("## ")] == [
+        *("## Coverage curves, by label", "## Zero-shot (no pair)", "## Few-shot, 1% of the labels"),
+        *("## Few-shot, 5% of the labels", "## Full (all training pairs)"),
+    ]
+    # At zero shot every label is unseen: no table says so.
+    zero_shot = page[page.index("## Zero-shot") : page.index("## Few-shot, 1%")]
+    assert "### By label: head, middle, tail" in zero_shot
+    assert "seen, unseen" not in zero_shot
+    assert page.count("### By label: seen, unseen") == 3
+
+
+def test_a_caption_says_what_the_figures_are(some):
+    page = files(pages(some))["tiny.md"]
+    assert (
+        "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Per cent ± half-width of the 95% bootstrap "
+        "interval over 30 test instances; filter self, metric protocol 1; preset, encoder and training budget are part "
+        "of a row's name."
+    ) in page
+
+
+def test_the_index_names_every_page_and_every_data_set(some):
+    made = files(pages(some))
+    index = made["README.md"]
+    for name in made:
+        if name.endswith(".md") and name != "README.md":
+            assert f"]({name})" in index
+    assert "[Tiny](tiny.md): zero-shot; few-shot by label 1%, 5%; full" in index
+    assert "[LF-Amazon-1M](lf-amazon-1m.md): published rows only" in index
+    assert re.search(r"\| Tiny +\| +60 \| +30 \| +10 \| +120 \| +60 \| +2.00 \|", index)
+
+
+def test_times_of_two_machines_are_two_tables(record):
+    page = files(pages([record("a"), record("b", processor="Q")]))["tiny.md"]
+    assert "time and memory on P, 2 cores" in page
+    assert "time and memory on Q, 2 cores" in page
+
+
+def test_what_has_no_result_is_named(record):
+    page = files(pages([record("a", status="failed"), record("b")]))["tiny.md"]
+    assert "A, seed 0: failed: ValueError: no" in page
+    assert "| A " not in page
+
+
+def test_every_link_leads_to_a_file(some):
+    made = files(pages(some))
+    for name, content in made.items():
+        if name.endswith(".md"):
+            targets = re.findall(r"\]\((?!https?:)([^)]+)\)", content)
+            assert set(targets) <= set(made), name
+
+
+def test_measured_ablations_are_rows_with_the_switches_in_the_order_of_the_printed_ones(record):
+    names = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
+    made = [record("maclr", value=0.5, **dict.fromkeys(names, True)), record("maclr", **dict.fromkeys(names, False))]
+    page = files(pages([*made, record("other")]))["ablation.md"]
+    measured = page[page.index("## Tiny, zero-shot (no pair), measured") :]
+    rows = [
+        [cell.strip() for cell in line.split("|")[2:7]] for line in measured.splitlines() if line.startswith("| MACLR")
+    ]
+    assert rows == [["no"] * 4 + ["**50.00** ±3.0"], ["yes"] * 4 + ["**50.00** ±3.0"]]
+    assert "OTHER" not in measured
+    assert "adaptive_clustering" not in measured
+    assert " MAC |" in measured
+
+
+def test_a_table_a_file_for_papers(some):
+    made = files(pages(some), "latex")
+    text = made["tiny/fs-label-0.01.tex"]
+    assert text.startswith(f"% {MARK}")
+    assert r"\toprule" in text
+    assert {"tiny/ez.tex", "tiny/ez-ndcg-psp.tex", "tiny/ez-head.tex", "tiny/full-seen.tex"} <= set(made)
+    assert "tiny/ez-efficiency.tex" in made
+    assert "ablation/published.tex" in made
+    assert set(files(pages(some), "csv")) == {name.replace(".tex", ".csv") for name in made}
+
+
+def test_write_and_differences(tmp_path, some, record):
+    (tmp_path / "notes.md").write_text("by hand\n")
+    made = files(pages(some))
+    assert len(differences(tmp_path, made)) == len(made)
+    write(tmp_path, made)
+    assert differences(tmp_path, made) == []
+    for name in ("tiny.md", "figures/tiny-label-p5.svg", "figures/tiny-label-p5.csv"):
+        path = tmp_path / name
+        content = path.read_text()
+        path.write_text(content.replace("0", "1", 1))
+        assert differences(tmp_path, made) == [f"{path} differs from what the records give"]
+        path.unlink()
+        assert differences(tmp_path, made) == [f"{path} is missing"]
+        path.write_text(content)
+    # The figures of a data set that is gone are removed with its page.
+    fewer = files(pages([]))
+    assert [line.split()[0].removeprefix(f"{tmp_path}/") for line in differences(tmp_path, fewer)] == [
+        *("tiny.md", "figures/tiny-label-p5.svg", "figures/tiny-label-p5.csv"),
+        *("figures/tiny-label-r100.svg", "figures/tiny-label-r100.csv", "README.md"),
+    ]
+    write(tmp_path, fewer)
+    assert sorted(path.name for path in tmp_path.glob("*.md")) == sorted([*fewer, "notes.md"])
+    assert list((tmp_path / "figures").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda made: made["cell"].update(dataset_sha256="0" * 64), "differ in their data"),
+        (lambda made: made["counts"].update(test=31), "differ in their counts"),
+        (lambda made: made["protocol"].update(filter="none"), "differ in their default filter"),
+        (lambda made: made["protocol"].update(version=0), "is of metric protocol 0"),
+        (lambda made: made["cell"].update(subset_sha256="f" * 64), "differ in their subset"),
+        (lambda made: made["metrics"]["self"]["values"].update({"P@1": 0.21}), r"P@1 = nDCG@1"),
+        (lambda made: made["metrics"]["self"]["values"].update({"R@10": 0.05}), r"R@k never falls"),
+        (lambda made: made["metrics"]["self"]["intervals"].update({"R@10": [0.3, 0.2]}), "ends before it begins"),
+        (lambda made: made["metrics"]["self"]["views"]["tail"]["values"].update({"P@3": 2}), "in \\[0, 1\\]"),
+    ],
+)
+def test_records_that_cannot_stand_on_one_board_are_named(some, change, reason):
+    made = next(record for record in some if record["cell"]["setting"]["ratio"] == 0.05)
+    change(made)
+    with pytest.raises(StorageError, match=reason) as refused:
+        pages(some)
+    assert "tiny/" in str(refused.value)

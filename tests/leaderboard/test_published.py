@@ -1,0 +1,119 @@
+"""Every published figure stands on a page, digit by digit, and gives the averages that the paper's text names."""
+
+import csv
+import json
+from decimal import ROUND_DOWN, Decimal
+from pathlib import Path
+
+import pytest
+
+from xmcbench.data import known_datasets
+from xmcbench.errors import DataError
+from xmcbench.leaderboard import files, pages, sources
+from xmcbench.leaderboard.published import read_source
+from xmcbench.leaderboard.tables import MAIN
+from xmcbench.setting import Setting
+
+FOLDER = Path(__file__).parents[2] / "leaderboards" / "published"
+
+
+def lines(name):
+    with (FOLDER / name).open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.fixture(scope="module")
+def printed():
+    return lines("maclr_www22.csv")
+
+
+@pytest.fixture(scope="module")
+def board():
+    return files(pages([]))
+
+
+def section(page, heading):
+    return page.split(f"\n## {heading}\n", 1)[1].split("\n## ")[0]
+
+
+def cells(line):
+    """The cells of a Markdown row without what makes them bold, italic or marked."""
+    for mark in ("*", "<u>", "</u>"):
+        line = line.replace(mark, "")
+    return [cell.split("<sup>")[0].strip() for cell in line.strip("|").split("|")]
+
+
+def test_all_116_rows_stand_on_their_pages_as_printed(printed, board):
+    assert len(printed) == 116
+    for row in printed:
+        setting = Setting.of(row["setting"], float(row["ratio"]) or None, row["sample_by"] or None)
+        page = section(board[f"{row['dataset'].lower()}.md"], setting.title.capitalize())
+        found = [cells(line) for line in page.splitlines() if line.startswith(f"| *{row['method']}*")]
+        assert [line[1:] for line in found] == [[row[metric] for metric in MAIN]], row
+
+
+def test_all_7_ablation_rows_stand_on_their_page_as_printed(board):
+    page = board["ablation.md"].splitlines()
+    rows = lines("maclr_www22_ablation.csv")
+    assert len(rows) == 7
+    for row in rows:
+        (line,) = [cells(line) for line in page if line.startswith(f"| *{row['index']}*")]
+        assert line[1:] == [row[name] for name in row if name != "index"]
+
+
+@pytest.mark.parametrize(("method", "p_1", "r_100"), [("TF-IDF", "5.3", "9.1"), ("MPNet", "3.5", "10.9")])
+def test_the_averages_of_section_5_2_follow(printed, method, p_1, r_100):
+    """Cut after one digit, as the paper does: it prints gains in R@100 of 9.15 and 10.9925 as 9.1 and 10.9."""
+    zero_shot = {(row["dataset"], row["method"]): row for row in printed if row["setting"] == "ez"}
+    datasets = {dataset for dataset, _ in zero_shot}
+
+    def gain(metric):
+        gains = [Decimal(zero_shot[x, "MACLR"][metric]) - Decimal(zero_shot[x, method][metric]) for x in datasets]
+        return str((sum(gains) / len(gains)).quantize(Decimal("0.1"), ROUND_DOWN))
+
+    assert len(datasets) == 4
+    assert (gain("P@1"), gain("R@100")) == (p_1, r_100)
+
+
+def test_errata_are_footnotes(board):
+    page = board["lf-amazon-1m.md"]
+    zero_shot, few = section(page, "Zero-shot (no pair)"), section(page, "Few-shot, 1% of the labels")
+    assert "P@3<sup>a</sup>" not in zero_shot
+    assert "*43.79*<sup>a</sup>" in zero_shot
+    assert "probably R@20" in zero_shot
+    assert "P@3<sup>a</sup>" in few
+    assert "*0.59*<sup>b</sup>" in few
+    assert "*<u>10.34</u>*" in few
+    assert "headed P@5 and P@10" in few
+
+
+def test_statistics_are_those_of_the_cards():
+    cards = {each.card.name: each.card.counts for each in known_datasets() if each.card}
+    (source,) = sources()
+    assert len(source.statistics) == 4
+    for line in source.statistics:
+        counts = cards[line["dataset"]]
+        assert [int(line[name]) for name in ("N_train", "N_test", "N_label")] == [
+            counts[name] for name in ("train", "test", "labels")
+        ]
+
+
+def test_published_rows_stand_beside_measured_ones_and_are_ranked_apart(record):
+    made = record(value=0.1)
+    made["cell"]["dataset"] = "LF-Amazon-131K"
+    other = record("bm25", value=0.05)
+    other["cell"]["dataset"] = "LF-Amazon-131K"
+    page = section(files(pages([made, other]))["lf-amazon-131k.md"], "Zero-shot (no pair)")
+    rows = [line for line in page.splitlines() if line.startswith("|")][2:]
+    assert rows[0].startswith("| TFIDF ")
+    assert "**10.00** ±3.0" in rows[0]
+    assert rows[2].startswith("| *MACLR* [[1]]")
+    assert "***18.13***" in rows[2]
+    document = json.loads(files(pages([made, other]), "json")["lf-amazon-131k.json"])
+    assert {row["source"] for table in document["tables"] for row in table["rows"]} == {0, 1}
+
+
+def test_a_damaged_source_is_named(tmp_path):
+    (tmp_path / "x.toml").write_text('key = "x"\n')
+    with pytest.raises(DataError, match=r"x\.toml"):
+        read_source(tmp_path / "x.toml")

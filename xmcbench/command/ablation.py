@@ -1,0 +1,140 @@
+"""Run the rows of a method's ablation and print them beside the components that each has.
+
+A method names the rows itself, as changes of its parameters. What rows have in common is done once, and finished rows
+are not run again: the same command after Ctrl-C goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.command import request
+from xmcbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+    from xmcbench.runner.plan import Plan
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench ablation``."""
+    what = parser.add_argument_group("what is compared")
+    what.add_argument("--dataset", default=request.DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
+    what.add_argument("--method", metavar="NAME", help="default: the one installed method that names rows")
+    what.add_argument("--setting", default="ez", choices=("ez", "fs", "full"), help="default: %(default)s")
+    what.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs that fs draws, in (0, 1]")
+    what.add_argument("--by", choices=("label", "pair"), help="what fs draws (default: label)")
+    request.add_methods(what)
+    how = parser.add_argument_group("how it runs")
+    request.add_execution(how)
+    how.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+    shown = parser.add_argument_group("what is shown")
+    shown.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
+    shown.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan and execute every row; 1 if one failed."""
+    from xmcbench.command import report
+    from xmcbench.data import load_dataset
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+    from xmcbench.runner.execution import execute
+
+    limits = request.limits(arguments)
+    registry, store = Registry(arguments.plugin), Store(arguments.runs)
+    name = arguments.method or _only_ablation(registry)
+    ablation = registry[name.partition(":")[0]].usable().ablation
+    if not ablation:
+        raise UsageError(f"{name} names no rows of an ablation", "its class attribute `ablation` would")
+    dataset = load_dataset(arguments.dataset)
+    filter_name = arguments.filter or dataset.card.filter
+    dataset.filter(filter_name)  # refuses one it does not have before anything runs
+    plans = _plans(arguments, name, ablation, dataset, registry, store)
+    if arguments.dry_run:
+        for row, planned in plans.items():
+            shown = report.plan_json(planned, store) if arguments.json else report.plan_table(planned, store)
+            print(f"row {row}", shown, sep="\n", end="\n\n")
+        return 0
+    records: dict[str, list[dict[str, Any]]] = {}
+    for row, planned in plans.items():
+        progress = report.Progress(len(planned.cells))
+        records[row] = execute(
+            planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force
+        )
+    if arguments.json:
+        print(json.dumps({"filter": filter_name, "rows": records}, indent=1, sort_keys=True))
+    else:
+        print(_table(dataset.name, filter_name, ablation, records))
+    return 0 if all(record["status"] == "ok" for each in records.values() for record in each) else 1
+
+
+def _only_ablation(registry: Registry) -> str:
+    found = [entry.name for entry in registry if entry.method is not None and entry.method.ablation]
+    if len(found) != 1:
+        known = ", ".join(found) or "none does"
+        raise UsageError(f"--method is needed: methods that name rows of an ablation: {known}")
+    return found[0]
+
+
+def _plans(
+    arguments: argparse.Namespace,
+    name: str,
+    ablation: Mapping[str, Mapping[str, object]],
+    dataset: Dataset,
+    registry: Registry,
+    store: Store,
+) -> dict[str, Plan]:
+    """The cells of each row: the row's parameters go before those of --set, which may not name them."""
+    from xmcbench.runner.plan import Request, plan
+    from xmcbench.setting import Setting
+
+    setting = Setting.of(arguments.setting, arguments.ratio, arguments.by)
+    method, seeds = name.partition(":")[0], request.seeds(arguments.seed)
+    given = request.overrides(arguments.set)
+    plans = {}
+    for row, changes in ablation.items():
+        own = given.get(method, {})
+        for parameter in set(own) & set(changes):
+            raise UsageError(f"--set {method}.{parameter} is what the rows of the ablation change")
+        wanted = Request(setting, (name,), arguments.preset, {**given, method: {**own, **changes}}, seeds)
+        plans[row] = plan(wanted, dataset, registry, store, arguments.force)
+    return plans
+
+
+def _table(
+    dataset: str,
+    filter_name: str,
+    ablation: Mapping[str, Mapping[str, object]],
+    records: Mapping[str, Sequence[dict[str, Any]]],
+) -> str:
+    """The rows in the method's order, components first, as the paper's table; then what failed."""
+    from xmcbench.leaderboard.markup import plain
+    from xmcbench.leaderboard.rows import rows
+    from xmcbench.leaderboard.tables import MAIN, Cell, Column, Line, Table, metric_table
+
+    components = list(dict.fromkeys(name for changes in ablation.values() for name in changes))
+    made = {row: rows(each, filter_name)[0] for row, each in records.items()}
+    done = {row: each for row, each in made.items() if each.figures}
+    # One table of all rows, so that every row has the column of seeds if one has.
+    measured = metric_table(list(done.values()), MAIN)
+    lines = [
+        Line(row, (*(Cell(_shown(ablation[row].get(name))) for name in components), *line.cells))
+        for row, line in zip(done, measured.lines, strict=True)
+    ]
+    heads = [Column("", name.replace("_", " ")) for name in components]
+    table = Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
+    problems = [f"row {row}: {problem}" for row, each in made.items() for problem in each.problems]
+    headline = f"{dataset}, filter {filter_name}. Per cent ± half-width of the 95% interval over test instances."
+    return "\n\n".join([headline, *([plain(table)] if lines else []), *problems])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)

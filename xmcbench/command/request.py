@@ -1,0 +1,75 @@
+"""What ``run`` and ``curve`` have in common: the flags that say which methods run and how, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from xmcbench.runner.execution import Limits
+
+DEFAULT_DATASET = "lf-debian-2k"
+
+
+def add_methods(group: Any) -> None:
+    """The flags for parameters, seeds and plug-ins, for an argument group."""
+    group.add_argument("--preset", metavar="P", help="paper, reference, quick, ... (default: quick where there is one)")
+    group.add_argument("--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help="may be repeated")
+    group.add_argument("--seed", default="0", metavar="S[,S..]", help="default: 0")
+    group.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+
+
+def add_execution(group: Any) -> None:
+    """The flags for the runs folder and what a cell may take, for an argument group."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    group.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", default=86400, help="for each cell (default: a day)"
+    )
+    group.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
+    group.add_argument("--force", action="store_true", help="run finished cells again")
+
+
+def methods(text: str) -> tuple[str, ...]:
+    """The names of --methods. Raises UsageError."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError("--methods names none", "--methods all, or --methods tfidf,xr-linear")
+    if "all" in names and len(names) > 1:
+        raise UsageError("--methods all stands alone", "name the methods, or say all")
+    return names
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """The numbers of --seed, each once. Raises UsageError."""
+    try:
+        found = tuple(int(seed) for seed in text.split(","))
+    except ValueError:
+        raise UsageError(f"--seed {text!r} is no list of integers", "--seed 0 or --seed 0,1,2") from None
+    if any(not 0 <= seed < 2**32 for seed in found):
+        raise UsageError(f"--seed {text}: a seed lies in 0..2^32-1")
+    return tuple(dict.fromkeys(found))
+
+
+def overrides(words: list[str]) -> dict[str, dict[str, object]]:
+    """Method -> parameter -> value, from the words of --set. Raises UsageError."""
+    found: dict[str, dict[str, object]] = {}
+    for word in words:
+        target, equals, value = word.partition("=")
+        method, dot, parameter = target.partition(".")
+        if not equals or not dot or not parameter:
+            raise UsageError(f"--set {word!r} is not METHOD.PARAM=VALUE", "for example --set bm25.k1=1.2")
+        found.setdefault(method, {})[parameter] = value
+    return found
+
+
+def limits(arguments: argparse.Namespace) -> Limits:
+    """What one cell may take. Raises UsageError."""
+    from xmcbench.runner.execution import Limits
+
+    for name, limit in (("--time-limit", arguments.time_limit), ("--memory-limit", arguments.memory_limit)):
+        if limit is not None and not limit > 0:
+            raise UsageError(f"{name} {limit:g} leaves nothing to run in", "a number above 0, or leave it out")
+    return Limits(arguments.time_limit, arguments.memory_limit)

@@ -1,0 +1,140 @@
+"""What stands above a table: data set, setting, protocol, filter, known pairs, and how its marks are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from xmcbench.leaderboard.published import Ablation, PublishedRow, Source
+from xmcbench.metrics import protocol
+from xmcbench.setting import Setting
+
+READING = f"""\
+Figures are per cent. ± is the half-width of the 95% bootstrap interval over test instances; with several seeds both are
+means, and the standard deviation of P@1 over the seeds stands apart. Best bold, second underlined, column by column.
+Measured rows share a rank when they differ by no more than the root of the sum of squares of their half-widths: the
+interval of a difference of independent rows. Rows of one table are measured on the same instances, so most differences
+are surer than that; `xmcbench compare` tests two rows instance by instance. Preset, encoder and training budget are
+part of a row's name.
+
+Published rows are italic and cited. They are printed digit by digit, ranked among themselves by the figure as printed,
+and never with measured rows: machine, protocol and filter are not ours. Letters mark what has to be known of a figure.
+
+Times belong to one class of machine, and nothing is ranked in their tables. *Reused* is what artefacts made by an
+earlier cell (features, pre-training) had cost; it is not part of *fit*.
+
+{protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
+
+These pages are made from the records in `records/` and the figures in `published/`, and from nothing else. To send
+records of your own, see CONTRIBUTING.md."""
+
+STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
+
+CURVE = (
+    "Bands reach from the lowest seed to the highest. A method that never looks at pairs is the same at every share: "
+    "its line is flat."
+)
+
+_GROUPS = {
+    "seen": "labels with a known pair",
+    "unseen": "labels without one",
+    "head": "the most frequent labels, which hold a third of the training pairs",
+    "middle": "the next third",
+    "tail": "the rarest labels, the last third",
+}
+
+
+def settings(of: Iterable[Setting]) -> str:
+    """Settings in a few words: "zero-shot; few-shot, by label 1%, 5%; full"."""
+    chosen = {*of}
+    parts = ["zero-shot"] if Setting("ez") in chosen else []
+    for by in ("label", "pair"):
+        ratios = sorted(each.ratio or 0 for each in chosen if each.by == by)
+        if ratios:
+            parts.append(f"few-shot by {by} {', '.join(f'{100 * ratio:g}%' for ratio in ratios)}")
+    return "; ".join([*parts, *(["full"] if Setting("full") in chosen else [])])
+
+
+def main(
+    dataset: str,
+    setting: Setting,
+    records: Sequence[Mapping[str, Any]],
+    filter_name: str,
+    published: Sequence[tuple[Source, PublishedRow]],
+) -> str:
+    """The caption of a main table."""
+    parts = []
+    if any(record["status"] == "ok" for record in records):
+        parts.append(measured(dataset, setting, records, filter_name))
+        parts.append("Best bold, second underlined; rows that the intervals cannot tell apart share a rank.")
+    else:
+        parts.append(f"{dataset}, {setting.title}.")
+    printed = {source.key: (source, row) for source, row in published}
+    for source, row in printed.values():
+        where = source.tables.get(row.table, row.table)
+        parts.append(f"Published rows in italics, ranked apart: {where} of {_short(source)}, {source.protocol}.")
+    return " ".join(parts)
+
+
+def measured(dataset: str, setting: Setting, records: Sequence[Mapping[str, Any]], filter_name: str) -> str:
+    """Data set, setting, unit, protocol, filter and known pairs of measured rows."""
+    done = [record for record in records if record["status"] == "ok"]
+    scored = done[0]["metrics"][filter_name]["scored"]
+    parts = [
+        f"{dataset}, {setting.title}{_known(done)}.",
+        f"Per cent ± half-width of the 95% bootstrap interval over {scored:,} test instances;",
+        f"{_protocol(filter_name)};",
+        "preset, encoder and training budget are part of a row's name.",
+    ]
+    return " ".join(parts)
+
+
+def second(dataset: str, setting: Setting, filter_name: str) -> str:
+    """The caption of the second table of the same rows."""
+    return f"{dataset}, {setting.title}: nDCG and propensity-scored precision; {_protocol(filter_name)}."
+
+
+def groups(
+    dataset: str, setting: Setting, records: Sequence[Mapping[str, Any]], filter_name: str, names: Sequence[str]
+) -> str:
+    """The caption of a table by groups of labels, with the test instances that each group is averaged over."""
+    views = [record["metrics"][filter_name]["views"] for record in records if record["status"] == "ok"]
+    meanings = []
+    for name in names:
+        counts = sorted({view[name]["scored"] for view in views if name in view})
+        instances = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}" if counts else "0"
+        meanings.append(f"{name.capitalize()}: {_GROUPS[name]} ({instances} test instances)")
+    return f"{dataset}, {setting.title}: by group of labels; {_protocol(filter_name)}. {'; '.join(meanings)}."
+
+
+def efficiency(dataset: str, setting: Setting, machine: str) -> str:
+    """The caption of a table of times."""
+    return f"{dataset}, {setting.title}: time and memory on {machine}. Means over seeds, memory the highest."
+
+
+def ablation(printed: Ablation, source: Source) -> str:
+    """The caption of a printed ablation."""
+    switches = ", ".join(f"{head}: {meaning}" for head, meaning in printed.switches.values())
+    head = f"{printed.dataset}, {printed.setting.title}. Published: {_short(source)}, {source.protocol}."
+    return f"{head} {switches}."
+
+
+def _protocol(filter_name: str) -> str:
+    return f"filter {filter_name}, metric protocol {protocol.VERSION}"
+
+
+def _known(done: Sequence[Mapping[str, Any]]) -> str:
+    """How many pairs the rows could see."""
+    subsets = {record["cell"]["seed"]: record["subset"] for record in done if record.get("subset")}
+    if not subsets:
+        return ""
+    pairs, labels = (fmean(subset[what] for subset in subsets.values()) for what in ("pairs", "labels"))
+    mean = ", mean over seeds" if len({subset["pairs"] for subset in subsets.values()}) > 1 else ""
+    return f": {pairs:,.0f} known pairs of {labels:,.0f} labels{mean}"
+
+
+def _short(source: Source) -> str:
+    authors, _, rest = source.citation.partition(":")
+    first = authors.split(",")[0]
+    return f"{first}{' et al.' if ',' in authors else ''}, {rest.rstrip('.').rpartition(' ')[2]}"

@@ -1,0 +1,62 @@
+"""Records that can stand on one board: their figures are possible, and they are about the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from xmcbench.errors import MethodError, StorageError
+from xmcbench.metrics import invariants, protocol
+from xmcbench.records import Cell
+
+
+def check(records: Iterable[Mapping[str, Any]]) -> None:
+    """Raise StorageError, naming the record, unless all of them can stand on one board.
+
+    Every metric satisfies the invariants of the protocol and lies in order with its interval; records of one data set
+    are of one version of its data and one default filter, all of this xmcbench's protocol; records of one subset have
+    the same pairs.
+    """
+    known: dict[tuple[object, ...], tuple[object, str]] = {}
+    for record in records:
+        name = f"{Cell.of(record).path.as_posix()}.json"
+        cell = record["cell"]
+        if record["protocol"]["version"] != protocol.VERSION:
+            raise StorageError(
+                f"the record {name} is of metric protocol {record['protocol']['version']}, not {protocol.VERSION}",
+                "run the cell again with this xmcbench",
+            )
+        for scores in record.get("metrics", {}).values():
+            for each in (scores, *scores["views"].values()):
+                _check_scores(each, name)
+        same = {
+            "data": (("data", cell["dataset"]), cell["dataset_sha256"]),
+            "counts": (("counts", cell["dataset"]), tuple(sorted(record["counts"].items()))),
+            "default filter": (("filter", cell["dataset"]), record["protocol"]["filter"]),
+            "subset": (("subset", cell["dataset"], Cell.of(record).setting, cell["seed"]), cell["subset_sha256"]),
+        }
+        for what, (place, value) in same.items():
+            first, where = known.setdefault(place, (value, name))
+            if value != first:
+                raise StorageError(
+                    f"the records {where} and {name} differ in their {what} ({_short(first)}, {_short(value)})",
+                    "they cannot stand in one table; keep the newer and run the others again",
+                )
+
+
+def _check_scores(scores: Mapping[str, Any], name: str) -> None:
+    try:
+        invariants.check(scores["values"])
+    except MethodError as error:
+        raise StorageError(
+            f"the record {name}: {error.message}", "its figures are not those of any predictions"
+        ) from error
+    for metric in scores["values"]:
+        low, high = scores["intervals"][metric]
+        if not low <= high:
+            raise StorageError(f"the record {name}: the interval of {metric} ends before it begins")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text[:12] if len(text) > 20 else text

@@ -1,0 +1,184 @@
+"""Coverage curves: a metric against the share of labels, or of pairs, that are known (the MACLR paper's Figure 2)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from xmcbench.leaderboard.rows import grouped, row_name
+from xmcbench.leaderboard.tables import Table, text_table
+from xmcbench.metrics import protocol
+from xmcbench.setting import Setting
+
+#: The shares of the paper's Figure 2.
+RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A metric at one ratio, as a fraction: mean, lowest and highest over the seeds, half-width of the 95% interval
+    over test instances (mean over seeds)."""
+
+    value: float
+    low: float
+    high: float
+    half_width: float
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
+    ratios, under the first of them."""
+
+    name: str
+    flat: bool
+    points: Mapping[float, Point]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The lines of one metric on one data set. ``missing``: what is asked for and not there, a line each."""
+
+    dataset: str
+    by: str
+    metric: str
+    filter: str
+    ratios: tuple[float, ...]
+    lines: tuple[Line, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def stem(self) -> str:
+        """The name of its files: data set, what is drawn, metric."""
+        return f"{self.dataset.lower()}-{self.by}-{self.metric.lower().replace('@', '')}"
+
+
+def setting_at(ratio: float, by: str) -> Setting:
+    """The setting of one point: zero-shot at 0, all pairs at 1. Raises UsageError for what is no share."""
+    if ratio in (0, 1):
+        return Setting.of("full" if ratio else "ez")
+    return Setting.of("fs", ratio, by)
+
+
+def curve(
+    records: Iterable[Mapping[str, Any]],
+    by: str,
+    metric: str,
+    filter_name: str,
+    ratios: Sequence[float] | None = None,
+    expected: Iterable[tuple[str, float, int]] = (),
+) -> Curve | None:
+    """The curve of records of one data set, None where there is nothing to draw.
+
+    With ``ratios`` every row that has a point is drawn. Without, they are those of the records, and a row that looks
+    at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected`` are
+    (row name, ratio, seed) that should be there, on top of what the lines themselves lead to expect.
+    """
+    groups: dict[str, tuple[str, list[tuple[float, Mapping[str, Any]]]]] = {}
+    dataset = ""
+    for group in grouped(records).values():
+        dataset = group[0]["cell"]["dataset"]
+        done = [record for record in group if record["status"] == "ok"]
+        groups[row_name(group[0])] = (
+            str(group[0]["method"]["supervision"]),
+            [(ratio, record) for record in done if (ratio := _ratio(record["cell"]["setting"], by)) is not None],
+        )
+    grid = tuple(ratios) if ratios is not None else _grid(groups.values())
+    lines, needed = [], set(expected)
+    for name, (supervision, placed) in sorted(groups.items()):
+        flat = supervision == "unused"
+        points = _points([(ratio, each) for ratio, each in placed if flat or ratio in grid], metric, filter_name)
+        if flat and points:
+            first = min(points)
+            points = {grid[0] if grid else first: points[first]}
+        if not points or (ratios is None and not flat and len(points) < 2):
+            continue
+        lines.append(Line(name, flat, points))
+        seeds = {seed for point in points.values() for seed in point.seeds}
+        if not flat:
+            needed |= {(name, ratio, seed) for ratio in grid if ratio or supervision != "required" for seed in seeds}
+    shaped = any(0 < ratio < 1 for line in lines if not line.flat for ratio in line.points)
+    if not lines or (ratios is None and not shaped):
+        return None
+    return Curve(dataset, by, metric, filter_name, grid, tuple(lines), _missing(needed, lines))
+
+
+def table(made: Curve) -> Table:
+    """The points of a curve as a table: a row a line, a column a ratio, with the lowest and highest seed."""
+    lines = []
+    for line in made.lines:
+        cells = []
+        for ratio in made.ratios:
+            point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
+            spread = f" ({100 * point.low:.2f} to {100 * point.high:.2f})" if point and point.low < point.high else ""
+            cells.append(f"{100 * point.value:.2f}{spread}" if point else "")
+        lines.append((line.name, cells, 0))
+    return text_table(made.stem, "", "Method", [f"{100 * ratio:g}%" for ratio in made.ratios], lines)
+
+
+def as_csv(made: Curve) -> str:
+    """The points of a curve, in per cent, a line each; a flat line stands once under every ratio."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    figures = ("value", "lowest_seed", "highest_seed", "half_width")
+    writer.writerow(["dataset", "by", "ratio", "method", "metric", *figures, "seeds", "filter", "protocol"])
+    for line in made.lines:
+        for ratio in made.ratios:
+            point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
+            if point:
+                values = [f"{100 * each:.4f}" for each in (point.value, point.low, point.high, point.half_width)]
+                seeds = " ".join(map(str, point.seeds))
+                head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
+                writer.writerow([*head, *values, seeds, made.filter, protocol.VERSION])
+    return stream.getvalue()
+
+
+def _ratio(setting: Mapping[str, Any], by: str) -> float | None:
+    if setting["kind"] == "fs":
+        return float(setting["ratio"]) if setting["by"] == by else None
+    return 0.0 if setting["kind"] == "ez" else 1.0
+
+
+def _grid(groups: Iterable[tuple[str, list[tuple[float, Any]]]]) -> tuple[float, ...]:
+    return tuple(sorted({ratio for supervision, placed in groups if supervision != "unused" for ratio, _ in placed}))
+
+
+def _points(placed: Iterable[tuple[float, Mapping[str, Any]]], metric: str, filter_name: str) -> dict[float, Point]:
+    at: dict[float, list[Mapping[str, Any]]] = {}
+    for ratio, record in placed:
+        at.setdefault(ratio, []).append(record)
+    points = {}
+    for ratio in sorted(at):
+        scores = [record["metrics"][filter_name] for record in at[ratio]]
+        values = [each["values"][metric] for each in scores]
+        widths = [(each["intervals"][metric][1] - each["intervals"][metric][0]) / 2 for each in scores]
+        seeds = tuple(record["cell"]["seed"] for record in at[ratio])
+        points[ratio] = Point(fmean(values), min(values), max(values), fmean(widths), seeds)
+    return points
+
+
+def _missing(needed: Iterable[tuple[str, float, int]], lines: Sequence[Line]) -> tuple[str, ...]:
+    """One line a row: at which ratios it has no point, or not every seed."""
+    there = {line.name: line for line in lines}
+    gaps: dict[str, dict[float, list[int]]] = {}
+    for name, ratio, seed in sorted(needed):
+        line = there.get(name)
+        point = None
+        if line:
+            point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
+        if point is None or seed not in point.seeds:
+            gaps.setdefault(name, {}).setdefault(ratio, []).append(seed)
+    found = []
+    for name, at in gaps.items():
+        places = []
+        for ratio, seeds in at.items():
+            point = there[name].points.get(ratio) if name in there else None
+            lacking = f" (seed {', '.join(map(str, seeds))})" if point else ""
+            places.append(f"{100 * ratio:g}%{lacking}")
+        found.append(f"{name} at {', '.join(places)}")
+    return tuple(found)

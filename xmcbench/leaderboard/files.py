@@ -1,0 +1,126 @@
+"""Pages as files: Markdown with figures, or the tables alone as LaTeX, CSV or JSON. The same bytes on every machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from xmcbench.atomic import write_text
+from xmcbench.leaderboard import curves, figure, markup
+from xmcbench.leaderboard.curves import Curve
+from xmcbench.leaderboard.figure import MARK
+from xmcbench.leaderboard.pages import Block, Figures, Heading, Page
+from xmcbench.leaderboard.published import Source, sources
+from xmcbench.leaderboard.tables import Table
+
+Format = Literal["markdown", "latex", "csv", "json"]
+
+#: Where a board's figures stand below it.
+FIGURES = "figures"
+
+#: Generated files, but for the CSV beside a figure, which has the figure's name.
+_PLACES = ("*.md", "*.json", "*/*.tex", f"{FIGURES}/*.svg")
+
+
+def files(
+    pages: Sequence[Page], layout: Format = "markdown", published: Sequence[Source] | None = None
+) -> dict[str, str]:
+    """Path below the board -> content.
+
+    markdown: a file a page, an .svg and a .csv a figure. latex and csv: a file a table. json: a file a page.
+    """
+    cited = tuple(sources() if published is None else published)
+    made: dict[str, str] = {}
+    for page in pages:
+        tables = [block for block in page.blocks if isinstance(block, Table)]
+        if layout == "markdown":
+            made[f"{page.name}.md"] = _markdown(page, cited)
+            for block in page.blocks:
+                for each in block.curves if isinstance(block, Figures) else ():
+                    made |= drawing(each, f"{FIGURES}/")
+        elif layout == "json":
+            made[f"{page.name.lower()}.json"] = _json(page, tables, cited)
+        for table in tables:
+            stem = f"{page.name.lower()}/{table.name}"
+            if layout == "latex":
+                label = f"{page.name.lower()}-{table.name}"
+                made[f"{stem}.tex"] = f"% {MARK}; needs booktabs and graphicx\n{markup.latex(table, cited, label)}\n"
+            elif layout == "csv":
+                made[f"{stem}.csv"] = markup.as_csv(table)
+    return made
+
+
+def drawing(made: Curve, folder: str = "") -> dict[str, str]:
+    """The two files of a figure: its drawing and its points."""
+    return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": curves.as_csv(made)}
+
+
+def write(folder: Path, made: Mapping[str, str]) -> None:
+    """Write the files below ``folder`` and remove generated ones that are no longer made. Raises StorageError."""
+    for path in _left_over(folder, made):
+        path.unlink()
+    for name, content in made.items():
+        write_text(folder / name, content)
+
+
+def differences(folder: Path, made: Mapping[str, str]) -> list[str]:
+    """Where the files in ``folder`` are not what the records give: one line each, none if all is well."""
+    found = [f"{path} is generated but no record asks for it" for path in _left_over(folder, made)]
+    for name, content in made.items():
+        path = folder / name
+        if not path.exists():
+            found.append(f"{path} is missing")
+        elif path.read_bytes() != content.encode():
+            found.append(f"{path} differs from what the records give")
+    return found
+
+
+def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
+    """Generated files that are not made any more: only such as say of themselves that they are generated."""
+    found = []
+    for place in _PLACES:
+        for path in sorted(folder.glob(place)):
+            if path.relative_to(folder).as_posix() in made or MARK not in path.read_bytes()[:600].decode(
+                errors="replace"
+            ):
+                continue
+            points = path.with_suffix(".csv")
+            found += [path, points] if path.suffix == ".svg" and points.exists() else [path]
+    return found
+
+
+def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
+    parts = [f"<!-- {MARK} from records/ and published/; do not edit -->", f"# {page.title}"]
+    parts += [_block(block, cited) for block in page.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(block: Block, cited: tuple[Source, ...]) -> str:
+    if isinstance(block, Heading):
+        return f"{'#' * block.level} {block.text}"
+    if isinstance(block, Table):
+        return markup.markdown(block, cited)
+    if isinstance(block, Figures):
+        return _figures(block)
+    return block
+
+
+def _figures(block: Figures) -> str:
+    """The drawings, links to their points, and what is missing in them."""
+    drawn = [f"![{each.metric} on {each.dataset} by {each.by}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
+    points = [f"[{each.metric}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
+    missing = dict.fromkeys(each for made in block.curves for each in made.missing)
+    parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
+    return "\n\n".join([*parts, *([f"Missing: {'; '.join(missing)}."] if missing else [])])
+
+
+def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str:
+    document = {
+        "generated": MARK,
+        "title": page.title,
+        "sources": {str(number): source.citation for number, source in enumerate(cited, 1)},
+        "tables": [markup.as_json(table) for table in tables],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,196 @@
+"""How a table looks: Markdown for pages, booktabs LaTeX for papers, plain text for the terminal, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import string
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from xmcbench.leaderboard.published import Source
+from xmcbench.leaderboard.tables import Cell, Line, Table
+
+_FAMILIES = {"P": "Precision", "R": "Recall"}
+
+_TEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "√": r"$\surd$",
+    "²": r"$^2$",
+    "≤": r"$\leq$",
+}
+
+
+def plain(table: Table) -> str:
+    """The table for a terminal: no ranks, no caption, no notes."""
+    lines = [[line.name, *(_joined(cell.text, cell.spread) for cell in line.cells)] for line in table.lines]
+    return _tabulate(table, [table.head, *(column.text for column in table.columns)], lines, "simple")
+
+
+def markdown(table: Table, sources: tuple[Source, ...]) -> str:
+    """Caption, table and notes. A published row is italic and linked to its source."""
+    marks = _Marks(table, lambda mark: f"<sup>{mark}</sup>")
+
+    def name(line: Line) -> str:
+        shown = line.name.replace("|", "\\|")
+        return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
+
+    def cell(line: Line, cell: Cell) -> str:
+        text = cell.text.replace("|", "\\|")
+        if cell.rank == 0:
+            text = f"**{text}**"
+        elif cell.rank == 1:
+            text = f"<u>{text}</u>"
+        text = f"*{text}*" if line.source and text else text
+        return _joined(text + marks.of(cell.notes), cell.spread)
+
+    lines = [[name(line), *(cell(line, each) for each in line.cells)] for line in table.lines]
+    headers = [table.head, *(column.text + marks.of(column.notes) for column in table.columns)]
+    parts = [table.caption, _tabulate(table, headers, lines, "pipe")]
+    # Two spaces and a line break: notes stand in lines of their own.
+    parts.append("  \n".join(f"{mark} {note}" for mark, note in marks.notes))
+    return "\n\n".join(part for part in parts if part)
+
+
+def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
+    r"""A ``table`` environment that a paper can \input; it needs booktabs, graphicx and the entries it cites."""
+    marks = _Marks(table, lambda mark: f"$^{{{mark}}}$")
+
+    def name(line: Line) -> str:
+        shown = _tex(line.name)
+        return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
+
+    def cell(line: Line, cell: Cell) -> str:
+        text = _tex(cell.text)
+        if cell.rank == 0:
+            text = f"\\textbf{{{text}}}"
+        elif cell.rank == 1:
+            text = f"\\underline{{{text}}}"
+        text = f"\\textit{{{text}}}" if line.source and text else text
+        spread = f" {{\\scriptsize$\\pm${cell.spread}}}" if cell.spread else ""
+        return text + marks.of(cell.notes) + spread
+
+    body = [" & ".join([name(line), *(cell(line, each) for each in line.cells)]) + r" \\" for line in table.lines]
+    first_published = next((place for place, line in enumerate(table.lines) if line.source), 0)
+    if first_published:
+        body.insert(first_published, r"\midrule")
+    cited = sorted({line.source for line in table.lines if line.source})
+    entries = [f"% {line}" for number in cited for line in sources[number - 1].bibtex.splitlines()]
+    heads = " & ".join([_tex(table.head), *(_tex(c.label) + marks.of(c.notes) for c in table.columns)]) + r" \\"
+    notes = [f"\\par\\smallskip{{\\footnotesize {mark} {_tex(note)}}}" for mark, note in marks.notes]
+    return "\n".join(
+        [
+            *entries,
+            r"\begin{table}[t]",
+            r"\centering",
+            f"\\caption{{{_tex(table.caption)}}}",
+            f"\\label{{tab:{label}}}",
+            # A table wider than its place is scaled down to it.
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+            r"\toprule",
+            *_groups(table),
+            heads,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}}",
+            *notes,
+            r"\end{table}",
+        ]
+    )
+
+
+def as_csv(table: Table) -> str:
+    """Names, figures and half-widths in columns; ``source`` is 0 for a measured row; notes in words."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    spread = [any(line.cells[place].spread for line in table.lines) for place in range(len(table.columns))]
+    heads = [(column.text, *([f"{column.text} ±"] if wide else [])) for column, wide in _with(table.columns, spread)]
+    writer.writerow([table.head, "source", *itertools.chain(*heads), "notes"])
+    for line in table.lines:
+        cells = [(cell.text, *([cell.spread] if wide else [])) for cell, wide in _with(line.cells, spread)]
+        notes = [
+            f"{column.text}: {note}"
+            for column, cell in zip(table.columns, line.cells, strict=True)
+            for note in (*cell.notes, *(column.notes if line.source else ()))
+        ]
+        writer.writerow([line.name, line.source, *itertools.chain(*cells), " ".join(notes)])
+    return stream.getvalue()
+
+
+def as_json(table: Table) -> dict[str, Any]:
+    """The table as JSON values: figures stay the text they are shown as."""
+    return {
+        "name": table.name,
+        "caption": table.caption,
+        "columns": [{"name": column.text, "notes": list(column.notes)} for column in table.columns],
+        "rows": [
+            {
+                "name": line.name,
+                "source": line.source,
+                "cells": {
+                    column.text: {"text": cell.text, "half_width": cell.spread or None, "rank": cell.rank}
+                    | ({"notes": list(cell.notes)} if cell.notes else {})
+                    for column, cell in zip(table.columns, line.cells, strict=True)
+                },
+            }
+            for line in table.lines
+        ],
+    }
+
+
+class _Marks:
+    """Letters for notes, in the order in which a reader meets them."""
+
+    def __init__(self, table: Table, dress: Callable[[str], str]) -> None:
+        met = [note for column in table.columns for note in column.notes]
+        met += [note for line in table.lines for cell in line.cells for note in cell.notes]
+        self._letters = dict(zip(dict.fromkeys(met), string.ascii_lowercase, strict=False))
+        self._dress = dress
+        self.notes = [(dress(letter), note) for note, letter in self._letters.items()]
+
+    def of(self, notes: Iterable[str]) -> str:
+        marks = ",".join(self._letters[note] for note in notes)
+        return self._dress(marks) if marks else ""
+
+
+def _groups(table: Table) -> list[str]:
+    """The line of LaTeX above the heads that names groups of columns, and the rules below it."""
+    if not any(column.group for column in table.columns):
+        return []
+    names, rules, place = [""], [], 2
+    for group, members in itertools.groupby(table.columns, key=lambda column: column.group):
+        width = len(list(members))
+        names.append(f"\\multicolumn{{{width}}}{{c}}{{{_tex(_FAMILIES.get(group, group))}}}")
+        if group:
+            rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
+        place += width
+    return [" & ".join(names) + r" \\", " ".join(rules)]
+
+
+def _tabulate(table: Table, headers: list[str], lines: list[list[str]], layout: str) -> str:
+    from tabulate import tabulate
+
+    # disable_numparse: "35.60" must not become "35.6".
+    aligned = ("left", *["right"] * len(table.columns))
+    return str(tabulate(lines, headers, tablefmt=layout, disable_numparse=True, colalign=aligned if lines else None))
+
+
+def _joined(text: str, spread: str) -> str:
+    return f"{text} ±{spread}" if spread else text
+
+
+def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bool]]:
+    return zip(items, flags, strict=True)
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(sign, sign) for sign in text)

@@ -1,0 +1,27 @@
+"""Figures as PNG, drawn from their SVG. What the letters look like depends on the fonts of the machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from xmcbench.atomic import atomic_file
+from xmcbench.errors import Unavailable
+
+#: Pixels per unit of the drawing: 960 wide, enough for print at the width of a column.
+_ZOOM = 2
+
+
+def require() -> None:
+    """Raise Unavailable where the package that draws is not installed."""
+    if find_spec("resvg_py") is None:
+        raise Unavailable("PNG needs the package resvg-py", "pip install resvg-py")
+
+
+def write_png(svg: str, path: Path) -> None:
+    """Write an SVG document as PNG, on white. Raises Unavailable and StorageError."""
+    require()
+    import resvg_py
+
+    with atomic_file(path) as stream:
+        stream.write(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM, background="#ffffff")))
