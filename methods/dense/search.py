@@ -123,7 +123,7 @@ def _fits(items: np.ndarray, device: str) -> bool:
     import torch
 
     free, _ = torch.cuda.mem_get_info(device)
-    return items.nbytes < free // 2
+    return bool(items.nbytes < free // 2)
 
 
 def pair_scores(queries: np.ndarray, items: np.ndarray, candidates: np.ndarray) -> np.ndarray:

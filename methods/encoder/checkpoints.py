@@ -1,0 +1,95 @@
+"""The state of a training on disk: one safetensors file, replaced as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+from torch.optim import Optimizer
+
+from xmcbench import XmcbenchError
+
+_NAME = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training stood: steps done, its loss curve, and what its task has to remember."""
+
+    step: int
+    curve: list[list[float]]
+    task: dict[str, np.ndarray]
+
+
+def save(
+    folder: Path, checkpoint: Checkpoint, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
+) -> None:
+    """Write the checkpoint beside the last one, then put it in its place. Raises XmcbenchError where that fails."""
+    tensors = {f"network/{name}": each for name, each in network.state_dict().items()}
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    for parameter, state in optimizer.state.items():
+        tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
+    tensors |= {f"task/{name}": torch.from_numpy(np.array(each)) for name, each in checkpoint.task.items()}
+    facts = {"step": checkpoint.step, "curve": checkpoint.curve, "identity": dict(identity)}
+    temporary = folder / f".{_NAME}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, temporary, _text(facts))
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(temporary, folder / _NAME)
+    except (OSError, RuntimeError) as error:
+        raise XmcbenchError(
+            f"cannot write the checkpoint of step {checkpoint.step} to {folder}: {error}",
+            "free some space, then run again: the training goes on from the last checkpoint",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def restore(
+    folder: Path, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
+) -> Checkpoint | None:
+    """Bring network and optimiser back to the last checkpoint, where there is one of the same training."""
+    path = folder / _NAME
+    if not path.exists():
+        return None
+    with safe_open(path, "pt") as stream:
+        facts = json.loads(stream.metadata()["facts"])
+        if facts["identity"] != json.loads(json.dumps(dict(identity))):
+            return None
+        tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
+    network.load_state_dict(_below(tensors, "network/"))
+    for name, parameter in network.named_parameters():
+        state = {
+            key.split("/", 2)[1]: each
+            for key, each in tensors.items()
+            if key.startswith("optimizer/") and key.split("/", 2)[2] == name
+        }
+        if state:
+            optimizer.state[parameter] = {key: each.to(parameter.device) for key, each in state.items()}
+    task = {name: each.numpy() for name, each in _below(tensors, "task/").items()}
+    return Checkpoint(int(facts["step"]), facts["curve"], task)
+
+
+def remove(folder: Path) -> None:
+    """The training is done: its checkpoint is not needed any more."""
+    (folder / _NAME).unlink(missing_ok=True)
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _text(facts: Mapping[str, object]) -> dict[str, str]:
+    return {"facts": json.dumps(facts)}
+
+
+def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}

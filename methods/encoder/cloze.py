@@ -1,0 +1,118 @@
+"""The inverse cloze task of extreme classification: pairs of a document's context and its title (MACLR section 4.2).
+
+The paper pairs the title s1 with the context s2 .. sn. Its authors' code takes documents whose content has more than
+one sentence, and takes the title's words out of a sentence of the content with probability .9 where they are repeated
+there, so that the pair is not found by copying.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench import MethodError
+from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
+
+if TYPE_CHECKING:
+    from xmcbench import Artefacts, Texts
+
+#: A sentence ends with . ! or ? before white space, or with a line.
+_END = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@dataclass(frozen=True)
+class ContextPairs:
+    """(context, title) pairs of a corpus. rows: the documents that have one, int64 [n]; left_out: how many have none.
+
+    contexts, titles: token stores of n texts each.
+    """
+
+    contexts: TokenStore
+    titles: TokenStore
+    rows: np.ndarray
+    left_out: int
+
+
+def context_pairs(
+    artefacts: Artefacts,
+    raw_X: Texts,
+    tokenizer: Tokenizer,
+    *,
+    context_length: int,
+    title_length: int,
+    least_sentences: int,
+    title_taken_out: float,
+    seed: int,
+) -> ContextPairs:
+    """The pairs of all documents with at least ``least_sentences`` sentences of content and a title.
+
+    title_taken_out: probability that a sentence loses the title's string. Lengths in tokens. Raises MethodError where
+    no document has a context.
+    """
+    rows = np.array(
+        [row for row, context in enumerate(_contexts(raw_X, least_sentences, title_taken_out, seed)) if context],
+        np.int64,
+    )
+    if not len(rows):
+        raise MethodError(
+            f"no document has a title and a context of at least {least_sentences} sentences",
+            "the inverse cloze task learns from contents: this corpus has titles only",
+        )
+
+    def contexts() -> Iterator[list[str]]:
+        yield from _in_lists(_contexts(raw_X, least_sentences, title_taken_out, seed))
+
+    def titles() -> Iterator[list[str]]:
+        kept = raw_X.take(rows)
+        yield from _in_lists(iter(kept.titles))
+
+    identity = {
+        "digest": raw_X.digest,
+        "least_sentences": least_sentences,
+        "title_taken_out": title_taken_out,
+        "seed": seed,
+    }
+    return ContextPairs(
+        TokenStore.shared(artefacts, {**identity, "part": "contexts"}, contexts, tokenizer, context_length),
+        TokenStore.shared(artefacts, {**identity, "part": "their titles"}, titles, tokenizer, title_length),
+        rows,
+        len(raw_X) - len(rows),
+    )
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, none of them empty."""
+    return [each for each in (part.strip() for part in _END.split(text)) if each]
+
+
+def context(title: str, content: str, least_sentences: int, title_taken_out: float, rng: np.random.Generator) -> str:
+    """The context of a document; empty where it has none."""
+    found = sentences(content)
+    if len(found) < least_sentences or not title.strip():
+        return ""
+    if title_taken_out:
+        drawn = rng.random(len(found)) < title_taken_out
+        found = [each.replace(title, " ") if out else each for each, out in zip(found, drawn, strict=True)]
+    return " ".join(" ".join(found).split())
+
+
+def _contexts(raw_X: Texts, least_sentences: int, title_taken_out: float, seed: int) -> Iterator[str]:
+    rng = np.random.default_rng([seed, 1])
+    for title, content in zip(raw_X.titles, raw_X.contents, strict=True):
+        yield context(title, content, least_sentences, title_taken_out, rng)
+
+
+def _in_lists(texts: Iterator[str], size: int = 4096) -> Iterator[list[str]]:
+    part: list[str] = []
+    for text in texts:
+        if text:
+            part.append(text)
+        if len(part) == size:
+            yield part
+            part = []
+    if part:
+        yield part

@@ -1,0 +1,42 @@
+"""Where a network runs and in which precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from xmcbench import Unavailable
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "bf16", "fp32"]
+
+#: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
+#: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
+TOKENS = {"cpu": 1024, "cuda": 65_536}
+
+
+def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
+    """``auto`` is a GPU where there is one. Raises Unavailable where one is asked for and there is none."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Unavailable("there is no CUDA device", "device=cpu runs without one")
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
+
+
+def chosen_precision(precision: Precision, device: str) -> Literal["bf16", "fp32"]:
+    """``auto`` is bfloat16 where the hardware multiplies it faster than float32."""
+    if precision != "auto":
+        return precision
+    fast = torch.cuda.is_bf16_supported() if device == "cuda" else bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
+    return "bf16" if fast else "fp32"
+
+
+def _cpu_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()  # not Linux: no way to know, float32 is always right
+    return next((set(line.split()) for line in lines if line.startswith("flags")), set())

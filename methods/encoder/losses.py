@@ -1,0 +1,32 @@
+"""Contrastive losses of MACLR section 4, over the batch of all processes."""
+
+from __future__ import annotations
+
+import torch
+
+
+def contrastive_loss(logits: torch.Tensor, positive: torch.Tensor, ignored: torch.Tensor | None = None) -> torch.Tensor:
+    """Mean over the anchors of -1/|P(i)| sum over p in P(i) of log softmax_i(p): equation 3 of MACLR, divided by N.
+
+    logits: [n, m], anchor against candidate. positive: bool [n, m], P(i), at least one a row. ignored: bool [n, m],
+    candidates that are neither positive nor negative for this anchor and leave its denominator; a positive that is
+    ignored stays. With one positive a row this is equation 2, the in-batch contrastive loss.
+    """
+    if ignored is not None:
+        logits = logits.masked_fill(ignored & ~positive, -torch.inf)
+    shares = torch.log_softmax(logits, dim=1).masked_fill(~positive, 0.0)
+    return -(shares.sum(1) / positive.sum(1)).mean()
+
+
+def in_batch(
+    anchors: torch.Tensor, candidates: torch.Tensor, first: int, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of this process's anchors against all candidates, and which candidate is each anchor's own.
+
+    anchors: [n, d]; candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits [n, m] (inner
+    products over the temperature) and bool [n, m].
+    """
+    logits = anchors @ candidates.T / temperature
+    own = torch.zeros_like(logits, dtype=torch.bool)
+    own.diagonal(first).fill_(True)
+    return logits, own

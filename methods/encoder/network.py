@@ -1,0 +1,183 @@
+"""The network: a transformer, how a text's vector is taken from it, and its weights as arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from xmcbench import UsageError
+from xmcbench.methods.encoder.tokens import Tokenizer
+
+#: ``paper``: [CLS] -> Dense 512 tanh, inner product. ``native``: the checkpoint's own pooling, cosine. ``cls``: the
+#: last hidden state of [CLS], cosine.
+Head = Literal["paper", "native", "cls"]
+#: How the hidden states of a text become one vector.
+POOLINGS = ("cls", "mean", "max")
+#: Files of which a tokenizer has at least one.
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+#: Dimensions of the paper's head (MACLR section 5.1).
+PAPER_WIDTH = 512
+
+
+class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
+    """One tower for instances and labels: token numbers in, one float32 vector a text out.
+
+    Vectors of the heads ``native`` and ``cls`` have length 1, so that inner product is cosine everywhere downstream.
+    ``projection`` puts a dense layer with tanh on the pooled vector while training and leaves it out afterwards
+    (SimCSE, section 6.3 of its paper). ``precision`` bf16 computes products in bfloat16 (autocast), weights, losses
+    and optimiser stay float32.
+    """
+
+    def __init__(
+        self,
+        transformer: nn.Module,
+        head: Head,
+        pooling: str,
+        projection: bool = False,
+        precision: Literal["bf16", "fp32"] = "fp32",
+    ) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.head, self.precision = head, precision
+        self.pooling = pooling if head == "native" else "cls"
+        hidden = int(transformer.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        self.width = PAPER_WIDTH if head == "paper" else hidden
+        self.dense = nn.Linear(hidden, PAPER_WIDTH) if head == "paper" else None
+        self.projection = nn.Linear(hidden, hidden) if projection else None
+
+    def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor]) -> torch.Tensor:
+        """Vectors float32 [n, width] of all texts of all batches, in order.
+
+        ids: int64, masks: bool, one pair [rows, longest] a batch. Several batches in one call, because data-parallel
+        training allows one forward pass a step.
+        """
+        device = ids[0].device.type
+        self._choose_attention(device)
+        with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bf16"):
+            pooled = torch.cat([self._pooled(*batch) for batch in zip(ids, masks, strict=True)])
+            if self.dense is not None:
+                return torch.tanh(self.dense(pooled).float())
+            if self.projection is not None and self.training:
+                pooled = torch.tanh(self.projection(pooled))
+        return nn.functional.normalize(pooled.float(), dim=1)
+
+    def _choose_attention(self, device: str) -> None:
+        """Fused attention, but where it is the slower: in bfloat16 on a processor plain products take half its time."""
+        plain = device == "cpu" and self.precision == "bf16"
+        wanted = "eager" if plain or not getattr(self.transformer, "_supports_sdpa", False) else "sdpa"
+        config: Any = self.transformer.config
+        if config._attn_implementation != wanted:
+            self.transformer.set_attn_implementation(wanted)  # type: ignore[operator, union-attr]
+
+    def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        states = self.transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        if self.pooling == "cls":
+            return cast(torch.Tensor, states[:, 0])
+        inside = mask[:, :, None]
+        if self.pooling == "max":
+            return cast(torch.Tensor, states.masked_fill(~inside, -torch.inf).amax(1))
+        return cast(torch.Tensor, (states.float() * inside).sum(1) / inside.sum(1))
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """All parameters by name, float32 (a copy)."""
+        return {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Take over what ``weights`` returned."""
+        self.load_state_dict({name: torch.from_numpy(np.array(each)) for name, each in weights.items()})
+
+
+def open_encoder(
+    folder: Path, head: Head, seed: int, projection: bool = False, precision: Literal["bf16", "fp32"] = "fp32"
+) -> Encoder:
+    """The checkpoint in ``folder`` under a head; layers that the checkpoint does not bring are drawn from ``seed``.
+
+    Raises UsageError where the folder is no checkpoint of an encoder, or lacks weights: random numbers never stand in
+    for them.
+    """
+    transformer = _open_transformer(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Encoder(transformer, head, pooling_of(folder), projection, precision)
+
+
+def _open_transformer(folder: Path) -> nn.Module:
+    from safetensors import SafetensorError
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    # Both would write to stderr whatever it is; a checkpoint that does not fit is an error below.
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        transformer, report = AutoModel.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise UsageError(f"{folder} is no checkpoint of an encoder: {str(error).splitlines()[0]}") from error
+    lacking = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if lacking or report["mismatched_keys"]:
+        named = lacking or sorted(str(each) for each in report["mismatched_keys"])
+        raise UsageError(f"the checkpoint {folder} lacks {len(named)} weights of its architecture, {named[0]} first")
+    if getattr(transformer, "pooler", None) is not None:
+        transformer.pooler = None  # never used here, and parameters without a gradient stop data-parallel training
+    return cast(nn.Module, transformer)
+
+
+def pooling_of(folder: Path) -> str:
+    """The pooling that a sentence-transformers checkpoint states; mean, their default, for a plain transformer.
+
+    Raises UsageError for a module or a pooling that is not known here.
+    """
+    modules = folder / "modules.json"
+    if not modules.exists():
+        return "mean"
+    pooling = "mean"
+    for module in json.loads(modules.read_text()):
+        kind = module["type"].rsplit(".", 1)[-1]
+        if kind == "Pooling":
+            config = json.loads((folder / module["path"] / "config.json").read_text())
+            pooling = _stated_pooling(config, folder)
+        elif kind not in ("Transformer", "Normalize"):
+            raise UsageError(f"the checkpoint {folder} has a module {kind}", "only transformer, pooling, normalize")
+    return pooling
+
+
+def _stated_pooling(config: Mapping[str, object], folder: Path) -> str:
+    stated = config.get("pooling_mode")
+    if stated is None:
+        short = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
+        flags = [
+            name.removeprefix("pooling_mode_") for name, on in config.items() if name.startswith("pooling_") and on
+        ]
+        stated = short.get(flags[0], flags[0]) if len(flags) == 1 else "+".join(flags)
+    if stated not in POOLINGS:
+        raise UsageError(f"the checkpoint {folder} pools by {stated!r}", f"known: {', '.join(POOLINGS)}")
+    return str(stated)
+
+
+def open_tokenizer(folder: Path) -> Tokenizer:
+    """The checkpoint's tokenizer. Raises UsageError where it has none that runs in ``tokenizers``."""
+    from transformers import AutoTokenizer
+
+    if not any((folder / name).is_file() for name in _VOCABULARIES):
+        # transformers would make one up, without a single word.
+        raise UsageError(f"{folder} has no tokenizer", f"one of {', '.join(_VOCABULARIES)}")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return Tokenizer(tokenizer.backend_tokenizer, int(tokenizer.pad_token_id))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, ImportError) as error:
+        raise UsageError(f"{folder} has no usable tokenizer: {str(error).splitlines()[0]}") from error
+
+
+def longest_input(folder: Path) -> int:
+    """Tokens that the transformer can take at most: its position embeddings, less those that RoBERTa and MPNet skip."""
+    config = json.loads((folder / "config.json").read_text())
+    positions = int(config.get("max_position_embeddings") or 2**31 - 1)
+    return positions - 2 if config.get("model_type") in ("roberta", "mpnet", "xlm-roberta", "camembert") else positions

@@ -1,0 +1,201 @@
+"""An encoder without outside supervision: tokenizer and weights learnt from the corpus alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from xmcbench import UsageError
+from xmcbench.methods.encoder.contrastive import Epochs
+from xmcbench.methods.encoder.hardware import TOKENS
+from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
+from xmcbench.methods.encoder.training import Place, Plan, train
+
+if TYPE_CHECKING:
+    from xmcbench import Artefacts, Texts
+
+#: Raised whenever the same corpus would give another encoder.
+VERSION = 1
+#: Entries of the vocabulary at most; BERT's has 30,522 for a corpus a thousand times as large.
+VOCABULARY = 16_384
+#: Letters at most; the rarer ones are unknown.
+ALPHABET = 1000
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+#: Masked-language modelling as in BERT (Devlin et al. 2019, section 3.1): share of tokens to predict, of which 80% are
+#: masked, 10% replaced, 10% kept. Texts of a step, tokens of a text; a learning rate that suits small encoders.
+MASKED, BATCH, LENGTH, LEARNING_RATE = 0.15, 64, 128, 5e-4
+#: Position embeddings.
+POSITIONS = 512
+
+
+def scratch_checkpoint(
+    artefacts: Artefacts,
+    raw_X: Texts,
+    raw_Y: Texts,
+    layers: int,
+    width: int,
+    *,
+    steps: int,
+    seed: int,
+    device: str,
+    precision: str,
+) -> Path:
+    """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artefacts, or made and put there.
+
+    steps: of masked-language modelling. Raises UsageError for a shape that is none.
+    """
+    head_size = 32 if width <= 384 else 64
+    if layers < 1 or width < head_size or width % head_size:
+        raise UsageError(f"scratch:{layers}x{width} is no encoder", f"the width is a multiple of {head_size}")
+    identity = {
+        "version": VERSION,
+        "instances": raw_X.digest,
+        "labels": raw_Y.digest,
+        "shape": [layers, width],
+        "steps": steps,
+        "seed": seed,
+        "precision": precision,
+    }
+
+    def build(folder: Path) -> None:
+        _train_tokenizer(folder, raw_X, raw_Y)
+        tokenizer = open_tokenizer(folder)
+        stores = [TokenStore.of(artefacts, texts, tokenizer, LENGTH) for texts in (raw_X, raw_Y)]
+        network = _network(layers, width, width // head_size, folder, seed, precision)
+        plan = Plan(steps, LEARNING_RATE, seed=seed)
+        state = artefacts.root / "checkpoints" / f"scratch-{layers}x{width}-{raw_X.digest[:16]}-{seed}"
+        history = train(network, MaskedWords(stores, seed), plan, state, identity, device)
+        network.cpu().model.bert.save_pretrained(folder)
+        (folder / "history.json").write_text(json.dumps(history.note()))
+
+    return artefacts.get("scratch", identity, build)
+
+
+def _train_tokenizer(folder: Path, raw_X: Texts, raw_Y: Texts) -> None:
+    """A lower-casing WordPiece tokenizer of the corpus, as BERT's."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertTokenizerFast
+
+    def parts() -> Iterator[list[str]]:
+        for texts in (raw_X, raw_Y):
+            for batch in texts.batches():
+                yield batch.to_pylist()
+
+    trainer = BertWordPieceTokenizer(lowercase=True)
+    counts: Counter[str] = Counter()
+    for part in parts():
+        counts.update(trainer.normalize(" ".join(part)))
+    # The trainer breaks ties by the number of a piece, and numbers the letters as they come out of a hash table: only
+    # where all letters have their number beforehand do two trainings give one vocabulary.
+    alphabet = sorted(sorted(set(counts) - {" "}, key=lambda letter: (-counts[letter], letter))[:ALPHABET])
+    trainer.train_from_iterator(
+        parts(),
+        vocab_size=VOCABULARY,
+        min_frequency=2,
+        limit_alphabet=len(alphabet),
+        initial_alphabet=alphabet,
+        special_tokens=[*SPECIAL, *alphabet, *(f"##{letter}" for letter in alphabet)],
+        show_progress=False,
+    )
+    words = [*SPECIAL, *sorted(set(trainer.get_vocab()) - set(SPECIAL))]
+    tokenizer = BertWordPieceTokenizer({word: number for number, word in enumerate(words)}, lowercase=True)
+    tokenizer.save(str(folder / "words.json"))
+    BertTokenizerFast(tokenizer_file=str(folder / "words.json"), model_max_length=POSITIONS).save_pretrained(folder)
+    (folder / "words.json").unlink()
+
+
+def _network(layers: int, width: int, heads: int, folder: Path, seed: int, precision: str) -> MaskedLanguageModel:
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=len(AutoTokenizer.from_pretrained(folder, local_files_only=True)),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        max_position_embeddings=POSITIONS,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return MaskedLanguageModel(BertForMaskedLM(config), precision == "bf16")
+
+
+class MaskedLanguageModel(nn.Module):  # type: ignore[misc] # torch counts as untyped
+    """A BERT with its word predictor, asked at the masked places only."""
+
+    def __init__(self, model: nn.Module, bf16: bool) -> None:
+        super().__init__()
+        self.model, self.bf16 = model, bf16
+
+    def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor], places: list[torch.Tensor]) -> torch.Tensor:
+        """Scores of the vocabulary at the places (bool, like the masks): float32 [masked tokens, vocabulary]."""
+        with torch.autocast(ids[0].device.type, torch.bfloat16, enabled=self.bf16):
+            hidden = [
+                self.model.bert(input_ids=each, attention_mask=mask.long()).last_hidden_state[place]  # type: ignore[operator, union-attr]
+                for each, mask, place in zip(ids, masks, places, strict=True)
+            ]
+            return cast(torch.Tensor, self.model.cls(torch.cat(hidden)).float())  # type: ignore[operator]
+
+
+class MaskedWords:
+    """Predict the words that were masked: the task that warms an encoder up."""
+
+    def __init__(self, stores: list[TokenStore], seed: int) -> None:
+        """stores: the texts of the corpus, one store after the other."""
+        self._stores, self._seed = stores, seed
+        self._first = np.cumsum([0, *[len(store) for store in stores]])
+        self._epochs = Epochs(int(self._first[-1]), BATCH, seed)
+
+    def prepare(self, step: int, network: nn.Module, place: Place) -> None:
+        """Nothing is due between steps."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing to remember."""
+        return {}
+
+    def resume(self, state: Mapping[str, np.ndarray]) -> None:
+        """Nothing to take over."""
+
+    def losses(self, step: int, network: nn.Module, place: Place) -> dict[str, torch.Tensor]:
+        """Cross-entropy at the masked places of the step's texts."""
+        drawn = self._epochs(step)
+        drawn = drawn[place.share(len(drawn))] if place.processes > 1 else drawn
+        texts = [self._text(int(row)) for row in drawn]
+        rng = np.random.default_rng([self._seed, step, place.rank])
+        vocabulary = int(_model(network).config.vocab_size)  # type: ignore[union-attr, arg-type]
+        ids: list[torch.Tensor] = []
+        masks: list[torch.Tensor] = []
+        places: list[torch.Tensor] = []
+        words: list[np.ndarray] = []
+        for batch in by_length(np.array([len(text) for text in texts]), 2 * TOKENS[place.device.type]):
+            tokens, real = padded([texts[row] for row in batch], self._stores[0].pad)
+            chosen = real & (tokens >= len(SPECIAL)) & (rng.random(tokens.shape) < MASKED)
+            words.append(tokens[chosen])
+            fate = rng.random(tokens.shape)
+            tokens[chosen & (fate < 0.8)] = SPECIAL.index("[MASK]")
+            replaced = chosen & (fate >= 0.8) & (fate < 0.9)
+            tokens[replaced] = rng.integers(len(SPECIAL), max(vocabulary, len(SPECIAL) + 1), int(replaced.sum()))
+            for store, each in ((ids, tokens), (masks, real), (places, chosen)):
+                store.append(torch.from_numpy(each).to(place.device))
+        scores = network(ids, masks, places)
+        targets = torch.from_numpy(np.concatenate(words)).to(place.device)
+        # A batch of a few short texts can have no masked word at all: its mean would be 0 / 0.
+        return {"masked words": nn.functional.cross_entropy(scores, targets, reduction="sum") / max(1, len(targets))}
+
+    def _text(self, row: int) -> np.ndarray:
+        store = int(np.searchsorted(self._first, row, "right")) - 1
+        return self._stores[store][row - int(self._first[store])]
+
+
+def _model(network: nn.Module) -> nn.Module:
+    """Below what data-parallel training wraps around it."""
+    return cast(nn.Module, getattr(network, "module", network).model)

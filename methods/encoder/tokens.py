@@ -1,0 +1,157 @@
+"""Texts as token numbers: made once, memory-mapped, cut into batches of similar length."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as FastTokenizer
+
+    from xmcbench import Artefacts, Texts
+
+#: Raised whenever the same texts and tokenizer would give another store.
+VERSION = 1
+#: Texts handed to the tokenizer at a time; it spreads them over the cores.
+_BATCH = 4096
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer, cutting at ``max_length`` tokens and keeping the closing special token."""
+
+    def __init__(self, fast: FastTokenizer, pad: int) -> None:
+        """fast: a tokenizer of the package ``tokenizers``; pad: the number of its padding token."""
+        fast.no_padding()
+        fast.no_truncation()
+        self._fast = fast
+        self.pad = pad
+        self.sha256 = hashlib.sha256(fast.to_str().encode()).hexdigest()
+
+    def __call__(self, texts: list[str], max_length: int) -> list[list[int]]:
+        """Token numbers of each text, special tokens included; an empty text has these alone."""
+        self._fast.enable_truncation(max_length)
+        return [each.ids for each in self._fast.encode_batch_fast(texts)]
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    """Token numbers of n texts in two memory maps.
+
+    folder: holds ``tokens.bin`` (int32, all texts one after the other) and ``starts.npy`` (int64 [n + 1]).
+    pad: the number that fills a batch up.
+    """
+
+    folder: Path
+    pad: int
+
+    @classmethod
+    def shared(
+        cls,
+        artefacts: Artefacts,
+        identity: Mapping[str, object],
+        texts: Callable[[], Iterable[list[str]]],
+        tokenizer: Tokenizer,
+        max_length: int,
+    ) -> TokenStore:
+        """The store of these texts, taken from the artefacts, or made and put there.
+
+        identity: what the texts are (their digest and how they were cut out of it); texts: gives them in lists.
+        max_length: tokens of a text at most, special tokens included.
+        """
+
+        def build(folder: Path) -> None:
+            starts, longer = [0], 0
+            with (folder / "tokens.bin").open("wb") as stream:
+                for part in texts():
+                    for first in range(0, len(part), _BATCH):
+                        ids = tokenizer(part[first : first + _BATCH], max_length)
+                        lengths = [len(each) for each in ids]
+                        longer += sum(length == max_length for length in lengths)
+                        starts.extend((starts[-1] + np.cumsum(lengths)).tolist())
+                        np.fromiter((token for each in ids for token in each), np.int32, sum(lengths)).tofile(stream)
+            np.save(folder / "starts.npy", np.array(starts, np.int64))
+            (folder / "facts.json").write_text(json.dumps({"at_the_limit": longer}))
+
+        key = {"version": VERSION, "texts": dict(identity), "tokenizer": tokenizer.sha256, "max_length": max_length}
+        return cls(artefacts.get("tokens", key, build), tokenizer.pad)
+
+    @classmethod
+    def of(
+        cls, artefacts: Artefacts, texts: Texts, tokenizer: Tokenizer, max_length: int, titles: bool = False
+    ) -> TokenStore:
+        """The store of whole texts, or of their titles alone."""
+
+        def parts() -> Iterator[list[str]]:
+            if titles:
+                for start in range(0, len(texts), _BATCH):
+                    yield list(texts.titles[start : start + _BATCH])
+            else:
+                for batch in texts.batches():
+                    yield batch.to_pylist()
+
+        identity = {"digest": texts.digest, "part": "titles" if titles else "texts"}
+        return cls.shared(artefacts, identity, parts, tokenizer, max_length)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __reduce__(self) -> tuple[type[TokenStore], tuple[Path, int]]:
+        """Another process maps the files again."""
+        return TokenStore, (self.folder, self.pad)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Where each text begins, and the last one ends: int64 [n + 1]."""
+        starts: np.ndarray = np.load(self.folder / "starts.npy", mmap_mode="r", allow_pickle=False)
+        return starts
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """Token numbers of all texts: int32."""
+        if self.starts[-1] == 0:
+            return np.empty(0, np.int32)  # an empty file cannot be mapped
+        return np.memmap(self.folder / "tokens.bin", np.int32, "r")
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text: int32 [n]."""
+        return np.diff(self.starts).astype(np.int32)
+
+    @property
+    def at_the_limit(self) -> int:
+        """Texts that fill ``max_length``: all that were cut, and those that just fit."""
+        return int(json.loads((self.folder / "facts.json").read_text())["at_the_limit"])
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        """Token numbers of one text."""
+        return self.tokens[self.starts[row] : self.starts[row + 1]]
+
+
+def padded(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape."""
+    lengths = np.array([len(each) for each in texts])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.full(mask.shape, pad, np.int64)
+    ids[mask] = np.concatenate(texts)
+    return ids, mask
+
+
+def by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Rows cut into batches of similar length with at most ``budget`` tokens, padding included (or a single row).
+
+    The longest come first, so that what does not fit into memory shows at once.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    batches, start = [], 0
+    while start < len(order):
+        rows = max(1, budget // max(1, int(lengths[order[start]])))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches

@@ -1,0 +1,125 @@
+"""A training as an artefact: done once for what it depends on, whoever asks for it, on one process or several."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from xmcbench import MethodError
+from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.training import History, Plan, Task, train
+
+if TYPE_CHECKING:
+    from xmcbench import Artefacts
+
+#: Raised whenever the same training would give other weights.
+VERSION = 1
+
+
+def trained(
+    artefacts: Artefacts,
+    encoder: Encoder,
+    task: Task,
+    plan: Plan,
+    identity: Mapping[str, object],
+    device: str,
+    processes: int = 1,
+) -> dict[str, object]:
+    """Train the encoder, or take over the weights that the same training gave before. Returns its history as a note.
+
+    identity: what the task depends on (JSON values); the encoder's weights, the plan, the precision and the number of
+    processes are added to it. A training that was killed goes on from its last checkpoint, below ``artefacts.root``.
+    """
+    key = {
+        "version": VERSION,
+        "task": dict(identity),
+        "plan": plan.identity(),
+        "weights": weights_digest(encoder.weights()),
+        "head": encoder.head,
+        "pooling": encoder.pooling,
+        "precision": encoder.precision,
+        "processes": processes,
+    }
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+
+    def build(folder: Path) -> None:
+        arguments = (encoder, task, plan, artefacts.root / "checkpoints" / name, key, device, folder)
+        if processes == 1:
+            _train_and_save(*arguments)
+        else:
+            _in_processes(processes, arguments)
+
+    folder = artefacts.get("training", key, build)
+    encoder.load_weights(read_weights(folder / "weights.safetensors"))
+    note: dict[str, object] = json.loads((folder / "history.json").read_text())
+    return note
+
+
+def weights_digest(weights: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 (hex) of arrays by name."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(weights[name]).data)
+    return digest.hexdigest()
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file."""
+    from safetensors.numpy import load_file
+
+    weights: dict[str, np.ndarray] = load_file(path)
+    return weights
+
+
+def _train_and_save(
+    encoder: Encoder, task: Task, plan: Plan, state: Path, key: Mapping[str, object], device: str, folder: Path
+) -> History:
+    from safetensors.numpy import save_file
+
+    history = train(encoder, task, plan, state, key, device)
+    encoder.cpu()
+    if int(os.environ.get("RANK", "0")) == 0:
+        save_file(encoder.weights(), folder / "weights.safetensors")
+        (folder / "history.json").write_text(json.dumps(history.note()))
+    return history
+
+
+def _in_processes(processes: int, arguments: tuple[Any, ...]) -> None:
+    """Train in processes of one machine, gloo between processors and NCCL between GPUs."""
+    from torch.multiprocessing import ProcessRaisedException, spawn
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    try:
+        spawn(_one_process, (processes, port, arguments), processes)
+    except ProcessRaisedException as error:
+        last = str(error).strip().splitlines()[-1]
+        raise MethodError(f"a training process failed: {last}") from error
+
+
+def _one_process(rank: int, processes: int, port: int, arguments: tuple[Any, ...]) -> None:
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    if arguments[5] == "cpu":
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // processes))
+    try:
+        _train_and_save(*arguments)
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()

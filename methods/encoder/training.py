@@ -1,0 +1,222 @@
+"""The training loop: one for every task, on one process or many.
+
+Everything a step does is a function of (seed, step): which rows it takes, its dropout, its learning rate. A training
+that was killed goes on from its last checkpoint to the weights of one that was not, and no state of a random
+generator is ever stored.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from xmcbench import MethodError, UsageError
+from xmcbench.methods.encoder import checkpoints
+from xmcbench.methods.encoder.checkpoints import Checkpoint
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+#: Points of the loss curve that is kept.
+_CURVE_POINTS = 50
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training is told: length, learning rate, clipping.
+
+    The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one to 0 at
+    the last. ``clip``: Euclidean norm of the gradient at most. ``checkpoint_s``: seconds between checkpoints; it does
+    not change the result.
+    """
+
+    steps: int
+    learning_rate: float
+    warmup: float = 0.1
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    seed: int = 0
+    checkpoint_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1 or self.clip <= 0:
+            raise UsageError(
+                f"no training has steps = {self.steps}, learning_rate = {self.learning_rate}, "
+                f"warmup = {self.warmup}, clip = {self.clip}",
+                "steps is at least 0, warmup lies in [0, 1], the others are positive",
+            )
+
+    def identity(self) -> dict[str, object]:
+        """What the resulting weights depend on."""
+        return {name: value for name, value in asdict(self).items() if name != "checkpoint_s"}
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        rising = self.warmup * self.steps
+        if step < rising:
+            return self.learning_rate * (step + 1) / (rising + 1)
+        return self.learning_rate * (self.steps - step) / max(1.0, self.steps - rising)
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among those that train together."""
+
+    accelerator: Accelerator
+
+    @property
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+        return int(self.accelerator.process_index)
+
+    @property
+    def processes(self) -> int:
+        """How many train together."""
+        return int(self.accelerator.num_processes)
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes."""
+        return cast(torch.device, self.accelerator.device)
+
+    def gather(self, vectors: torch.Tensor) -> torch.Tensor:
+        """The rows of all processes, in order of their number; gradients flow back to where a row came from.
+
+        vectors: [n, d], the same shape on every process. Returns [processes x n, d].
+        """
+        if self.processes == 1:
+            return vectors
+        from torch.distributed.nn.functional import all_gather
+
+        return torch.cat(list(all_gather(vectors.contiguous())))  # type: ignore[no-untyped-call]
+
+    def share(self, rows: int) -> slice:
+        """This process's part of ``rows`` rows, which the number of processes must divide."""
+        part = rows // self.processes
+        if part * self.processes != rows:
+            raise UsageError(f"{self.processes} processes cannot share a batch of {rows}", "choose a multiple")
+        return slice(self.rank * part, (self.rank + 1) * part)
+
+
+class Task(Protocol):
+    """What is learnt: the loop asks it for the losses of each step."""
+
+    def prepare(self, step: int, network: nn.Module, place: Place) -> None:
+        """Called before each step, on every process: what a schedule asks for, such as new clusters."""
+
+    def losses(self, step: int, network: nn.Module, place: Place) -> Mapping[str, torch.Tensor]:
+        """This process's share of the step's losses by name; their sum is minimised.
+
+        A loss is the mean over the process's own anchors: the mean over all processes, which the loop takes, is then
+        that of the whole batch. ``network`` is called once.
+        """
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What has to be remembered between steps, equal on every process; most tasks: nothing."""
+
+    def resume(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what ``state`` returned."""
+
+
+@dataclass(frozen=True)
+class History:
+    """How a training went. curve: [step, mean of each loss since the last point ...]; losses: their names."""
+
+    steps: int
+    losses: list[str] = field(default_factory=list)
+    curve: list[list[float]] = field(default_factory=list)
+    resumed_at: int = 0
+    processes: int = 1
+
+    def note(self) -> dict[str, object]:
+        """For the record, as JSON values."""
+        return asdict(self)
+
+
+def train(
+    network: nn.Module, task: Task, plan: Plan, folder: Path, identity: Mapping[str, object], device: str
+) -> History:
+    """Train the network in place by AdamW; go on from the checkpoint in ``folder`` if it is of the same training.
+
+    identity: what tells this training from others (JSON values). device: ``cpu`` or ``cuda``. Raises MethodError
+    where a loss is no number: the last checkpoint stays. Started by torchrun or accelerate, all processes take part.
+    """
+    from accelerate import Accelerator
+    from accelerate.utils import DistributedDataParallelKwargs
+
+    # Encoders have no running statistics, and broadcasting their constants would cost a message each step.
+    options = DistributedDataParallelKwargs(broadcast_buffers=False)
+    accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[options])
+    place = Place(accelerator)
+    optimizer = torch.optim.AdamW(
+        network.to(place.device).parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True
+    )
+    identity = {**identity, **plan.identity(), "processes": place.processes}
+    found = checkpoints.restore(folder, network, optimizer, identity)
+    start, curve = (found.step, found.curve) if found else (0, [])
+    if found:
+        task.resume(found.task)
+    wrapped = accelerator.prepare_model(network) if place.processes > 1 else network
+    network.train()
+    names, sums, saved_at = [], np.zeros(0), time.monotonic()
+    every = max(1, plan.steps // _CURVE_POINTS)
+    with _bar(start, plan.steps, accelerator.is_main_process) as bar:
+        for step in range(start, plan.steps):
+            task.prepare(step, network, place)
+            network.train()
+            losses = _step(wrapped, task, optimizer, plan, step, place)
+            names, values = list(losses), np.array(list(losses.values()))
+            sums = values + (sums if len(sums) else 0)
+            if (step + 1) % every == 0 or step + 1 == plan.steps:
+                since = step + 1 - int(curve[-1][0] if curve else 0)
+                curve.append([step + 1, *(sums / max(1, since)).round(5).tolist()])
+                sums = np.zeros(0)
+            bar.set_postfix(loss=f"{values.sum():.4f}", refresh=False)
+            bar.update()
+            # Between points of the curve a checkpoint would lose the sums of the losses so far.
+            due = time.monotonic() - saved_at >= plan.checkpoint_s and not len(sums)
+            if due and accelerator.is_main_process and step + 1 < plan.steps:
+                state = Checkpoint(step + 1, curve, task.state())
+                checkpoints.save(folder, state, network, optimizer, identity)
+                saved_at = time.monotonic()
+    network.eval()
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        checkpoints.remove(folder)
+    return History(plan.steps, names, curve, start, place.processes)
+
+
+def _step(
+    network: nn.Module, task: Task, optimizer: torch.optim.Optimizer, plan: Plan, step: int, place: Place
+) -> dict[str, float]:
+    """One step of the optimiser; returns the losses of the whole batch. Raises MethodError where one is no number."""
+    # A different dropout for each process and step, the same for each run.
+    torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, place.rank]).generate_state(1)[0]))
+    losses = task.losses(step, network, place)
+    whole = {name: float(place.accelerator.reduce(each.detach(), "mean")) for name, each in losses.items()}
+    if not all(np.isfinite(each) for each in whole.values()):
+        named = ", ".join(f"{name} = {value}" for name, value in whole.items())
+        raise MethodError(f"the loss of step {step + 1} is no number ({named})", "try a lower learning rate")
+    for group in optimizer.param_groups:
+        group["lr"] = plan.rate(step)
+    optimizer.zero_grad(set_to_none=True)
+    sum(losses.values(), torch.zeros((), device=place.device)).backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
+    optimizer.step()
+    return whole
+
+
+def _bar(start: int, steps: int, shown: bool):  # type: ignore[no-untyped-def]
+    """Steps a second, loss and time left, on a terminal only."""
+    from tqdm import tqdm
+
+    hidden = not (shown and sys.stderr.isatty())
+    return tqdm(total=steps, initial=start, unit="step", desc="training", disable=hidden, leave=False)

@@ -1,0 +1,71 @@
+"""Clusters of embeddings: k-means by FAISS, on vectors that all processes compute together."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from xmcbench import MethodError
+from xmcbench.methods.encoder.encoding import encode
+from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.encoder.training import Place
+
+#: Lloyd's iterations, and the seed of the first centroids, of MACLR's code.
+ITERATIONS, SEED = 20, 0
+
+
+def k_means(vectors: np.ndarray, clusters: int, restarts: int) -> np.ndarray:
+    """The cluster of each vector, int64 [n].
+
+    vectors: float32 [n, d]. restarts: how often k-means begins anew; the tightest clustering wins. With as many
+    clusters as vectors or more, each vector is a cluster of its own. Raises MethodError where a vector is not finite.
+    """
+    if clusters >= len(vectors):
+        return np.arange(len(vectors))
+    if not np.isfinite(vectors).all():
+        raise MethodError("an embedding is not finite, so there is nothing to cluster", "try a lower learning rate")
+    import faiss
+
+    fitted = faiss.Kmeans(
+        vectors.shape[1],
+        clusters,
+        niter=ITERATIONS,
+        nredo=restarts,
+        seed=SEED,
+        min_points_per_centroid=1,  # it would only warn below 39
+        gpu=faiss.get_num_gpus() > 0,
+    )
+    fitted.train(np.ascontiguousarray(vectors, np.float32))
+    return fitted.index.search(vectors, 1)[1][:, 0].astype(np.int64)  # type: ignore[no-any-return]
+
+
+def clusters_of(
+    encoder: Encoder, store: TokenStore, rows: np.ndarray, clusters: int, restarts: int, place: Place
+) -> np.ndarray:
+    """The cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n], on every process.
+
+    Every process embeds its share of the texts; the first one clusters them for all.
+    """
+    if clusters >= len(rows):
+        return np.arange(len(rows))
+    # Dealt out longest first, every process has as many tokens.
+    dealt = np.argsort(-store.lengths[rows], kind="stable")
+    part = -(-len(rows) // place.processes)
+    own = np.zeros((part, encoder.width), np.float32)
+    mine = dealt[place.rank :: place.processes]
+    encode(encoder, store, own[: len(mine)], rows[mine])
+    if place.processes == 1:
+        vectors = np.empty_like(own)
+        vectors[dealt] = own
+        return k_means(vectors, clusters, restarts)
+    from accelerate.utils import broadcast
+
+    gathered = place.accelerator.gather(torch.from_numpy(own).to(place.device))
+    found = torch.zeros(len(rows), dtype=torch.int64, device=place.device)
+    if place.rank == 0:
+        parts = gathered.cpu().numpy().reshape(place.processes, part, encoder.width)
+        vectors = np.empty((len(rows), encoder.width), np.float32)
+        vectors[dealt] = parts.transpose(1, 0, 2).reshape(-1, encoder.width)[: len(rows)]
+        found.copy_(torch.from_numpy(k_means(vectors, clusters, restarts)))
+    return np.array(broadcast(found, from_process=0).cpu())

@@ -1,0 +1,129 @@
+"""Stage I: contexts find the titles of their cluster, and stay away from sampled labels (MACLR section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from xmcbench.methods.encoder.contrastive import Epochs, Vectors, View
+from xmcbench.methods.encoder.losses import contrastive_loss
+from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.encoder.training import Place
+from xmcbench.methods.maclr_stages.clusters import clusters_of
+from xmcbench.methods.maclr_stages.own_titles import OwnTitles
+from xmcbench.methods.maclr_stages.regularization import clustered_label_loss, label_loss
+from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
+from xmcbench.methods.maclr_stages.views import UnevenTask
+
+#: Which twins label regularisation calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
+Twins = Literal["own", "cluster"]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What Stage I reads. contexts, titles: n texts each, row by row; documents: N whole texts, which are clustered;
+    rows: the document of each context, int64 [n]; labels: L texts; own_titles: of documents and labels."""
+
+    contexts: TokenStore
+    titles: TokenStore
+    documents: TokenStore
+    rows: np.ndarray
+    labels: TokenStore
+    own_titles: OwnTitles
+
+
+@dataclass(frozen=True)
+class Regularization:
+    """Label regularisation. sampled: the paper's M, labels of a step over all processes; 0 turns it off."""
+
+    sampled: int
+    temperature: float
+    twins: Twins = "own"
+
+
+class FirstStage(UnevenTask):
+    """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimised.
+
+    With neither clusters nor labels this is ICT.
+    """
+
+    even: ClassVar = ("context",)
+
+    def __init__(
+        self,
+        sources: Sources,
+        used: np.ndarray,
+        schedule: ClusterSchedule,
+        regularization: Regularization,
+        batch: int,
+        temperature: float,
+        seed: int,
+        restarts: int = 1,
+        first_clusters: np.ndarray | None = None,
+    ) -> None:
+        """used: the pairs that are trained on, int [m], numbers of contexts; batch: pairs of a step, over all
+        processes; restarts: of k-means; first_clusters: those of step 0, int64 [m], where they are known."""
+        self._sources, self._used, self._schedule = sources, used, schedule
+        self._regularization, self._temperature = regularization, temperature
+        self._restarts, self._seed = restarts, seed
+        self._epochs = Epochs(len(used), batch, seed)
+        self._first_clusters = first_clusters
+        self._clusters = np.arange(len(used))
+
+    def prepare(self, step: int, network: nn.Module, place: Place) -> None:
+        """Cluster the documents anew where the schedule asks for it."""
+        clusters = self._schedule.clusters(step)
+        if clusters is None:
+            self._clusters = np.arange(len(self._used))
+        elif step == 0 and self._first_clusters is not None:
+            self._clusters = self._first_clusters
+        elif self._schedule.due(step):
+            rows = self._sources.rows[self._used]
+            assert isinstance(network, Encoder)
+            self._clusters = clusters_of(network, self._sources.documents, rows, clusters, self._restarts, place)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The cluster of each pair, int64 [m]."""
+        return {"clusters": self._clusters}
+
+    def resume(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what ``state`` returned."""
+        self._clusters = state["clusters"]
+
+    def draw(self, step: int) -> dict[str, View]:
+        """Context and title of the step's pairs; the contexts once more and M labels where these regularise."""
+        rows = self._used[self._epochs(step)]
+        sources = self._sources
+        views = {"context": View(sources.contexts, rows), "title": View(sources.titles, rows)}
+        sampled = min(self._regularization.sampled, len(sources.labels))
+        if sampled:
+            labels = np.random.default_rng([self._seed, step, 2]).choice(len(sources.labels), sampled, replace=False)
+            views |= {"twin": View(sources.contexts, rows), "label": View(sources.labels, np.sort(labels))}
+        return views
+
+    def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
+        """The two losses of the own contexts."""
+        contexts, titles = vectors["context"], vectors["title"]
+        device = contexts.own.device
+        own = slice(contexts.first, contexts.first + len(contexts.own))
+        clusters = self._clusters[self._epochs(step)]
+        positive = torch.from_numpy(clusters[own, None] == clusters).to(device)
+        losses = {"cluster": contrastive_loss(contexts.own @ titles.everyone.T / self._temperature, positive)}
+        if "label" in views:
+            twins, labels = vectors["twin"], vectors["label"].everyone
+            documents = self._sources.rows[views["context"].rows[own]]
+            # A label that repeats the title is what equation 3 draws the context to.
+            same = torch.from_numpy(self._sources.own_titles.same(documents[:, None], views["label"].rows)).to(device)
+            temperature = self._regularization.temperature
+            losses["label"] = (
+                label_loss(contexts.own, twins.own, labels, temperature, same)
+                if self._regularization.twins == "own"
+                else clustered_label_loss(contexts.own, twins.everyone, labels, temperature, positive, same)
+            )
+        return losses

@@ -1,0 +1,72 @@
+"""Pseudo pairs: what an encoder and TF-IDF each take for the labels of an instance, mixed (MACLR section 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.methods.maclr_stages.own_titles import OwnTitles
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Artefacts, Texts, TopK
+    from xmcbench.methods.sparse.ngrams import Recipe
+
+#: MACLR's TF-IDF pseudo labels, by its maintainer (pecos#206): PECOS's vectoriser, words and bigrams, max_df.
+RECIPE: tuple[Recipe, int, float] = ("pecos", 2, 0.98)
+
+
+def tfidf_ranking(artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
+    """The ``depth`` nearest labels of each text by TF-IDF, made once for a corpus."""
+    from xmcbench.methods.sparse.features import TfidfFeatures
+
+    def search() -> TopK:
+        return TfidfFeatures.shared(artefacts, raw_X, raw_Y, *RECIPE).nearest(raw_X, depth)
+
+    identity = {"by": "TF-IDF", "texts": [raw_X.digest, raw_Y.digest], "recipe": list(RECIPE), "depth": depth}
+    return kept_ranking(artefacts, identity, search)
+
+
+def kept_ranking(artefacts: Artefacts, identity: Mapping[str, object], search: Callable[[], TopK]) -> TopK:
+    """A ranking from the artefacts, or made and put there: the rows of an ablation share it."""
+    from xmcbench import TopK
+
+    def build(folder: Path) -> None:
+        search().save(folder / "nearest.npz")
+
+    return TopK.load(artefacts.get("nearest", identity, build) / "nearest.npz")
+
+
+def chosen(
+    found: TopK, labels: int, top: int, least: float | None = None, own_titles: OwnTitles | None = None
+) -> csr_matrix:
+    """The first ``top`` labels of each instance, as a binary CSR matrix, float32 [N, labels].
+
+    found: a ranking of at least ``top`` labels, deep enough to lose some. least: lower scores are no pseudo label.
+    own_titles: labels that repeat the instance's title are passed over.
+    """
+    from scipy.sparse import csr_matrix
+
+    candidate = found.indices >= 0
+    if least is not None:
+        candidate &= found.scores >= least
+    if own_titles is not None:
+        candidate &= ~own_titles.same(np.arange(len(found))[:, None], np.maximum(found.indices, 0))
+    candidate &= np.cumsum(candidate, axis=1) <= top
+    rows, places = np.nonzero(candidate)
+    ones = np.ones(len(rows), np.float32)
+    return csr_matrix((ones, (rows, found.indices[rows, places])), shape=(len(found), labels))
+
+
+def mixed(sources: Sequence[csr_matrix]) -> csr_matrix:
+    """The pairs of all sources, each once: binary CSR, float32, columns in order."""
+    whole = sources[0].copy()
+    for each in sources[1:]:
+        whole = whole + each
+    whole.data[:] = 1.0
+    whole.sort_indices()
+    return whole

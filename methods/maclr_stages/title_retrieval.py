@@ -1,0 +1,28 @@
+"""Retrieval of held-out titles: a measure of an encoder that needs no label."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmcbench.methods.encoder.encoding import encode
+from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.tokens import TokenStore
+
+
+def title_retrieval(encoder: Encoder, contexts: TokenStore, titles: TokenStore, rows: np.ndarray) -> dict[str, float]:
+    """How well contexts find their titles among those of all ``rows``, by inner product, as fractions.
+
+    Returns ``found first``, the share of contexts whose title comes first (a tie counts against it), and
+    ``reciprocal rank``, its mean.
+    """
+    sides = []
+    for store in (contexts, titles):
+        vectors = np.empty((len(rows), encoder.width), np.float32)
+        encode(encoder, store, vectors, rows)
+        sides.append(vectors)
+    scores = sides[0] @ sides[1].T
+    ranks = (scores >= scores.diagonal()[:, None]).sum(1)
+    return {
+        "found first": round(float((ranks == 1).mean()), 4),
+        "reciprocal rank": round(float((1 / ranks).mean()), 4),
+    }

@@ -1,0 +1,60 @@
+"""Named parameter values of MACLR: its presets and the rows of its ablation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: The parameters that switch a component on, and the rows of the paper's ablation (its section 5.5) with an x for on.
+COMPONENTS = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
+_ROWS = {"1": "----", "2": "x---", "3": "-x--", "4": "xx--", "5": "xxx-", "6": "xx-x", "7": "xxxx"}
+
+ABLATION: dict[str, Mapping[str, object]] = {
+    row: dict(zip(COMPONENTS, (each == "x" for each in switches), strict=True)) for row, switches in _ROWS.items()
+}
+
+PRESETS: dict[str, Mapping[str, object]] = {
+    "paper": {"backbone": "bert-base-uncased", "head": "paper"},
+    "reference": {
+        "backbone": "bert-base-uncased",
+        "head": "paper",
+        "batch": 128,
+        "clusters": 2500,
+        "twins": "cluster",
+        "pseudo_top": 1,
+        "pseudo_least": 36.0,
+        "pseudo_loss": "single",
+        "finetune_steps": 100_000,
+        "finetune_batch": 128,
+        "finetune_rate": 1e-5,
+    },
+    "quick": {
+        "instance_length": 64,
+        "label_length": 32,
+        "steps": 12,
+        "pseudo_steps": 8,
+        "batch": 32,
+        "learning_rate": 2e-5,
+        "clusters": 64,
+        "clusters_doubled_every": 6,
+        "clusters_updated_every": 6,
+        "cluster_length": 16,
+        "kmeans_restarts": 1,
+        "label_temperature": 0.5,
+        "pseudo_own_title": False,
+        "finetune_steps": 15,
+        "finetune_batch": 32,
+        "finetune_rate": 2e-5,
+    },
+    "gpu": {
+        "steps": 3000,
+        "pseudo_steps": 1500,
+        "learning_rate": 2e-5,
+        "clusters": 512,
+        "clusters_doubled_every": 300,
+        "clusters_updated_every": 300,
+        "label_temperature": 0.5,
+        "pseudo_own_title": False,
+        "finetune_steps": 500,
+        "finetune_rate": 1e-5,
+    },
+}

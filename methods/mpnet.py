@@ -1,0 +1,22 @@
+"""MPNet: the paraphrase model of sentence-transformers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xmcbench.methods.encoder.dual_encoder import DualEncoder
+
+
+class MPNet(DualEncoder):
+    """paraphrase-mpnet-base-v2 under its own mean pooling (Song et al. 2020; MACLR section 5.1, Paraphrase MPNet).
+
+    The weights come from the hub or its cache. With pairs it is fine-tuned on them.
+    """
+
+    title = "MPNet"
+    presets: ClassVar = {
+        "paper": {},
+        "quick": {"instance_length": 128, "finetune_steps": 20, "finetune_batch": 16, "finetune_rate": 2e-5},
+    }
+
+    backbone: str = "sentence-transformers/paraphrase-mpnet-base-v2"

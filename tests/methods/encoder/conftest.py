@@ -1,0 +1,99 @@
+import json
+
+import pytest
+
+from xmcbench import Artefacts, Texts
+
+WORDS = (  # noqa: SIM905
+    "the a of and about story apple bridge candle desert engine forest garden harbor island jungle "
+    "red green old new large small sees likes finds makes"
+).split()
+SIZE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def save_checkpoint(folder, kind="bert", pooling="mean", dropout=0.1, words=WORDS):
+    """A tiny transformer with its tokenizer, as `save_pretrained` and sentence-transformers lay them out."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *words])}
+    fast = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    fast.normalizer, fast.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=fast, **names).save_pretrained(folder)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    common = {"vocab_size": len(vocabulary), "pad_token_id": 0}
+    config = {
+        "bert": lambda: transformers.BertConfig(**SIZE, **rates, **common, max_position_embeddings=64),
+        "roberta": lambda: transformers.RobertaConfig(**SIZE, **rates, **common, max_position_embeddings=66),
+        "mpnet": lambda: transformers.MPNetConfig(
+            **SIZE, **rates, vocab_size=len(vocabulary), max_position_embeddings=66
+        ),
+        "distilbert": lambda: transformers.DistilBertConfig(
+            dim=16, n_layers=2, n_heads=2, hidden_dim=32, dropout=dropout, attention_dropout=dropout, **common
+        ),
+    }[kind]()
+    torch.manual_seed(0)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    if pooling:
+        modules = [("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize")]
+        listed = [
+            {"idx": i, "name": n, "path": p, "type": f"sentence_transformers.models.{t}"}
+            for i, (n, p, t) in enumerate(modules)
+        ]
+        (folder / "modules.json").write_text(json.dumps(listed))
+        (folder / "1_Pooling").mkdir()
+        flags = {
+            f"pooling_mode_{name}": name.startswith(pooling) for name in ("cls_token", "mean_tokens", "max_tokens")
+        }
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **flags}))
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    """For networks this small a second thread only waits for the first."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """Tiny checkpoints by kind and options, made once."""
+    made = {}
+
+    def get(kind="bert", **options):
+        key = (kind, *sorted(options.items()))
+        if key not in made:
+            made[key] = save_checkpoint(tmp_path_factory.mktemp(kind), kind, **options)
+        return made[key]
+
+    return get
+
+
+@pytest.fixture
+def artefacts(tmp_path):
+    return Artefacts(tmp_path / "artefacts")
+
+
+THINGS = WORDS[6:16]
+
+
+@pytest.fixture
+def stories():
+    """30 documents, 10 labels, and the two labels of each document as pairs."""
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    titles = [f"{THINGS[row % 10]} story" for row in range(30)]
+    contents = [f"The old {THINGS[row % 10]}. It likes the {THINGS[(row + 3) % 10]}." for row in range(30)]
+    columns = np.sort(np.array([[row % 10, (row + 3) % 10] for row in range(30)]), axis=1).ravel()
+    pairs = csr_matrix((np.ones(60, np.float32), columns, np.arange(0, 61, 2)), shape=(30, 10))
+    return Texts.from_lists(titles, contents), Texts.from_lists([f"the {thing}" for thing in THINGS]), pairs

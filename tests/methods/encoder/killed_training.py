@@ -1,0 +1,36 @@
+"""A training that a test kills: run as a script it ends itself with SIGKILL at a step; imported it runs through."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+
+def run(artefacts_root, checkpoint, killed_at=None):
+    """Train for 30 steps with a checkpoint after each; returns the final weights and the note."""
+    from xmcbench import Artefacts, Texts
+    from xmcbench.methods.encoder.contrastive import TwoViews
+    from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+    from xmcbench.methods.encoder.tokens import TokenStore
+    from xmcbench.methods.encoder.trained import trained
+    from xmcbench.methods.encoder.training import Plan
+
+    class Killed(TwoViews):
+        def prepare(self, step, network, place):
+            if step == killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    artefacts = Artefacts(Path(artefacts_root))
+    texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
+    store = TokenStore.of(artefacts, texts, open_tokenizer(Path(checkpoint)), 16)
+    encoder = open_encoder(Path(checkpoint), "native", seed=0, projection=True)
+    plan = Plan(30, 1e-3, seed=5, checkpoint_s=0.0)
+    note = trained(artefacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
+    return encoder.weights(), note
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(1)
+    run(sys.argv[1], sys.argv[2], int(sys.argv[3]))

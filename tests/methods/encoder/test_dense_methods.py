@@ -1,0 +1,151 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xmcbench import Artefacts, MethodError, Texts, Unavailable, UsageError
+from xmcbench.methods.ict import ICT
+from xmcbench.methods.mpnet import MPNet
+from xmcbench.methods.sentbert import SentBERT
+from xmcbench.methods.simcse import SimCSE
+
+ALL = [SentBERT, MPNet, SimCSE, ICT]
+QUICK = {"instance_length": 24, "finetune_steps": 6, "finetune_batch": 8, "finetune_rate": 1e-3}
+LEARNING = {"steps": 6, "batch": 8, "learning_rate": 1e-3}
+STRANGE = Texts.from_lists(["", " ", "zyzzyva", "\u4e2d\u6587 \U0001f600", "the " * 900])
+
+
+def values_of(kind, checkpoint):
+    return {"backbone": str(checkpoint), **QUICK, **(LEARNING if hasattr(kind, "pretrain") else {})}
+
+
+@pytest.fixture
+def run(tmp_path_factory):
+    """Train as the harness does; returns the predictions and the method."""
+
+    def go(kind, stories, values, new=STRANGE, pairs=None, seed=0, k=7, store=None):
+        raw_X, raw_Y, _ = stories
+        method = kind(**values)
+        method.seed = seed
+        method.artefacts = store or Artefacts(tmp_path_factory.mktemp("store"))
+        if hasattr(method, "pretrain"):
+            method.pretrained = method.pretrain(raw_X, raw_Y)
+        method.fit(raw_X, raw_Y, pairs)
+        found = method.predict(new, k=k)
+        found.check(len(new), k, len(raw_Y))
+        return found, method
+
+    return go
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_zero_shot_and_few_shot(run, checkpoint, stories, kind):
+    values = values_of(kind, checkpoint())
+    for pairs in (None, stories[2]):
+        first, method = run(kind, stories, values, pairs=pairs)
+        again, _ = run(kind, stories, values, pairs=pairs)
+        assert first.indices.tobytes() == again.indices.tobytes()
+        assert first.scores.tobytes() == again.scores.tobytes()
+        assert ("fine-tuning" in method.notes) == (pairs is not None)
+        json.dumps(method.notes, allow_nan=False)
+    assert method.notes["backbone"]["name"] == checkpoint().name
+    assert method.notes["cut_instances"] == 1
+    assert ("training" in method.notes) == hasattr(kind, "pretrain")
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "mpnet"])
+@pytest.mark.parametrize("head", ["native", "paper"])
+def test_architectures(run, checkpoint, stories, kind, head):
+    folder = checkpoint(kind)
+    found, _ = run(SentBERT, stories, {**values_of(SentBERT, folder), "head": head}, pairs=stories[2])
+    trained, _ = run(ICT, stories, {**values_of(ICT, folder), "head": head}, pairs=stories[2])
+    assert not np.array_equal(found.scores, trained.scores)
+
+
+def test_pairs_teach(run, checkpoint, stories):
+    raw_X, _, pairs = stories
+    values = {**values_of(SentBERT, checkpoint()), "finetune_steps": 120, "finetune_rate": 5e-3}
+    hits = []
+    for known in (None, pairs):
+        found, _ = run(SentBERT, stories, values, new=raw_X, pairs=known, k=2)
+        hits.append(np.take_along_axis(pairs.toarray(), found.indices, 1).mean())
+    assert hits[1] > hits[0] + 0.3
+
+
+def test_the_store_changes_nothing(run, checkpoint, stories, tmp_path):
+    """A second cell takes tokens, training and embeddings from the store."""
+    store = Artefacts(tmp_path)
+    values = values_of(ICT, checkpoint())
+    first, _ = run(ICT, stories, values, pairs=stories[2], store=store)
+    before = store.reused_s
+    again, _ = run(ICT, stories, values, pairs=stories[2], store=store)
+    assert store.reused_s > before
+    assert first.scores.tobytes() == again.scores.tobytes()
+    other, _ = run(ICT, stories, {**values, "temperature": 0.5}, pairs=stories[2], store=store)
+    assert first.scores.tobytes() != other.scores.tobytes()
+
+
+def test_documents_without_a_context_are_in_the_notes(run, checkpoint, stories):
+    raw_X, raw_Y, pairs = stories
+    shorter = Texts.from_lists(
+        list(raw_X.titles), ["One sentence." if row < 4 else each for row, each in enumerate(raw_X.contents)]
+    )
+    _, method = run(ICT, (shorter, raw_Y, pairs), values_of(ICT, checkpoint()))
+    assert method.notes["documents_without_a_context"] == 4
+    titles_only = (Texts.from_lists(list(raw_X.titles)), raw_Y, pairs)
+    with pytest.raises(MethodError, match="no document has a title and a context"):
+        run(ICT, titles_only, values_of(ICT, checkpoint()))
+
+
+def test_pairs_that_are_none_teach_nothing(run, checkpoint, stories):
+    none = stories[2].copy()
+    none.data[:] = 0
+    none.eliminate_zeros()
+    without, method = run(SentBERT, stories, values_of(SentBERT, checkpoint()))
+    empty, _ = run(SentBERT, stories, values_of(SentBERT, checkpoint()), pairs=none)
+    assert without.scores.tobytes() == empty.scores.tobytes()
+    assert "fine-tuning" not in method.notes
+
+
+def test_one_document_one_label(run, checkpoint):
+    from scipy.sparse import csr_matrix
+
+    tiny = Texts.from_lists(["apple"], ["The old. The new."]), Texts.from_lists(["apple"]), csr_matrix([[1.0]])
+    for kind in ALL:
+        run(kind, tiny, values_of(kind, checkpoint()), pairs=tiny[2])
+
+
+def test_weights_that_are_nowhere_are_no_reason_to_take_others(run, stories, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(Unavailable, match="paraphrase-mpnet-base-v2") as raised:
+        run(MPNet, stories, {})
+    assert "hf download" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"temperature": 0.0}, {"label_length": 2}, {"finetune_batch": 1}, {"title_taken_out": 1.5}, {"steps": -1}],
+)
+def test_parameters_out_of_range(run, checkpoint, stories, wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        run(ICT, stories, {**values_of(ICT, checkpoint()), **wrong})
+
+
+def test_a_scratch_backbone(run, stories):
+    values = {**values_of(ICT, ""), "backbone": "scratch:1x32", "warm_up_steps": 5}
+    _, method = run(ICT, stories, values)
+    assert method.notes["backbone"]["name"] == "scratch:1x32"
+
+
+def test_importing_the_dense_methods_is_light():
+    heavy = ["torch", "transformers", "sentence_transformers", "faiss", "accelerate", "pyarrow", "scipy", "tokenizers"]
+    code = (
+        "import sys, xmcbench.methods.sentbert, xmcbench.methods.mpnet, xmcbench.methods.simcse, xmcbench.methods.ict;"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

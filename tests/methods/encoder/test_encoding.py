@@ -1,0 +1,86 @@
+import resource
+
+import numpy as np
+import pytest
+
+from xmcbench import Texts, XmcbenchError
+from xmcbench.methods.encoder import hardware
+from xmcbench.methods.encoder.encoding import encode, shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.tokens import TokenStore
+
+
+@pytest.fixture
+def prepared(artefacts, checkpoint, stories):
+    store = TokenStore.of(artefacts, stories[0], open_tokenizer(checkpoint()), 32)
+    return open_encoder(checkpoint(), "native", 0), store
+
+
+def test_batches_do_not_matter(prepared, monkeypatch):
+    encoder, store = prepared
+    whole, single = np.empty((2, len(store), 16), np.float32)
+    encode(encoder, store, whole)
+    monkeypatch.setitem(hardware.TOKENS, "cpu", 1)
+    encode(encoder, store, single)
+    np.testing.assert_allclose(whole, single, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
+
+
+def test_some_rows(prepared):
+    encoder, store = prepared
+    whole, some = np.empty((len(store), 16), np.float32), np.empty((3, 16), np.float32)
+    encode(encoder, store, whole)
+    encode(encoder, store, some, np.array([7, 0, 21]))
+    np.testing.assert_allclose(some, whole[[7, 0, 21]], atol=1e-6)
+
+
+def test_the_mode_is_left_as_it_was(prepared):
+    encoder, store = prepared
+    encoder.train()
+    encode(encoder, store, np.empty((len(store), 16), np.float32))
+    assert encoder.training
+
+
+def test_shared_by_weights_and_texts(artefacts, prepared):
+    encoder, store = prepared
+    first = np.array(shared_embeddings(artefacts, encoder, store, {"backbone": "a"}))
+    before = artefacts.reused_s
+    assert np.array_equal(shared_embeddings(artefacts, encoder, store, {"backbone": "a"}), first)
+    assert artefacts.reused_s > before
+    before = artefacts.reused_s
+    shared_embeddings(artefacts, encoder, store, {"backbone": "b"})
+    assert artefacts.reused_s == before
+
+
+def test_nothing_to_embed(artefacts, prepared, checkpoint):
+    encoder, _ = prepared
+    none = TokenStore.of(artefacts, Texts.from_lists([]), open_tokenizer(checkpoint()), 32)
+    with temporary_embeddings(encoder, none, artefacts.root) as vectors:
+        assert vectors.shape == (0, 16)
+    assert shared_embeddings(artefacts, encoder, none, {}).shape == (0, 16)
+
+
+def test_no_room_for_the_embeddings(artefacts, prepared):
+    """A map of a full disk would end the process without a word."""
+    encoder, store = prepared
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with (
+            pytest.raises(XmcbenchError, match="cannot write 30 embeddings"),
+            temporary_embeddings(encoder, store, artefacts.root),
+        ):
+            pass
+        with pytest.raises(XmcbenchError, match="no room left to write"):
+            shared_embeddings(artefacts, encoder, store, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(artefacts.root.glob(".embeddings-*"))
+
+
+def test_bf16_where_the_processor_has_it(monkeypatch):
+    monkeypatch.setattr(hardware, "_cpu_flags", lambda: {"avx2", "avx512_bf16"})
+    assert hardware.chosen_precision("auto", "cpu") == "bf16"
+    assert hardware.chosen_precision("fp32", "cpu") == "fp32"
+    monkeypatch.setattr(hardware, "_cpu_flags", lambda: {"avx2"})
+    assert hardware.chosen_precision("auto", "cpu") == "fp32"

@@ -1,0 +1,191 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xmcbench import Artefacts, MethodError, Texts, UsageError
+from xmcbench.methods.ict import ICT
+from xmcbench.methods.maclr import MACLR
+
+STRANGE = Texts.from_lists(["", " ", "zyzzyva", "\u4e2d\u6587 \U0001f600", "the " * 900])
+OFF = MACLR.ablation["1"]
+SHARED = {
+    "instance_length": 24,
+    "finetune_steps": 4,
+    "finetune_batch": 8,
+    "finetune_rate": 1e-3,
+    "steps": 8,
+    "batch": 8,
+    "learning_rate": 1e-3,
+}
+TINY = {
+    **SHARED,
+    "pseudo_steps": 3,
+    "clusters": 3,
+    "clusters_doubled_every": 2,
+    "clusters_updated_every": 2,
+    "kmeans_restarts": 1,
+    "sampled_labels": 4,
+    "label_temperature": 0.5,
+}
+
+
+@pytest.fixture
+def run(tmp_path_factory, checkpoint):
+    """Train as the harness does; returns the predictions and the method."""
+
+    def go(corpus, kind=MACLR, new=STRANGE, pairs=None, seed=0, store=None, **values):
+        method = kind(backbone=str(checkpoint()), **{**(TINY if kind is MACLR else SHARED), **values})
+        method.seed = seed
+        method.artefacts = store or Artefacts(tmp_path_factory.mktemp("store"))
+        method.pretrained = method.pretrain(corpus[0], corpus[1])
+        method.fit(corpus[0], corpus[1], pairs)
+        found = method.predict(new, k=7)
+        found.check(len(new), 7, len(corpus[1]))
+        return found, method
+
+    return go
+
+
+@pytest.mark.parametrize("head", ["native", "paper"])
+def test_zero_shot_and_few_shot(run, stories, head):
+    for pairs in (None, stories[2]):
+        first, method = run(stories, pairs=pairs, head=head)
+        again, _ = run(stories, pairs=pairs, head=head)
+        assert first.indices.tobytes() == again.indices.tobytes()
+        assert first.scores.tobytes() == again.scores.tobytes()
+        assert ("fine-tuning" in method.notes) == (pairs is not None)
+        json.dumps(method.notes, allow_nan=False)
+    assert method.notes["stage I"]["losses"] == ["cluster", "label"]
+    assert method.notes["stage II"]["losses"] == ["pseudo pairs"]
+    assert method.notes["clusters"] == [[0, 3], [2, 6], [4, None]]
+    counts = method.notes["pseudo pairs"]
+    assert 0 < counts["mixed"] < counts["encoder"] + counts["tfidf"]
+    assert counts["documents"] == 3 * 8  # steps x batch, of 30
+    assert counts["encoder"] == 3 * 24
+    other, _ = run(stories, seed=1, head=head)
+    assert other.scores.tobytes() != first.scores.tobytes()
+
+
+def test_all_off_is_ict(run, stories):
+    _, method = run(stories, **OFF)
+    _, ict = run(stories, ICT)
+    assert set(method.notes) - set(ict.notes) == {"stage I"}
+    for name, weights in ict.pretrained.items():
+        assert np.array_equal(method.pretrained[name], weights), name
+
+
+def test_each_component_changes_the_result(run, stories):
+    scores = {}
+    for row, switches in MACLR.ablation.items():
+        found, method = run(stories, **switches)
+        scores[row] = found.scores.tobytes()
+        assert ("stage II" in method.notes) == (switches["pseudo_encoder"] or switches["pseudo_tfidf"])
+        assert ("label" in method.notes["stage I"]["losses"]) == switches["label_regularization"]
+        assert ("clusters" in method.notes) == switches["adaptive_clustering"]
+    assert len(set(scores.values())) == 7
+
+
+def test_the_ablation_is_the_papers():
+    assert list(MACLR.ablation) == list("1234567")
+    assert all(set(row) == set(OFF) for row in MACLR.ablation.values())
+    assert not any(OFF.values())
+    assert all(MACLR.ablation["7"].values())
+
+
+def test_rows_share_stage_one(run, stories, tmp_path, monkeypatch):
+    """Rows 4 to 7 train Stage I once, and rows 2 and 4 make the first clusters once."""
+    from xmcbench.methods.encoder import trained
+
+    trainings, original = [], trained.train
+
+    def counted(network, task, *arguments):
+        trainings.append(type(task).__name__)
+        return original(network, task, *arguments)
+
+    monkeypatch.setattr(trained, "train", counted)
+    store, alone = Artefacts(tmp_path), {}
+    for row in "4567":
+        run(stories, store=store, **MACLR.ablation[row])
+    assert sorted(trainings) == ["FirstStage", *["SecondStage"] * 3]
+    run(stories, store=store, **MACLR.ablation["2"])
+    assert len(list((tmp_path / "clusters").glob("*/clusters.npy"))) == 1
+    shared, _ = run(stories, store=store, **MACLR.ablation["7"])
+    alone, _ = run(stories, **MACLR.ablation["7"])
+    assert shared.scores.tobytes() == alone.scores.tobytes()
+
+
+@pytest.mark.parametrize("name", ["paper", "reference", "quick", "gpu"])
+def test_presets_hold(name):
+    MACLR(**MACLR.presets[name])._check()
+
+
+def test_the_options_of_the_code(run, stories):
+    _, method = run(stories, twins="cluster", pseudo_loss="single", pseudo_top=1, pseudo_least=-2.0, head="paper")
+    assert method.notes["pseudo pairs"]["encoder"] == 24
+
+
+def test_held_out_documents(run, stories):
+    _, method = run(stories, held_out=8)
+    found = method.notes["held-out titles"]
+    assert list(found) == ["untrained", "stage I", "stage II"]
+    assert all(0 <= each["found first"] <= each["reciprocal rank"] <= 1 for each in found.values())
+    assert method.notes["pseudo pairs"]["documents"] == 22
+    with pytest.raises(UsageError, match="held_out = 30 leaves none of 30 documents"):
+        run(stories, held_out=30)
+
+
+def test_fewer_documents_than_clusters(run, stories):
+    """K = min(K, N): each document its own cluster, which is equation 2."""
+    _, few = run(stories, clusters=10**6, clusters_updated_every=1, **{**OFF, "adaptive_clustering": True})
+    _, none = run(stories, **OFF)
+    for name, weights in none.pretrained.items():
+        assert np.array_equal(few.pretrained[name], weights), name
+
+
+def test_a_corpus_of_one(run):
+    from scipy.sparse import csr_matrix
+
+    tiny = Texts.from_lists(["apple"], ["The old. The new."]), Texts.from_lists(["apple"])
+    run(tiny, pairs=csr_matrix([[1.0]]))
+    with pytest.raises(MethodError, match="no document has a pseudo label"):
+        run(tiny, pseudo_own_title=False)
+
+
+def test_no_document_has_a_context(run, stories):
+    titles = Texts.from_lists(list(stories[0].titles))
+    with pytest.raises(MethodError, match="no document has a title and a context"):
+        run((titles, stories[1]))
+
+
+def test_fewer_labels_than_are_sampled(run, stories):
+    all_of_them, _ = run(stories, sampled_labels=10)
+    more, _ = run(stories, sampled_labels=1000)
+    assert all_of_them.scores.tobytes() == more.scores.tobytes()
+
+
+def test_labels_that_are_the_titles(run, stories):
+    """Item to item: every title is a label."""
+    items = Texts.from_lists(sorted(set(stories[0].titles)))
+    _, kept = run((stories[0], items))
+    _, dropped = run((stories[0], items), pseudo_own_title=False)
+    assert kept.notes["pseudo pairs"] != dropped.notes["pseudo pairs"]
+    assert kept.notes["pseudo pairs"]["encoder"] == dropped.notes["pseudo pairs"]["encoder"] == 72
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"label_temperature": 0.0}, {"clusters": 0}, {"sampled_labels": 0}, {"pseudo_top": 0}, {"title_taken_out": 2.0}],
+)
+def test_parameters_out_of_range(run, stories, wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        run(stories, **wrong)
+
+
+def test_importing_it_is_light():
+    heavy = ["torch", "transformers", "faiss", "accelerate", "pyarrow", "scipy", "tokenizers"]
+    code = f"import sys, xmcbench.methods.maclr; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,49 @@
+import json
+
+import numpy as np
+import pytest
+
+from xmcbench import Artefacts, UsageError
+from xmcbench.methods.encoder.backbone import find_backbone
+from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+
+
+def scratch(artefacts, stories, name="scratch:1x32", steps=12, seed=0):
+    return find_backbone(name, artefacts, stories[0], stories[1], seed=seed, warm_up_steps=steps)
+
+
+def test_learns_words_from_the_corpus_alone(artefacts, stories):
+    found = scratch(artefacts, stories, steps=150)
+    assert found.source == "trained on the corpus, 150 steps"
+    tokens = open_tokenizer(found.folder)(["The old apple", "bridge"], 16)
+    assert [len(each) for each in tokens] == [5, 3]
+    assert (tokens[0][0], tokens[0][-1]) == (2, 3)
+    curve = json.loads((found.folder / "history.json").read_text())["curve"]
+    assert curve[-1][1] < 0.7 * curve[0][1]
+    assert open_encoder(found.folder, "paper", 0).width == 512
+
+
+def test_the_same_from_one_seed_and_another_from_another(tmp_path, stories):
+    first, again, other = (
+        scratch(Artefacts(tmp_path / name), stories, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert first.sha256 == again.sha256 != other.sha256
+    tokenizers = {open_tokenizer(each.folder).sha256 for each in (first, again, other)}
+    assert len(tokenizers) == 1
+
+
+def test_made_once(artefacts, stories):
+    first = scratch(artefacts, stories)
+    assert scratch(artefacts, stories).folder == first.folder
+    assert scratch(artefacts, stories, "scratch:2x32").folder != first.folder
+
+
+@pytest.mark.parametrize("name", ["scratch:0x32", "scratch:1x33", "scratch:1x16", "scratch:2x416"])
+def test_a_shape_that_is_none(artefacts, stories, name):
+    with pytest.raises(UsageError, match="is no encoder"):
+        scratch(artefacts, stories, name)
+
+
+def test_no_step_of_warming_up(artefacts, stories):
+    weights = open_encoder(scratch(artefacts, stories, steps=0).folder, "native", 0).weights()
+    assert all(np.isfinite(each).all() for each in weights.values())

@@ -1,0 +1,151 @@
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from xmcbench import MethodError, UsageError, XmcbenchError
+from xmcbench.methods.encoder import checkpoints
+from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, TwoViews
+from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.encoder.trained import trained
+from xmcbench.methods.encoder.training import Place, Plan, train
+
+SCRIPT = Path(__file__).with_name("killed_training.py")
+
+
+@pytest.fixture
+def prepared(artefacts, checkpoint, stories):
+    tokenizer = open_tokenizer(checkpoint())
+    instances, labels = (TokenStore.of(artefacts, texts, tokenizer, 32) for texts in stories[:2])
+    return open_encoder(checkpoint(), "native", seed=0), instances, labels, stories[2]
+
+
+def test_killed_and_run_again_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, checkpoint):
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "killed"), str(checkpoint()), "17"]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    run = runpy.run_path(str(SCRIPT))["run"]
+    resumed, note = run(tmp_path / "killed", checkpoint())
+    expected, whole = run(tmp_path / "whole", checkpoint())
+    assert (note["resumed_at"], whole["resumed_at"]) == (17, 0)
+    assert note["curve"] == whole["curve"]
+    for name in expected:
+        assert np.array_equal(resumed[name], expected[name]), name
+    assert not list((tmp_path / "killed" / "checkpoints").rglob("*.safetensors"))
+
+
+class Diverging(TwoViews):
+    def compare(self, step, views, vectors):
+        losses = super().compare(step, views, vectors)
+        return {"contrastive": losses["contrastive"] * (torch.nan if step == 6 else 1)}
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(prepared, tmp_path):
+    encoder, instances, _, _ = prepared
+    plan = Plan(10, 1e-3, checkpoint_s=0.0)
+    with pytest.raises(MethodError, match=r"the loss of step 7 is no number \(contrastive = nan\)"):
+        train(encoder, Diverging(instances, instances, 8, 0.05, 0), plan, tmp_path, {}, "cpu")
+    optimizer = torch.optim.AdamW(encoder.parameters(), 1e-3, weight_decay=0.0, fused=True)
+    identity = {**plan.identity(), "processes": 1}
+    assert checkpoints.restore(tmp_path, encoder, optimizer, identity).step == 6
+    assert checkpoints.restore(tmp_path, encoder, optimizer, {**identity, "seed": 1}) is None
+
+
+def test_a_full_disk_while_writing_a_checkpoint(prepared, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    encoder, instances, _, _ = prepared
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(XmcbenchError, match="cannot write the checkpoint of step 1"):
+        train(encoder, TwoViews(instances, instances, 8, 0.05, 0), Plan(9, 1e-3, checkpoint_s=0), tmp_path, {}, "cpu")
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_learns_and_says_how(prepared, tmp_path):
+    encoder, instances, labels, pairs = prepared
+    task = KnownPairs(instances, labels, pairs, 16, 0.05, 0)
+    history = train(encoder, task, Plan(60, 3e-3), tmp_path, {}, "cpu")
+    assert history.losses == ["contrastive"]
+    assert history.curve[-1][0] == 60
+    assert history.curve[-1][1] < 0.7 * history.curve[0][1]
+
+
+def test_the_same_training_is_done_once(artefacts, prepared):
+    encoder, instances, labels, pairs = prepared
+    first = encoder.weights()
+    ends = []
+    for _ in range(2):
+        encoder.load_weights(first)
+        trained(artefacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), Plan(3, 1e-3), {}, "cpu")
+        ends.append(encoder.weights())
+    assert artefacts.reused_s > 0
+    assert all(np.array_equal(ends[0][name], ends[1][name]) for name in first)
+    assert any(not np.array_equal(ends[0][name], first[name]) for name in first)
+
+
+def test_the_rate_rises_and_falls():
+    plan = Plan(100, 1.0, warmup=0.1)
+    rates = [plan.rate(step) for step in range(100)]
+    assert rates.index(max(rates)) == 10
+    assert max(rates) == pytest.approx(1.0)
+    assert np.all(np.diff(rates[:11]) > 0)
+    assert np.all(np.diff(rates[10:]) < 0)
+    assert rates[-1] == pytest.approx(1 / 90)
+    assert Plan(1, 1.0).rate(0) > 0
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"learning_rate": 0.0}, {"warmup": 1.5}, {"clip": 0.0}])
+def test_a_plan_that_is_none(wrong):
+    with pytest.raises(UsageError):
+        Plan(**{"steps": 1, "learning_rate": 1e-3, **wrong})
+
+
+def test_epochs_take_every_row_once():
+    epochs = Epochs(10, 3, seed=0)
+    drawn = [epochs(step) for step in range(6)]
+    assert all(len(set(each)) == 3 for each in drawn)
+    assert len(set(np.concatenate(drawn[:3]))) == 9
+    assert Epochs(10, 3, seed=0)(4).tolist() == drawn[4].tolist()
+    assert Epochs(10, 3, seed=1)(0).tolist() != drawn[0].tolist()
+    assert len(Epochs(2, 64, seed=0)(5)) == 2
+
+
+def test_another_true_label_is_no_negative(prepared):
+    """A batch of all pairs: masked, the loss is that of the untrue labels only."""
+    from accelerate import Accelerator
+
+    encoder, instances, labels, pairs = prepared
+    encoder.eval()
+    task = KnownPairs(instances, labels, pairs, 60, 1.0, 0)
+    found = task.losses(0, encoder, Place(Accelerator(cpu=True)))["contrastive"].item()
+    rows, columns = pairs.nonzero()
+    vectors = []
+    for store in (instances, labels):
+        ids = [torch.from_numpy(store[row].astype(np.int64))[None] for row in range(len(store))]
+        with torch.no_grad():
+            vectors.append(encoder(ids, [torch.ones_like(each, dtype=torch.bool) for each in ids]))
+    logits = (vectors[0] @ vectors[1].T).double().exp().numpy()
+    true = pairs.toarray() > 0
+    counts = true.sum(0)
+    expected = np.mean(
+        [
+            -np.log(logits[i, j] / (logits[i, j] + (logits[i] * counts * ~true[i]).sum()))
+            for i, j in zip(rows, columns, strict=True)
+        ]
+    )
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_processes_cannot_share_an_odd_batch():
+    class Pair:
+        num_processes, process_index = 2, 0
+
+    with pytest.raises(UsageError, match="2 processes cannot share a batch of 7"):
+        Place(Pair()).share(7)
