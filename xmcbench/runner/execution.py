@@ -103,8 +103,7 @@ def _run_cell(
             # -P: the package that is installed, not a folder of its name where the user happens to stand.
             [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
             log,
-            # Hash order must not differ between two runs of one seed.
-            {**os.environ, "PYTHONHASHSEED": "0"},
+            _environment(),
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
@@ -120,6 +119,14 @@ def _run_cell(
     else:
         record["log"] = log.relative_to(store.root).as_posix()
     return store.write(cell, record)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a cell's process: the user's, and two settings of ours."""
+    # A thread that waits gives its core back: spinning ones bring a shared machine to a standstill.
+    waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
+    # Hash order must not differ between two runs of one seed.
+    return {**waiting, **os.environ, "PYTHONHASHSEED": "0"}
 
 
 def _record(
