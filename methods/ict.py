@@ -47,6 +47,10 @@ class ICT(DualEncoder):
     least_sentences: int = 2
     title_taken_out: float = 0.9
 
+    def describe(self) -> str:
+        """The backbone and the training budget."""
+        return f"{super().describe()}, {self.steps} steps of {self.batch}"
+
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train on (context, title) pairs; returns the encoder's weights by name."""
         from xmcbench.methods.encoder.contrastive import TwoViews

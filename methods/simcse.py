@@ -41,6 +41,10 @@ class SimCSE(DualEncoder):
     batch: int = 64
     learning_rate: float = 3e-5
 
+    def describe(self) -> str:
+        """The backbone and the training budget."""
+        return f"{super().describe()}, {self.steps} steps of {self.batch}"
+
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train on the documents alone; returns the encoder's weights by name."""
         from xmcbench.methods.encoder.contrastive import TwoViews

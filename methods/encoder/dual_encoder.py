@@ -69,6 +69,10 @@ class DualEncoder(Method):
     #: Whether a dense layer stands between the pooled vector and the loss while pre-training.
     _projection: ClassVar[bool] = False
 
+    def describe(self) -> str:
+        """The backbone; a silent stand-in for it does not exist."""
+        return self.backbone.rstrip("/").rpartition("/")[2]
+
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels.
 

@@ -14,7 +14,7 @@ class OwnTitles:
     """Which labels read like an instance's title.
 
     titles: int64 [N], labels: int64 [L]; a title and a label with the same number are the same text, -1 is a title
-    that no label has. most: how many labels share one text at most.
+    that no label has. most: how many labels read like one title at most.
     """
 
     titles: np.ndarray
@@ -31,7 +31,8 @@ class OwnTitles:
             len(labels),
         )
         of_titles = np.fromiter((numbers.get(titles[row].tobytes(), -1) for row in range(len(titles))), np.int64)
-        return cls(of_titles, of_labels, int(np.bincount(of_labels).max(initial=0)))
+        counts = np.bincount(of_labels, minlength=1)[of_titles[of_titles >= 0]]
+        return cls(of_titles, of_labels, int(counts.max(initial=0)))
 
     def same(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Whether a label is an instance's own title: bool, the shape that ``rows`` and ``labels`` broadcast to."""

@@ -141,6 +141,7 @@ def test_fewer_documents_than_clusters(run, stories):
     """K = min(K, N): each document its own cluster, which is equation 2."""
     _, few = run(stories, clusters=10**6, clusters_updated_every=1, **{**OFF, "adaptive_clustering": True})
     _, none = run(stories, **OFF)
+    assert not list(few.artefacts.root.glob("embeddings/*"))
     for name, weights in none.pretrained.items():
         assert np.array_equal(few.pretrained[name], weights), name
 

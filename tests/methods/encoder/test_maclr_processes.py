@@ -9,10 +9,26 @@ import numpy as np
 import pytest
 from scipy.sparse import save_npz
 
+from xmcbench import Artefacts
 from xmcbench.methods.encoder.network import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.maclr import MACLR
 
 SCRIPT = Path(__file__).with_name("one_maclr_process.py")
+PRETRAINING = {
+    "instance_length": 24,
+    "batch": 8,
+    "learning_rate": 1e-4,
+    "steps": 8,
+    "pseudo_steps": 3,
+    "clusters": 3,
+    "clusters_doubled_every": 2,
+    "clusters_updated_every": 2,
+    "sampled_labels": 5,
+    "label_temperature": 0.5,
+    "device": "cpu",
+    "precision": "fp32",
+}
 
 
 @pytest.mark.parametrize("kind", ["own", "cluster", "second"])
@@ -43,3 +59,15 @@ def test_two_processes_with_half_the_batch_are_one_with_the_whole(artefacts, tmp
             assert set(found.files) == set(expected)
             for name in found.files:
                 np.testing.assert_allclose(found[name], expected[name], atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+def test_a_pretraining_in_two_processes_ends_where_one_ends(tmp_path, checkpoint, stories):
+    """Clusters made in the middle of the training included; without dropout, which differs between processes."""
+    ends = []
+    for processes in (1, 2):
+        method = MACLR(**PRETRAINING, backbone=str(checkpoint(dropout=0.0)), processes=processes)
+        method.artefacts = Artefacts(tmp_path / str(processes))
+        ends.append(method.pretrain(*stories[:2]))
+        assert method.notes["stage I"]["processes"] == processes
+    for name in ends[0]:
+        np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)

@@ -160,10 +160,12 @@ def test_own_titles(artefacts, checkpoint):
 
     tokenizer = open_tokenizer(checkpoint())
     titles = TokenStore.of(artefacts, Texts.from_lists(["red apple", "old", "", "Old"]), tokenizer, 16, titles=True)
-    labels = TokenStore.of(artefacts, Texts.from_lists(["old", "the apple", "old", "red  apple"]), tokenizer, 16)
+    labels = TokenStore.of(
+        artefacts, Texts.from_lists(["old", "the apple", "old", "red  apple", "the", "the", "the"]), tokenizer, 16
+    )
     found = OwnTitles.of(titles, labels)
-    expected = [[0, 0, 0, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 1, 0]]
-    assert found.same(np.arange(4)[:, None], np.arange(4)).astype(int).tolist() == expected
+    expected = [[0, 0, 0, 1, 0, 0, 0], [1, 0, 1, 0, 0, 0, 0], [0] * 7, [1, 0, 1, 0, 0, 0, 0]]
+    assert found.same(np.arange(4)[:, None], np.arange(7)).astype(int).tolist() == expected
     assert found.most == 2
 
 
