@@ -41,7 +41,7 @@ def test_the_first_preset_is_the_default():
 def test_importing_it_is_light():
     heavy = ["scipy", "numba", "torch", "gensim", "pyarrow", "faiss"]
     code = f"import sys, xmcbench.methods.glove; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

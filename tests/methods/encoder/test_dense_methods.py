@@ -147,5 +147,5 @@ def test_importing_the_dense_methods_is_light():
         "import sys, xmcbench.methods.sentbert, xmcbench.methods.mpnet, xmcbench.methods.simcse, xmcbench.methods.ict;"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -188,5 +188,5 @@ def test_parameters_out_of_range(run, stories, wrong):
 def test_importing_it_is_light():
     heavy = ["torch", "transformers", "faiss", "accelerate", "pyarrow", "scipy", "tokenizers"]
     code = f"import sys, xmcbench.methods.maclr; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
