@@ -33,7 +33,7 @@ def save(
     folder: Path, checkpoint: Checkpoint, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> None:
     """Write the checkpoint beside the last one, then put it in its place. Raises XmcbenchError where that fails."""
-    tensors = {f"network/{name}": each for name, each in network.state_dict().items()}
+    tensors = {f"network/{name}": each for name, each in _each_once(network.state_dict()).items()}
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     for parameter, state in optimizer.state.items():
         tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
@@ -67,7 +67,7 @@ def restore(
         if facts["identity"] != json.loads(json.dumps(dict(identity))):
             return None
         tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
-    network.load_state_dict(_below(tensors, "network/"))
+    network.load_state_dict(_below(tensors, "network/"), strict=False)  # of names that share a tensor there is one
     for name, parameter in network.named_parameters():
         state = {
             key.split("/", 2)[1]: each
@@ -85,6 +85,12 @@ def remove(folder: Path) -> None:
     (folder / _NAME).unlink(missing_ok=True)
     if folder.exists() and not any(folder.iterdir()):
         folder.rmdir()
+
+
+def _each_once(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without the names of a tensor that an earlier one has: a word predictor shares the table of word embeddings."""
+    found = {each.data_ptr(): name for name, each in reversed(tensors.items())}
+    return {name: each for name, each in tensors.items() if found[each.data_ptr()] == name}
 
 
 def _text(facts: Mapping[str, object]) -> dict[str, str]:

@@ -1,11 +1,17 @@
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
+from transformers import BertForMaskedLM
 
 from xmcbench import Artefacts, UsageError
 from xmcbench.methods.encoder.backbone import find_backbone
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.scratch import MaskedLanguageModel, MaskedWords
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.encoder.training import Plan, train
 
 
 def scratch(artefacts, stories, name="scratch:1x32", steps=12, seed=0):
@@ -47,3 +53,29 @@ def test_a_shape_that_is_none(artefacts, stories, name):
 def test_no_step_of_warming_up(artefacts, stories):
     weights = open_encoder(scratch(artefacts, stories, steps=0).folder, "native", 0).weights()
     assert all(np.isfinite(each).all() for each in weights.values())
+
+
+class Stopped(MaskedWords):
+    def losses(self, step, network, place):
+        if step == 4:
+            raise KeyboardInterrupt
+        return super().losses(step, network, place)
+
+
+def test_warming_up_goes_on_where_it_was_stopped(artefacts, stories, tmp_path):
+    """The word predictor shares the table of word embeddings: a checkpoint holds it once."""
+    folder = scratch(artefacts, stories, steps=0).folder
+    stores = [TokenStore.of(artefacts, texts, open_tokenizer(folder), 32) for texts in stories[:2]]
+    plan, ends = Plan(7, 1e-3, checkpoint_s=0.0), []
+    for task, place in ((Stopped, "stopped"), (MaskedWords, "stopped"), (MaskedWords, "whole")):
+        network = MaskedLanguageModel(BertForMaskedLM.from_pretrained(folder, local_files_only=True), bf16=False)
+        torch.manual_seed(0)
+        network.model.cls.apply(network.model._init_weights)
+        with suppress(KeyboardInterrupt):
+            history = train(network, task(stores, 0), plan, tmp_path / place, {}, "cpu")
+            ends.append((history.resumed_at, history.curve, network.state_dict()))
+    (resumed_at, curve, resumed), (started_at, whole_curve, whole) = ends
+    assert (resumed_at, started_at) == (4, 0)
+    assert curve == whole_curve
+    for name in whole:
+        assert torch.equal(resumed[name], whole[name]), name
