@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from xmcbench import Method, UsageError
+from xmcbench import Method, UsageError, usable_cores
 from xmcbench.methods.sparse.features import TfidfFeatures
-from xmcbench.methods.sparse.search import SparseIndex, joined, padded, usable_cores
+from xmcbench.methods.sparse.search import SparseIndex, joined, padded
 
 if TYPE_CHECKING:
     from pecos.xmc.xlinear.model import XLinearModel

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xmcbench.artefacts import Artefacts
     from xmcbench.data import Dataset, load_dataset
+    from xmcbench.environment import usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
     from xmcbench.method import Method
     from xmcbench.metrics import evaluate
@@ -32,6 +33,7 @@ _PUBLIC = {
     "XmcbenchError": "xmcbench.errors",
     "evaluate": "xmcbench.metrics",
     "load_dataset": "xmcbench.data",
+    "usable_cores": "xmcbench.environment",
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "XmcbenchError",
     "evaluate",
     "load_dataset",
+    "usable_cores",
 ]
 
 

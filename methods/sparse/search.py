@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import TopK
+from xmcbench import TopK, usable_cores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,11 +14,6 @@ if TYPE_CHECKING:
 
 #: Results (queries x k) that the search holds at a time.
 _RESULTS = 4_000_000
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0))
 
 
 class SparseIndex:

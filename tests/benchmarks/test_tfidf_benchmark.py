@@ -14,8 +14,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, load_dataset
-from xmcbench.methods.sparse.search import usable_cores
+from xmcbench import Artefacts, load_dataset, usable_cores
 from xmcbench.methods.tfidf import Tfidf
 
 DEPTH = 100
