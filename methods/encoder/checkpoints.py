@@ -87,7 +87,7 @@ def remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _each_once(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _each_once(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Without the names of a tensor that an earlier one has: a word predictor shares the table of word embeddings."""
     found = {each.data_ptr(): name for name, each in reversed(tensors.items())}
     return {name: each for name, each in tensors.items() if found[each.data_ptr()] == name}
