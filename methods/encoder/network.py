@@ -60,7 +60,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         device = ids[0].device.type
         self._choose_attention(device)
         with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bf16"):
-            pooled = torch.cat([self._pooled(*batch) for batch in zip(ids, masks, strict=True)])
+            pooled = torch.cat([self._pooled(*batch) for batch in zip(self._words(ids), masks, strict=True)])
             if self.dense is not None:
                 return torch.tanh(self.dense(pooled).float())
             if self.projection is not None and self.training:
@@ -75,8 +75,17 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         if config._attn_implementation != wanted:
             self.transformer.set_attn_implementation(wanted)  # type: ignore[operator, union-attr]
 
-    def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        states = self.transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    def _words(self, ids: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The word embeddings of all batches, [rows, longest, hidden] each, looked up at once.
+
+        The gradient of a look-up has the size of the whole table, so there is to be one a step and not one a batch.
+        """
+        table: Any = self.transformer.get_input_embeddings()  # type: ignore[operator, union-attr]
+        found = table(torch.cat([each.flatten() for each in ids])).split([each.numel() for each in ids])
+        return tuple(words.view(*each.shape, -1) for words, each in zip(found, ids, strict=True))
+
+    def _pooled(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        states = self.transformer(inputs_embeds=words, attention_mask=mask.long()).last_hidden_state
         if self.pooling == "cls":
             return cast(torch.Tensor, states[:, 0])
         inside = mask[:, :, None]

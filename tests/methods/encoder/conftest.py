@@ -18,6 +18,8 @@ def save_checkpoint(folder, kind="bert", pooling="mean", dropout=0.1, words=WORD
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    if kind in ("mpnet", "roberta"):  # their padding has the number 1, which MPNet's positions are counted by
+        special[:2] = special[1::-1]
     vocabulary = {word: number for number, word in enumerate([*special, *words])}
     fast = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     fast.normalizer, fast.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
@@ -25,7 +27,7 @@ def save_checkpoint(folder, kind="bert", pooling="mean", dropout=0.1, words=WORD
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     transformers.PreTrainedTokenizerFast(tokenizer_object=fast, **names).save_pretrained(folder)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    common = {"vocab_size": len(vocabulary), "pad_token_id": 0}
+    common = {"vocab_size": len(vocabulary), "pad_token_id": special.index("[PAD]")}
     config = {
         "bert": lambda: transformers.BertConfig(**SIZE, **rates, **common, max_position_embeddings=64),
         "roberta": lambda: transformers.RobertaConfig(**SIZE, **rates, **common, max_position_embeddings=66),
