@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,18 +40,26 @@ def save(
         tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
     tensors |= {f"task/{name}": torch.from_numpy(np.array(each)) for name, each in checkpoint.task.items()}
     facts = {"step": checkpoint.step, "curve": checkpoint.curve, "identity": dict(identity)}
-    temporary = folder / f".{_NAME}.{os.getpid()}.tmp"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, temporary, _text(facts))
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        os.replace(temporary, folder / _NAME)
+        with _in_its_place(folder) as file:
+            save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, file, _text(facts))
     except (OSError, RuntimeError) as error:
         raise XmcbenchError(
             f"cannot write the checkpoint of step {checkpoint.step} to {folder}: {error}",
             "free some space, then run again: the training goes on from the last checkpoint",
         ) from error
+
+
+@contextmanager
+def _in_its_place(folder: Path) -> Iterator[Path]:
+    """A file to write, which becomes the checkpoint once the block ends well."""
+    temporary = folder / f".{_NAME}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(temporary, folder / _NAME)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -78,6 +87,21 @@ def restore(
             optimizer.state[parameter] = {key: each.to(parameter.device) for key, each in state.items()}
     task = {name: each.numpy() for name, each in _below(tensors, "task/").items()}
     return Checkpoint(int(facts["step"]), facts["curve"], task)
+
+
+def read(folder: Path) -> bytes | None:
+    """The last checkpoint as it lies on disk, or None."""
+    path = folder / _NAME
+    return path.read_bytes() if path.exists() else None
+
+
+def replace(folder: Path, content: bytes | None) -> None:
+    """Put what another machine's ``read`` returned in the place of the checkpoint here."""
+    if content is None:
+        remove(folder)
+        return
+    with _in_its_place(folder) as file:
+        file.write_bytes(content)
 
 
 def remove(folder: Path) -> None:

@@ -37,7 +37,8 @@ class DualEncoder(Method):
     finetune_steps, finetune_batch, finetune_rate
                      fine-tuning on the pairs: steps, pairs of a step over all processes, highest learning rate
     warmup           share of the steps over which the learning rate rises
-    processes        that train together on this machine
+    processes        that train together on this machine; on several machines, which torchrun brings together as
+                     ``xmcbench.methods.encoder.machines`` says, on each of them
     device           ``auto`` is a GPU where there is one
     precision        of matrix products; ``auto`` is bfloat16 where the hardware is faster with it, else float32
     """
@@ -78,11 +79,13 @@ class DualEncoder(Method):
     def require(self) -> None:
         """Raise Unavailable where the weights are not on this machine and the hub does not give them.
 
-        UsageError where the backbone's name stands for nothing.
+        UsageError where the backbone's name stands for nothing, or torchrun's variables make no sense.
         """
         from xmcbench.methods.encoder.backbone import require_backbone
+        from xmcbench.methods.encoder.machines import Machines
 
         require_backbone(self.backbone)
+        Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels.

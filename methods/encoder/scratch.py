@@ -15,6 +15,7 @@ from torch import nn
 from xmcbench import UsageError
 from xmcbench.methods.encoder.contrastive import Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
+from xmcbench.methods.encoder.machines import alone
 from xmcbench.methods.encoder.network import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
 from xmcbench.methods.encoder.training import Place, Plan, train
@@ -72,7 +73,8 @@ def scratch_checkpoint(
         network = _network(layers, width, width // head_size, folder, seed, precision)
         plan = Plan(steps, LEARNING_RATE, seed=seed)
         state = artefacts.root / "checkpoints" / f"scratch-{layers}x{width}-{raw_X.digest[:16]}-{seed}"
-        history = train(network, MaskedWords(stores, seed), plan, state, identity, device)
+        with alone():  # a warm-up is short, and the same on every machine
+            history = train(network, MaskedWords(stores, seed), plan, state, identity, device)
         network.cpu().model.bert.save_pretrained(folder)
         (folder / "history.json").write_text(json.dumps(history.note()))
 

@@ -1,11 +1,10 @@
-"""A training as an artefact: done once for what it depends on, whoever asks for it, on one process or several."""
+"""A training as an artefact: done once for what it depends on, whoever asks for it, by one process or several."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from xmcbench import MethodError
+from xmcbench import MethodError, usable_cores
+from xmcbench.methods.encoder.machines import Machines, alone
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.training import History, Plan, Task, train
 
@@ -36,8 +36,12 @@ def trained(
     """Train the encoder, or take over the weights that the same training gave before. Returns its history as a note.
 
     identity: what the task depends on (JSON values); the encoder's weights, the plan, the precision and the number of
-    processes are added to it. A training that was killed goes on from its last checkpoint, below ``artefacts.root``.
+    processes are added to it. processes: on this machine; on several machines, see ``machines``, all of theirs train
+    together, and each machine keeps the weights. A training that was killed goes on from its last checkpoint, below
+    ``artefacts.root``. Raises UsageError where the environment names several machines and makes no sense, MethodError
+    where a training process fails.
     """
+    machines = Machines.here()
     key = {
         "version": VERSION,
         "task": dict(identity),
@@ -46,16 +50,17 @@ def trained(
         "head": encoder.head,
         "pooling": encoder.pooling,
         "precision": encoder.precision,
-        "processes": processes,
+        "processes": machines.count * processes,
     }
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
 
     def build(folder: Path) -> None:
         arguments = (encoder, task, plan, artefacts.root / "checkpoints" / name, key, device, folder)
-        if processes == 1:
-            _train_and_save(*arguments)
+        if machines.count * processes == 1:
+            with alone():
+                _train_and_save(*arguments)
         else:
-            _in_processes(processes, arguments)
+            _in_processes(machines, processes, arguments)
 
     folder = artefacts.get("training", key, build)
     encoder.load_weights(read_weights(folder / "weights.safetensors"))
@@ -87,39 +92,33 @@ def _train_and_save(
 
     history = train(encoder, task, plan, state, key, device)
     encoder.cpu()
-    if int(os.environ.get("RANK", "0")) == 0:
+    if int(os.environ.get("LOCAL_RANK", "0")) == 0:
         save_file(encoder.weights(), folder / "weights.safetensors")
         (folder / "history.json").write_text(json.dumps(history.note()))
     return history
 
 
-def _in_processes(processes: int, arguments: tuple[Any, ...]) -> None:
-    """Train in processes of one machine, gloo between processors and NCCL between GPUs."""
+def _in_processes(machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
+    """Train in processes of this machine, and those of the others: gloo between processors and NCCL between GPUs."""
     from torch.multiprocessing import ProcessRaisedException, spawn
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     try:
-        spawn(_one_process, (processes, port, arguments), processes)
+        spawn(_one_process, (machines, processes, arguments), processes)
     except ProcessRaisedException as error:
         last = str(error).strip().splitlines()[-1]
         raise MethodError(f"a training process failed: {last}") from error
 
 
-def _one_process(rank: int, processes: int, port: int, arguments: tuple[Any, ...]) -> None:
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+def _one_process(local: int, machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
+    os.environ |= machines.environment(local, processes)
+    # With it every process, that of rank 0 too, would look for torchrun's store at our port, where none is.
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     if arguments[5] == "cpu":
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // processes))
+        torch.set_num_threads(max(1, usable_cores() // processes))
     try:
         _train_and_save(*arguments)
+        # Rank 0 holds the meeting point of this training; nobody goes on to the next one before it is done.
+        torch.distributed.barrier()
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()

@@ -7,6 +7,8 @@ generator is ever stored.
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -87,6 +89,11 @@ class Place:
         """Where this process computes."""
         return cast(torch.device, self.accelerator.device)
 
+    @property
+    def machines(self) -> int:
+        """On how many machines they are."""
+        return self.processes // int(os.environ.get("LOCAL_WORLD_SIZE", self.processes))
+
     def gather(self, vectors: torch.Tensor) -> torch.Tensor:
         """The rows of all processes, in order of their number; gradients flow back to where a row came from.
 
@@ -160,6 +167,8 @@ def train(
         network.to(place.device).parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True
     )
     identity = {**identity, **plan.identity(), "processes": place.processes}
+    if place.machines > 1:
+        _come_together(folder, identity, accelerator)
     found = checkpoints.restore(folder, network, optimizer, identity)
     start, curve = (found.step, found.curve) if found else (0, [])
     if found:
@@ -189,9 +198,25 @@ def train(
                 saved_at = time.monotonic()
     network.eval()
     accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
+    if accelerator.is_local_main_process:
         checkpoints.remove(folder)
     return History(plan.steps, names, curve, start, place.processes)
+
+
+def _come_together(folder: Path, identity: Mapping[str, object], accelerator: Accelerator) -> None:
+    """Give every machine the checkpoint of the first, the only one that writes any.
+
+    Raises UsageError where the machines are not at the same training: they would wait for each other for ever.
+    """
+    from accelerate.utils import broadcast_object_list, gather_object
+
+    if len(set(gather_object([json.dumps(identity, sort_keys=True)]))) > 1:
+        raise UsageError("the machines do not train the same", "the same data, weights and parameters on each of them")
+    held = [checkpoints.read(folder) if accelerator.is_main_process else None]
+    broadcast_object_list(held)
+    if accelerator.is_local_main_process and not accelerator.is_main_process:
+        checkpoints.replace(folder, held[0])
+    accelerator.wait_for_everyone()
 
 
 def _step(

@@ -1,0 +1,97 @@
+"""The machines that train together: the same command, started once on each of them.
+
+    torchrun --nnodes 2 --node-rank I --master-addr HOST --master-port 29500 --nproc-per-node 1 --no-python \\
+        xmcbench run ... --set maclr.processes=8
+
+torchrun tells each command by variables of its environment, which a user may set by hand as well: GROUP_WORLD_SIZE
+(machines), GROUP_RANK (which of them, from 0), MASTER_ADDR and MASTER_PORT (where that of rank 0 is reached). Every
+machine has a runs folder of its own, and all of them the same content: on a shared one they would wait for each
+other's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xmcbench import UsageError
+
+_HINT = "torchrun sets GROUP_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT"
+#: What torchrun says of a process, and what makes one join the store of torchrun itself.
+_OF_PROCESS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """This machine among those that train together.
+
+    count: how many; number: of this one, from 0; address and port: where the processes of all of them meet.
+    """
+
+    count: int = 1
+    number: int = 0
+    address: str = "127.0.0.1"
+    port: int = 0
+
+    @classmethod
+    def here(cls) -> Machines:
+        """As the environment says; alone where it says nothing. Raises UsageError where it makes no sense."""
+        told = os.environ
+        count = _number(told, "GROUP_WORLD_SIZE") if "GROUP_WORLD_SIZE" in told else 1
+        _refuse_several_here(told)
+        if count <= 1:
+            return cls(port=_free_port())
+        number = _number(told, "GROUP_RANK")
+        if not 0 <= number < count:
+            raise UsageError(f"GROUP_RANK = {number} is none of {count} machines", _HINT)
+        if not told.get("MASTER_ADDR"):
+            raise UsageError("GROUP_WORLD_SIZE is set and MASTER_ADDR is not", _HINT)
+        # torchrun's own store listens on MASTER_PORT.
+        return cls(count, number, told["MASTER_ADDR"], _number(told, "MASTER_PORT") + 1)
+
+    def environment(self, local: int, processes: int) -> dict[str, str]:
+        """The variables of one of the processes here. local: its number on this machine, processes: how many."""
+        return {
+            "RANK": str(self.number * processes + local),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(self.count * processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "MASTER_ADDR": self.address,
+            "MASTER_PORT": str(self.port),
+        }
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Without what torchrun says of this process, so that whoever trains inside does not look for the others."""
+    told = {name: os.environ.pop(name) for name in _OF_PROCESS if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ |= told
+
+
+def _refuse_several_here(told: Mapping[str, str]) -> None:
+    if "GROUP_WORLD_SIZE" in told and told.get("LOCAL_WORLD_SIZE", "1") != "1":
+        raise UsageError(
+            f"torchrun started {told['LOCAL_WORLD_SIZE']} commands on this machine, which would wait for each other",
+            "--nproc-per-node 1; the parameter `processes` says how many train on a machine",
+        )
+
+
+def _number(told: Mapping[str, str], name: str) -> int:
+    value = told.get(name, "")
+    if not value.isdecimal():
+        raise UsageError(f"{name} = {value!r} is no number" if value else f"{name} is not set", _HINT)
+    return int(value)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

@@ -1,0 +1,107 @@
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xmcbench import UsageError
+from xmcbench.methods.encoder.machines import Machines, alone
+
+SCRIPT = Path(__file__).with_name("one_machine.py")
+TOLD = {"GROUP_WORLD_SIZE": "2", "GROUP_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
+
+
+def on_two_machines(tmp_path, checkpoint, killed_at=""):
+    """The script as torchrun starts it on two machines, each with a folder of its own; returns the exit statuses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torchrun = {
+        "GROUP_WORLD_SIZE": "2",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(tmp_path / f"machine{rank}"), str(checkpoint), killed_at],
+            env={**os.environ, **torchrun, "GROUP_RANK": rank, "RANK": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    errors = [process.communicate(timeout=200)[1] for process in running]
+    return [process.returncode for process in running], errors
+
+
+def test_two_machines_end_where_one_ends_also_when_killed(tmp_path, checkpoint):
+    """One process on each: two trainings, the first of them killed and taken up again from the one checkpoint."""
+    weights = checkpoint(dropout=0.0)
+    expected, notes = runpy.run_path(str(SCRIPT))["run"](tmp_path / "one", weights)
+    assert [note["processes"] for note in notes] == [1, 1]
+    statuses, _ = on_two_machines(tmp_path, weights, "3")
+    assert all(statuses)
+    held = [list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors")) for rank in "01"]
+    assert [len(each) for each in held] == [1, 0]
+    statuses, errors = on_two_machines(tmp_path, weights)
+    assert statuses == [0, 0], errors
+    for rank in "01":
+        with np.load(tmp_path / f"machine{rank}" / "end.npz") as found:
+            assert (int(found["processes"]), found["resumed"].tolist()) == (2, [3, 0])
+            for name, each in expected.items():
+                np.testing.assert_allclose(found[name], each, atol=1e-4, err_msg=name)
+        assert not list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors"))
+
+
+def test_the_place_of_a_process(monkeypatch):
+    for name, value in TOLD.items():
+        monkeypatch.setenv(name, value)
+    found = Machines.here()
+    assert found == Machines(2, 1, "first", 29501)
+    assert found.environment(2, 4) == {
+        "RANK": "6",
+        "LOCAL_RANK": "2",
+        "WORLD_SIZE": "8",
+        "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": "first",
+        "MASTER_PORT": "29501",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("GROUP_RANK", None, "GROUP_RANK is not set"),
+        ("GROUP_RANK", "one", "GROUP_RANK = 'one' is no number"),
+        ("GROUP_RANK", "2", "GROUP_RANK = 2 is none of 2 machines"),
+        ("GROUP_WORLD_SIZE", "many", "GROUP_WORLD_SIZE = 'many' is no number"),
+        ("MASTER_ADDR", None, "MASTER_ADDR is not"),
+        ("MASTER_PORT", "", "MASTER_PORT is not set"),
+        ("LOCAL_WORLD_SIZE", "2", "torchrun started 2 commands on this machine"),
+    ],
+)
+def test_an_environment_that_makes_no_sense(monkeypatch, name, value, message):
+    for each, told in TOLD.items():
+        monkeypatch.setenv(each, told)
+    if value is None:
+        monkeypatch.delenv(name)
+    else:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=message) as raised:
+        Machines.here()
+    assert raised.value.hint
+
+
+def test_alone_torchrun_is_not_heard(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with alone():
+        assert "LOCAL_RANK" not in os.environ
+    assert os.environ["LOCAL_RANK"] == "0"
