@@ -1,11 +1,14 @@
 """Records made by hand, as the runner would write them."""
 
+import xml.etree.ElementTree as ET
+
 import pytest
 
 from xmcbench.leaderboard.tables import MAIN, SECOND
 from xmcbench.records import Cell
 from xmcbench.setting import Setting
 
+SVG = "{http://www.w3.org/2000/svg}"
 METRICS = (*MAIN, *SECOND)
 
 
@@ -32,6 +35,7 @@ def record():
         processor="P",
         supervision="optional",
         views=("head", "middle", "tail"),
+        notes=None,
         **parameters,
     ):
         few = setting is not None and setting.kind == "fs"
@@ -50,6 +54,7 @@ def record():
             "protocol": {"version": 1, "filter": "self"},
             "counts": {"train": 60, "test": 30, "labels": 10, "train_pairs": 120, "test_pairs": 60},
             "subset": {"name": "s", "sha256": "e", "pairs": 12, "labels": 5, "instances": 12} if few else None,
+            "notes": notes or {},
             "status": status,
             "reason": "" if status == "ok" else "ValueError: no",
             "environment": {
@@ -68,3 +73,28 @@ def record():
         return made
 
     return make
+
+
+@pytest.fixture(scope="session")
+def check_boxes():
+    """Raises unless all texts of a drawing, with the letters at their widest, lie in it and apart from each other."""
+
+    def check(drawing):
+        root = ET.fromstring(drawing)
+        width, height = float(root.get("width")), float(root.get("height"))
+        found = []
+        for element in root.iter(f"{SVG}text"):
+            size = float(element.get("font-size", "13"))
+            wide, x, y = 0.56 * size * len(element.text), float(element.get("x")), float(element.get("y"))
+            y += float(element.get("dy", "0"))
+            x -= {"middle": wide / 2, "end": wide}.get(element.get("text-anchor"), 0)
+            found.append((x, y - 0.75 * size, x + wide, y + 0.25 * size, element.text))
+        for left, top, right, bottom, text in found:
+            assert 0 <= left < right <= width, text
+            assert 0 <= top < bottom <= height, text
+        for i, one in enumerate(found):
+            for other in found[:i]:
+                apart = one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
+                assert apart, (one, other)
+
+    return check

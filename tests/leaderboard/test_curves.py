@@ -87,27 +87,10 @@ def texts(drawing):
     return list(ET.fromstring(drawing).iter(f"{SVG}text"))
 
 
-def test_nothing_is_cut_and_no_texts_overlap(seven):
-    """Boxes of all texts, from the letters at their widest, lie in the drawing and apart from each other."""
+def test_nothing_is_cut_and_no_texts_overlap(seven, check_boxes):
     made = curve(seven, "label", "P@5", "self")
     long = replace(made.lines[1], name="A method with a name of its own (paper, all-MiniLM-L6-v2, 100000 steps of 256)")
-    drawing = draw(replace(made, lines=(*made.lines, long, *[replace(long, name=f"x{i}") for i in range(9)])))
-    root = ET.fromstring(drawing)
-    width, height = float(root.get("width")), float(root.get("height"))
-    boxes = []
-    for element in texts(drawing):
-        size = float(element.get("font-size", "13"))
-        wide, x, y = 0.56 * size * len(element.text), float(element.get("x")), float(element.get("y"))
-        y += float(element.get("dy", "0"))
-        x -= {"middle": wide / 2, "end": wide}.get(element.get("text-anchor"), 0)
-        boxes.append((x, y - 0.75 * size, x + wide, y + 0.25 * size, element.text))
-    for left, top, right, bottom, text in boxes:
-        assert 0 <= left < right <= width, text
-        assert 0 <= top < bottom <= height, text
-    for i, one in enumerate(boxes):
-        for other in boxes[:i]:
-            apart = one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] or other[1] >= one[3]
-            assert apart, (one, other)
+    check_boxes(draw(replace(made, lines=(*made.lines, long, *[replace(long, name=f"x{i}") for i in range(9)]))))
 
 
 def test_the_drawing_is_sound_and_has_no_surroundings(seven):

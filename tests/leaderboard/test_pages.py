@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import differences, files, pages, write
-from xmcbench.leaderboard.figure import MARK
+from xmcbench.leaderboard.chart import MARK
 from xmcbench.setting import Setting
 
 

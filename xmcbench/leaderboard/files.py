@@ -9,8 +9,8 @@ from typing import Literal
 
 from xmcbench.atomic import write_text
 from xmcbench.leaderboard import curves, figure, markup
+from xmcbench.leaderboard.chart import MARK
 from xmcbench.leaderboard.curves import Curve
-from xmcbench.leaderboard.figure import MARK
 from xmcbench.leaderboard.pages import Block, Figures, Heading, Page
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
