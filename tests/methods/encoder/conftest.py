@@ -1,4 +1,8 @@
 import json
+import os
+import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -78,6 +82,28 @@ def checkpoint(tmp_path_factory):
         return made[key]
 
     return get
+
+
+@pytest.fixture
+def side_by_side():
+    """Run a script twice at once, as ranks that can meet; "{rank}" in its words and its environment is the rank.
+
+    Returns the exit statuses and what stood on stderr.
+    """
+
+    def run(script, words, environment):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "RANK": "{rank}"}
+        running = []
+        for rank in "01":
+            own = {name: each.format(rank=rank) for name, each in (environment | meeting).items()}
+            command = [sys.executable, str(script), *(str(word).format(rank=rank) for word in words)]
+            running.append(subprocess.Popen(command, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True))
+        errors = [process.communicate(timeout=200)[1] for process in running]
+        return [process.returncode for process in running], errors
+
+    return run
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""One of several processes that share a batch: writes its loss and gradients. Started by test_processes.py."""
+"""One of several processes that share a batch: writes its losses, gradients and the task's state.
+
+Started by test_processes.py.
+"""
 
 import sys
 from pathlib import Path
@@ -8,34 +11,50 @@ import torch
 from scipy.sparse import load_npz
 
 
-def gradients(folder, checkpoint, kind, batch):
-    """Loss and gradients of one step on the whole batch, as this process sees them after the exchange."""
+def gradients(folder, checkpoint, kind):
+    """Losses and gradients of one step on the whole batch, as this process sees them after the exchange."""
     from accelerate import Accelerator
 
-    from xmcbench.methods.encoder.contrastive import KnownPairs, TwoViews
     from xmcbench.methods.encoder.network import open_encoder
-    from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.training import Place
 
     accelerator = Accelerator(cpu=True)
     place = Place(accelerator)
-    instances, labels = (TokenStore(Path(line), 0) for line in (folder / "stores.txt").read_text().split())
-    network = open_encoder(checkpoint, "native", seed=0)
-    if kind == "pairs":
-        task = KnownPairs(instances, labels, load_npz(folder / "pairs.npz"), batch, 0.05, seed=3)
-    else:
-        task = TwoViews(instances, instances, batch, 0.05, seed=3)
+    network, task = open_encoder(checkpoint, "native", seed=0), _task(folder, kind)
+    task.prepare(0, network, place)
     wrapped = accelerator.prepare_model(network) if place.processes > 1 else network
-    loss = sum(task.losses(1, wrapped, place).values())
-    loss.backward()
-    found = {name: each.grad.numpy() for name, each in network.named_parameters()}
-    return {"loss": accelerator.reduce(loss.detach(), "mean").numpy(), **found}
+    losses = task.losses(1, wrapped, place)
+    sum(losses.values()).backward()
+    found = {f"gradient of {name}": each.grad.numpy() for name, each in network.named_parameters()}
+    whole = {name: accelerator.reduce(each.detach(), "mean").numpy() for name, each in losses.items()}
+    return whole | found | task.state()
+
+
+def _task(folder, kind):
+    from xmcbench.methods.encoder.contrastive import KnownPairs, TwoViews
+    from xmcbench.methods.encoder.tokens import TokenStore
+    from xmcbench.methods.maclr_stages.first_stage import FirstStage, Regularization, Sources
+    from xmcbench.methods.maclr_stages.own_titles import OwnTitles
+    from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
+    from xmcbench.methods.maclr_stages.second_stage import SecondStage
+
+    instances, labels = (TokenStore(Path(line), 0) for line in (folder / "stores.txt").read_text().split())
+    if kind == "views":
+        return TwoViews(instances, instances, 12, 0.05, seed=3)
+    if kind == "pairs":
+        return KnownPairs(instances, labels, load_npz(folder / "pairs.npz"), 12, 0.05, seed=3)
+    if kind == "pseudo pairs":
+        # 7 instances on 2 processes: neither these nor their labels can be shared evenly.
+        return SecondStage(instances, labels, load_npz(folder / "pairs.npz"), 7, 0.5, seed=3)
+    own = OwnTitles(np.arange(len(instances)) % 10, np.arange(len(labels)), 1)
+    sources = Sources(instances, instances, instances, np.arange(len(instances)), labels, own)
+    schedule, regularization = ClusterSchedule(9, 4, 1, 2), Regularization(5, 0.7, kind.removesuffix(" twins"))
+    return FirstStage(sources, np.arange(29), schedule, regularization, 12, 0.5, seed=3)
 
 
 if __name__ == "__main__":
-    folder, checkpoint, kind, batch = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    folder, checkpoint, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(1)
-    found = gradients(folder, checkpoint, kind, batch)
-    rank = torch.distributed.get_rank()
-    np.savez(folder / f"rank{rank}-{kind}.npz", **found)
+    found = gradients(folder, checkpoint, kind)
+    np.savez(folder / f"rank{torch.distributed.get_rank()}.npz", **found)
     torch.distributed.destroy_process_group()

@@ -1,8 +1,5 @@
 import os
 import runpy
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,46 +9,29 @@ from xmcbench import UsageError
 from xmcbench.methods.encoder.machines import Machines, alone
 
 SCRIPT = Path(__file__).with_name("one_machine.py")
+#: What torchrun says on two machines, with one command on each.
+TORCHRUN = {
+    "GROUP_WORLD_SIZE": "2",
+    "GROUP_RANK": "{rank}",
+    "WORLD_SIZE": "2",
+    "LOCAL_RANK": "0",
+    "LOCAL_WORLD_SIZE": "1",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+}
 TOLD = {"GROUP_WORLD_SIZE": "2", "GROUP_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
 
 
-def on_two_machines(tmp_path, checkpoint, killed_at=""):
-    """The script as torchrun starts it on two machines, each with a folder of its own; returns the exit statuses."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torchrun = {
-        "GROUP_WORLD_SIZE": "2",
-        "WORLD_SIZE": "2",
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(tmp_path / f"machine{rank}"), str(checkpoint), killed_at],
-            env={**os.environ, **torchrun, "GROUP_RANK": rank, "RANK": rank},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    errors = [process.communicate(timeout=200)[1] for process in running]
-    return [process.returncode for process in running], errors
-
-
-def test_two_machines_end_where_one_ends_also_when_killed(tmp_path, checkpoint):
-    """One process on each: two trainings, the first of them killed and taken up again from the one checkpoint."""
+def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path, checkpoint):
+    """One process and one folder on each: two trainings, the first of them killed, and taken up from one checkpoint."""
     weights = checkpoint(dropout=0.0)
     expected, notes = runpy.run_path(str(SCRIPT))["run"](tmp_path / "one", weights)
     assert [note["processes"] for note in notes] == [1, 1]
-    statuses, _ = on_two_machines(tmp_path, weights, "3")
+    words = [tmp_path / "machine{rank}", weights]
+    statuses, _ = side_by_side(SCRIPT, [*words, "3"], TORCHRUN)
     assert all(statuses)
     held = [list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors")) for rank in "01"]
     assert [len(each) for each in held] == [1, 0]
-    statuses, errors = on_two_machines(tmp_path, weights)
+    statuses, errors = side_by_side(SCRIPT, [*words, ""], TORCHRUN)
     assert statuses == [0, 0], errors
     for rank in "01":
         with np.load(tmp_path / f"machine{rank}" / "end.npz") as found:
