@@ -88,7 +88,12 @@ class Method:
 
     @property
     def notes(self) -> dict[str, object]:
-        """Facts about the run for the record, as JSON values (a loss curve, how many rows were left out, ...)."""
+        """Facts about the run for the record, as JSON values (the data used, how many rows were left out, ...).
+
+        A note that is a mapping with ``losses`` (a list of names) and ``curve`` (a list of points: a step, counted
+        from 1, and for each loss its mean since the point before) is a training: the leaderboard draws its losses,
+        under the name of the note.
+        """
         return self._notes
 
     def describe(self) -> str:

@@ -82,20 +82,6 @@ def test_every_link_leads_to_a_file(some):
             assert set(targets) <= set(made), name
 
 
-def test_measured_ablations_are_rows_with_the_switches_in_the_order_of_the_printed_ones(record):
-    names = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
-    made = [record("maclr", value=0.5, **dict.fromkeys(names, True)), record("maclr", **dict.fromkeys(names, False))]
-    page = files(pages([*made, record("other")]))["ablation.md"]
-    measured = page[page.index("## Tiny, zero-shot (no pair), measured") :]
-    rows = [
-        [cell.strip() for cell in line.split("|")[2:7]] for line in measured.splitlines() if line.startswith("| MACLR")
-    ]
-    assert rows == [["no"] * 4 + ["**50.00** ±3.0"], ["yes"] * 4 + ["**50.00** ±3.0"]]
-    assert "OTHER" not in measured
-    assert "adaptive_clustering" not in measured
-    assert " MAC |" in measured
-
-
 def test_a_table_a_file_for_papers(some):
     made = files(pages(some), "latex")
     text = made["tiny/fs-label-0.01.tex"]

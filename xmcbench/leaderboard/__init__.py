@@ -1,8 +1,20 @@
 """Boards: tables, pages and figures as a pure function of records and published figures."""
 
+from xmcbench.leaderboard.blocks import Page
 from xmcbench.leaderboard.files import differences, drawing, files, write
-from xmcbench.leaderboard.pages import Page, pages
+from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.rows import Row, rows
 
-__all__ = ["Page", "Row", "Source", "differences", "drawing", "files", "pages", "rows", "sources", "write"]
+__all__ = [
+    "Page",
+    "Row",
+    "Source",
+    "differences",
+    "drawing",
+    "files",
+    "pages",
+    "rows",
+    "sources",
+    "write",
+]

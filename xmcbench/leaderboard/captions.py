@@ -36,6 +36,12 @@ CURVE = (
     "its line is flat."
 )
 
+TRAINING = (
+    "Losses of the rows of the zero-shot setting that were trained, as their records tell them. Bands reach from the "
+    "lowest seed to the highest; rows that share a training share a line. Methods cannot be compared by their losses: "
+    "each has its own task, batch and temperature."
+)
+
 _GROUPS = {
     "seen": "labels with a known pair",
     "unseen": "labels without one",
@@ -80,14 +86,22 @@ def main(
 def measured(dataset: str, setting: Setting, records: Sequence[Mapping[str, Any]], filter_name: str) -> str:
     """Data set, setting, unit, protocol, filter and known pairs of measured rows."""
     done = [record for record in records if record["status"] == "ok"]
-    scored = done[0]["metrics"][filter_name]["scored"]
-    parts = [
-        f"{dataset}, {setting.title}{_known(done)}.",
-        f"Per cent ± half-width of the 95% bootstrap interval over {scored:,} test instances;",
-        f"{_protocol(filter_name)};",
-        "preset, encoder and training budget are part of a row's name.",
-    ]
-    return " ".join(parts)
+    return (
+        f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
+        "preset, encoder and training budget are part of a row's name."
+    )
+
+
+def measured_ablation(name: str, records: Sequence[Mapping[str, Any]], filter_name: str, printed: Ablation) -> str:
+    """The caption of a measured ablation: what all rows have in common, named ``name``, and what the columns say."""
+    done = [record for record in records if record["status"] == "ok"]
+    cell = done[0]["cell"]
+    place = f"{cell['dataset']}, {Setting(**cell['setting']).title}{_known(done)}"
+    heads = ", ".join(head for head, _ in printed.switches.values())
+    return (
+        f"{place}. {name} with its components ({heads}) on or off; rows are numbered as the published ones. "
+        f"{_figures(done, filter_name)}."
+    )
 
 
 def second(dataset: str, setting: Setting, filter_name: str) -> str:
@@ -118,6 +132,12 @@ def ablation(printed: Ablation, source: Source) -> str:
     switches = ", ".join(f"{head}: {meaning}" for head, meaning in printed.switches.values())
     head = f"{printed.dataset}, {printed.setting.title}. Published: {_short(source)}, {source.protocol}."
     return f"{head} {switches}."
+
+
+def _figures(done: Sequence[Mapping[str, Any]], filter_name: str) -> str:
+    scored = done[0]["metrics"][filter_name]["scored"]
+    interval = f"Per cent ± half-width of the 95% bootstrap interval over {scored:,} test instances"
+    return f"{interval}; {_protocol(filter_name)}"
 
 
 def _protocol(filter_name: str) -> str:

@@ -57,6 +57,16 @@ class Curve:
         """The name of its files: data set, what is drawn, metric."""
         return f"{self.dataset.lower()}-{self.by}-{self.metric.lower().replace('@', '')}"
 
+    @property
+    def title(self) -> str:
+        """What the drawing is."""
+        return f"{self.metric} on {self.dataset} by {self.by}"
+
+    @property
+    def short(self) -> str:
+        """What tells it from the others beside it."""
+        return self.metric
+
 
 def setting_at(ratio: float, by: str) -> Setting:
     """The setting of one point: zero-shot at 0, all pairs at 1. Raises UsageError for what is no share."""

@@ -1,4 +1,4 @@
-"""What a board draws, as charts: coverage curves."""
+"""What a board draws, as charts: coverage curves and loss curves."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from xmcbench.leaderboard import chart
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.curves import Line as CoverageLine
+from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.metrics import protocol
 
 
-def draw(made: Curve) -> str:
+def draw(made: Curve | LossCurve) -> str:
     """The figure as an SVG document."""
-    return chart.draw(_coverage(made))
+    return chart.draw(_coverage(made) if isinstance(made, Curve) else _losses(made))
 
 
 def _coverage(made: Curve) -> Chart:
@@ -42,3 +43,23 @@ def _runs(made: Curve, line: CoverageLine) -> Iterator[tuple[Point, ...]]:
         elif run:
             yield tuple(run)
             run = []
+
+
+def _losses(made: LossCurve) -> Chart:
+    """By step, or by share of the steps where the lines are of different lengths."""
+    lengths = {line.points[-1].step for line in made.lines}
+    longest = max(lengths)
+    if len(lengths) == 1:
+        ticks = [tick for tick in chart.scale(0, longest, 0) if tick <= longest]
+        axis = Axis(0, longest, tuple(zip(ticks, chart.tick_texts(ticks), strict=True)), "steps")
+    else:
+        axis = Axis(0, 100, tuple((tick, f"{tick}") for tick in range(0, 101, 20)), "% of the steps of each line")
+    lines = []
+    for line in made.lines:
+        last = line.points[-1].step
+        width = 1.0 if len(lengths) == 1 else 100 / last
+        said = len(lengths) == 1 or f" {last:g} steps" in line.label
+        points = tuple(Point(width * each.step, each.value, each.low, each.high) for each in line.points)
+        lines.append(Line(line.label if said else f"{line.label}, {last:g} steps", (points,)))
+    foot = "each point: the mean since the one before; bands: lowest to highest seed"
+    return Chart(made.title, axis, tuple(lines), 3, foot)

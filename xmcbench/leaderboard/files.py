@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from xmcbench.atomic import write_text
-from xmcbench.leaderboard import curves, figure, markup
+from xmcbench.leaderboard import curves, figure, losses, markup
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
 from xmcbench.leaderboard.curves import Curve
-from xmcbench.leaderboard.pages import Block, Figures, Heading, Page
+from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
 
@@ -52,9 +53,10 @@ def files(
     return made
 
 
-def drawing(made: Curve, folder: str = "") -> dict[str, str]:
+def drawing(made: Curve | LossCurve, folder: str = "") -> dict[str, str]:
     """The two files of a figure: its drawing and its points."""
-    return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": curves.as_csv(made)}
+    points = curves.as_csv(made) if isinstance(made, Curve) else losses.as_csv(made)
+    return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": points}
 
 
 def write(folder: Path, made: Mapping[str, str]) -> None:
@@ -109,8 +111,8 @@ def _block(block: Block, cited: tuple[Source, ...]) -> str:
 
 def _figures(block: Figures) -> str:
     """The drawings, links to their points, and what is missing in them."""
-    drawn = [f"![{each.metric} on {each.dataset} by {each.by}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
-    points = [f"[{each.metric}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
+    drawn = [f"![{each.title}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
+    points = [f"[{each.short}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
     missing = dict.fromkeys(each for made in block.curves for each in made.missing)
     parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
     return "\n\n".join([*parts, *([f"Missing: {'; '.join(missing)}."] if missing else [])])

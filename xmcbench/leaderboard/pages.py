@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from xmcbench.leaderboard import captions, consistency
-from xmcbench.leaderboard.curves import Curve, curve
-from xmcbench.leaderboard.published import Ablation, PublishedRow, Source, sources
-from xmcbench.leaderboard.rows import Cost, Row, rows
-from xmcbench.leaderboard.tables import (
-    MAIN,
-    SECOND,
-    Table,
-    ablation_table,
-    cost_table,
-    group_table,
-    metric_table,
-    text_table,
-)
+from xmcbench.leaderboard import ablation, captions, consistency
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
+from xmcbench.leaderboard.curves import curve
+from xmcbench.leaderboard.losses import loss_curves
+from xmcbench.leaderboard.published import PublishedRow, Source, sources
+from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
+from xmcbench.leaderboard.tables import MAIN, SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.setting import Setting
 
 #: The metrics whose coverage curves stand on a page, as in the paper's Figure 2.
 CURVES = ("P@5", "R@100")
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading; level 2 is a section."""
-
-    level: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Coverage curves side by side, one a metric."""
-
-    curves: tuple[Curve, ...]
-
-
-#: A block is a heading, a paragraph, a table or a row of figures.
-Block = Heading | str | Table | Figures
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page: ``name`` names its file."""
-
-    name: str
-    title: str
-    blocks: tuple[Block, ...]
 
 
 def pages(records: Iterable[Mapping[str, Any]], published: Sequence[Source] | None = None) -> list[Page]:
@@ -67,23 +31,23 @@ def pages(records: Iterable[Mapping[str, Any]], published: Sequence[Source] | No
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     made = [_dataset_page(name, datasets.get(name, []), printed) for name in names]
-    ablations = _ablation_page(datasets, printed)
+    ablations = ablation.page(datasets, printed)
     return [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
 
 
 def _index(
-    datasets: Mapping[str, Sequence[Mapping[str, Any]]], printed: Sequence[Source], names: Sequence[str], ablation: bool
+    datasets: Mapping[str, Sequence[Mapping[str, Any]]], printed: Sequence[Source], names: Sequence[str], ablated: bool
 ) -> Page:
     lines = []
     for name in names:
-        settings = {*map(_setting, datasets.get(name, ()))}
+        settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
         lines.append(f"* [{name}]({name.lower()}.md): {kind}")
-    if ablation:
+    if ablated:
         lines.append("* [Ablation](ablation.md) of MACLR's pre-training")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Data sets"), statistics]
-    blocks += [Heading(2, "How to read the tables"), captions.READING, *_sources(printed)]
+    blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]
     return Page("README", "Leaderboards", tuple(blocks))
 
 
@@ -114,12 +78,10 @@ def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequ
         drawn = tuple(filter(None, (curve(records, by, metric, filter_name) for metric in CURVES)))
         if drawn:
             blocks += [Heading(2, f"Coverage curves, by {by}"), captions.CURVE, Figures(drawn)]
-    settings = {
-        *map(_setting, records),
-        *(row.setting for source in printed for row in source.rows if row.dataset == name),
-    }
-    for setting in sorted(settings, key=_order):
-        inside = [record for record in records if _setting(record) == setting]
+    settings = by_setting(records)
+    others = {row.setting for source in printed for row in source.rows if row.dataset == name}
+    for setting in sorted({*settings, *others}, key=order):
+        inside = settings.get(setting, [])
         rows_ = [
             (number, row)
             for number, source in enumerate(printed, 1)
@@ -127,7 +89,10 @@ def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequ
             if (row.dataset, row.setting) == (name, setting)
         ]
         blocks += [Heading(2, setting.title.capitalize()), *_section(name, setting, inside, rows_, printed)]
-    return Page(name.lower(), name, (*blocks, *_sources(printed, name)))
+    whole = [record for record in settings.get(Setting("ez"), ()) if not ablation.is_partial(record, printed)]
+    if trained := loss_curves(whole, f"{name.lower()}-training"):
+        blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
+    return Page(name.lower(), name, (*blocks, *citations(printed, name)))
 
 
 def _section(
@@ -153,8 +118,7 @@ def _section(
             if setting.kind != "ez" or "unseen" not in groups:  # at zero shot every label is unseen
                 found += _groups(made, groups, setting, captions.groups(dataset, setting, records, filter_name, groups))
         found += _costs(made, dataset, setting)
-    problems = [f"{row.name}, {problem}" for row in made for problem in row.problems]
-    return [*found, *(["Without a result:  \n" + "  \n".join(problems)] if problems else [])]
+    return [*found, *without_a_result(made)]
 
 
 def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
@@ -177,64 +141,3 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
     return found
-
-
-def _ablation_page(datasets: Mapping[str, Sequence[Mapping[str, Any]]], printed: Sequence[Source]) -> Page | None:
-    """The printed ablations, each followed by the measured ones: rows whose parameters are the same switches."""
-    blocks: list[Block] = []
-    for number, source in enumerate(printed, 1):
-        ablation = source.ablation
-        if ablation is None:
-            continue
-        heads = [head for head, _ in ablation.switches.values()]
-        lines = [
-            (index, [*switched.values(), *(figures[metric] for metric in MAIN)], number)
-            for index, switched, figures in ablation.rows
-        ]
-        caption = captions.ablation(ablation, source)
-        blocks.append(Heading(2, f"{ablation.dataset}, published"))
-        blocks.append(text_table("published", caption, "Row", [*heads, *MAIN], lines))
-        for name in sorted(datasets):
-            for setting in sorted({*map(_setting, datasets[name])}, key=_order):
-                inside = [
-                    record
-                    for record in datasets[name]
-                    if _setting(record) == setting and _has_switches(record, ablation.switches)
-                ]
-                if inside:
-                    filter_name = inside[0]["protocol"]["filter"]
-                    about = captions.measured(name, setting, inside, filter_name)
-                    title = f"{name}, {setting.title}, measured"
-                    made = sorted(rows(inside, filter_name), key=lambda row: _switched(row, ablation))
-                    table = ablation_table(made, ablation.switches, f"{name.lower()}-{setting.slug}", about)
-                    blocks += [Heading(2, title), table]
-    return Page("ablation", "Ablation", (*blocks, *_sources(printed))) if blocks else None
-
-
-def _switched(row: Row, ablation: Ablation) -> tuple[int, str]:
-    """The order of measured ablations: that of the printed rows, which other rows follow."""
-    printed = [tuple(switched.values()) for _, switched, _ in ablation.rows]
-    own = tuple("yes" if row.parameters[switch] else "no" for switch in ablation.switches)
-    return (printed.index(own) if own in printed else len(printed), row.name)
-
-
-def _has_switches(record: Mapping[str, Any], switches: Iterable[str]) -> bool:
-    parameters = record["cell"]["parameters"]
-    return all(isinstance(parameters.get(switch), bool) for switch in switches)
-
-
-def _sources(printed: Sequence[Source], dataset: str | None = None) -> list[Block]:
-    lines = [
-        f"[{number}] {source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
-        for number, source in enumerate(printed, 1)
-        if dataset is None or any(row.dataset == dataset for row in source.rows)
-    ]
-    return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
-
-
-def _setting(record: Mapping[str, Any]) -> Setting:
-    return Setting(**record["cell"]["setting"])
-
-
-def _order(setting: Setting) -> tuple[int, str, float]:
-    return ("ez", "fs", "full").index(setting.kind), setting.by or "", setting.ratio or 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 from xmcbench.canonical import canonical_json
 from xmcbench.environment import hardware_class
+from xmcbench.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,19 @@ def grouped(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str,
         cell = record["cell"]
         groups.setdefault(canonical_json([cell["method"], cell["parameters"]]), []).append(record)
     return {key: sorted(groups[key], key=lambda record: record["cell"]["seed"]) for key in sorted(groups)}
+
+
+def by_setting(records: Iterable[Mapping[str, Any]]) -> dict[Setting, list[Mapping[str, Any]]]:
+    """Records by setting, in the order of a page."""
+    groups: dict[Setting, list[Mapping[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(Setting(**record["cell"]["setting"]), []).append(record)
+    return {setting: groups[setting] for setting in sorted(groups, key=order)}
+
+
+def order(setting: Setting) -> tuple[int, str, float]:
+    """The place of a setting on a page: from no pair to all."""
+    return ("ez", "fs", "full").index(setting.kind), setting.by or "", setting.ratio or 0.0
 
 
 def row_name(record: Mapping[str, Any]) -> str:

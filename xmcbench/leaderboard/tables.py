@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
@@ -89,23 +89,36 @@ def metric_table(
     return Table(name, caption, "Method", tuple(columns), tuple(lines))
 
 
-def ablation_table(rows: Sequence[Row], switches: Mapping[str, tuple[str, str]], name: str, caption: str) -> Table:
+def ablation_table(
+    rows: Sequence[Row],
+    switches: Mapping[str, tuple[str, str]],
+    index: Callable[[Row], str],
+    name: str,
+    caption: str,
+) -> Table:
     """Measured rows behind the switches that their parameters are, in the order of the rows.
 
-    ``switches``: parameter -> (head of its column, meaning). What the columns say is left out of the names.
+    ``switches``: parameter -> (head of its column, meaning); ``index``: what a row is called instead of its name.
     """
     table = metric_table(rows, MAIN, name, caption)
     done = [row for row in rows if row.figures]
     lines = [
         replace(
             line,
-            name=_without(line.name, switches),
+            name=index(row),
             cells=(*(Cell("yes" if row.parameters[switch] else "no") for switch in switches), *line.cells),
         )
         for row, line in zip(done, table.lines, strict=True)
     ]
     heads = [Column("", head) for head, _ in switches.values()]
-    return replace(table, columns=(*heads, *table.columns), lines=tuple(lines))
+    return replace(table, head="Row", columns=(*heads, *table.columns), lines=tuple(lines))
+
+
+def without_switches(name: str, switches: Iterable[str]) -> str:
+    """A row's name without the changes of its preset that are the switches."""
+    for switch in switches:
+        name = re.sub(rf"(, |(?<=\()){switch}=(True|False)", "", name)
+    return name.replace("(, ", "(").removesuffix(" ()")
 
 
 def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: str) -> Table:
@@ -158,13 +171,6 @@ def ranks(figures: Sequence[Figure]) -> list[int | None]:
             found[position] = rank
         left = [position for position in left if position not in tied]
     return found
-
-
-def _without(name: str, switches: Iterable[str]) -> str:
-    """A row's name without the changes of its preset that are the switches."""
-    for switch in switches:
-        name = re.sub(rf"(, |(?<=\()){switch}=(True|False)", "", name)
-    return name.replace("(, ", "(").removesuffix(" ()")
 
 
 def _tied(first: Figure, second: Figure) -> bool:

@@ -1,0 +1,113 @@
+import re
+
+import pytest
+
+from xmcbench.leaderboard import files, pages
+from xmcbench.setting import Setting
+
+NAMES = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
+
+
+def training(*losses, at=(1, 2, 3), value=1.0):
+    return {"losses": [*losses], "curve": [[step, *[value / step for _ in losses]] for step in at], "steps": at[-1]}
+
+
+@pytest.fixture
+def row(record):
+    """A record of a method with components, named as the runner would."""
+
+    def make(components, *arguments, budget="20 steps of 32", **more):
+        switches = dict(zip(NAMES, (each == "x" for each in components), strict=True))
+        made = record("maclr", *arguments, **switches, **more)
+        off = "".join(f", {name}=False" for name, on in switches.items() if not on)
+        made["method"].update(title="MACLR", variant=f"quick, {more.get('backbone', 'mini')}, {budget}{off}")
+        return made
+
+    return make
+
+
+def measured(records):
+    """(heading, the first cells of its rows) of each measured table."""
+    page = files(pages(records))["ablation.md"]
+    found = []
+    for section in re.split(r"^### ", page, flags=re.MULTILINE)[1:]:
+        lines = section.splitlines()
+        rows = [line.split("|")[1:7] for line in lines if re.match(r"\| [-\d] ", line)]
+        found.append((lines[0], [[cell.strip() for cell in row] for row in rows]))
+    return found
+
+
+def test_rows_are_numbered_and_ordered_as_the_printed_ones(row, record):
+    made = [*(row(components) for components in ("x-x-", "xxxx", "----", "xx-x")), record("other")]
+    ((heading, rows),) = measured(made)
+    assert heading == "MACLR (quick, mini, 20 steps of 32)"
+    assert rows == [
+        ["1", "no", "no", "no", "no", "**50.00** ±3.0"],
+        ["6", "yes", "yes", "no", "yes", "**50.00** ±3.0"],
+        ["7", "yes", "yes", "yes", "yes", "**50.00** ±3.0"],
+        ["-", "yes", "no", "yes", "no", "**50.00** ±3.0"],
+    ]
+    page = files(pages(made))["ablation.md"]
+    assert "Tiny, zero-shot (no pair). MACLR (quick, mini, 20 steps of 32) with its components (MAC, LR, E, TF-" in page
+    assert "adaptive_clustering" not in page
+    assert "OTHER" not in page
+
+
+def test_a_table_for_each_variant_and_setting(row):
+    made = [row(each, backbone=backbone) for each in ("xxxx", "xx--") for backbone in ("bert", "mini")]
+    made += [row(each, 0, 0.9, steps=3000, budget="3000 steps of 32") for each in ("xxxx", "----")]
+    made += [row("x---", setting=Setting.of("full"))]
+    page = files(pages(made))["ablation.md"]
+    assert [heading for heading, _ in measured(made)] == [
+        "MACLR (quick, bert, 20 steps of 32)",
+        "MACLR (quick, mini, 20 steps of 32)",
+        "MACLR (quick, mini, 3000 steps of 32)",
+        "MACLR (quick, mini, 20 steps of 32)",
+    ]
+    assert page.count("## Tiny, zero-shot (no pair), measured") == 1
+    assert page.index("## Tiny, zero-shot") < page.index("## Tiny, full")
+    # Ranks are those of one variant: a larger budget leaves the smaller one its best.
+    assert page.count("**50.00**") == page.count("**90.00**") + 16 == 4 * 8
+
+
+def test_a_variant_with_all_components_alone_is_no_ablation(row):
+    assert "measured" not in files(pages([row("xxxx")]))["ablation.md"]
+    assert len(measured([row("xxxx"), row("xxx-")])) == 1
+
+
+def test_variants_of_one_name_are_told_apart(row):
+    """A preset may have been changed between two runs."""
+    made = [row(each, batch=batch) for each in ("xxxx", "----") for batch in (32, 64)]
+    assert [heading for heading, _ in measured(made)] == [
+        f"MACLR (quick, mini, 20 steps of 32), batch={batch}" for batch in (32, 64)
+    ]
+    assert sum(name.startswith("ablation/tiny") for name in files(pages(made), "csv")) == 2
+
+
+def test_what_failed_is_named(row):
+    page = files(pages([row("xxxx", status="failed"), row("----", status="failed")]))["ablation.md"]
+    assert page.count("seed 0: failed: ValueError: no") == 2
+
+
+def test_seeds_have_a_spread(row):
+    page = files(pages([row(each, seed, 0.2 + seed / 10) for each in ("xxxx", "----") for seed in (0, 1)]))
+    assert page["ablation.md"].count("2 (7.07)") == 2
+    assert "| Row " in page["ablation.md"]
+
+
+def test_losses_stand_below_the_table_and_rows_that_share_a_training_share_a_line(row):
+    made = [
+        row("xx--", notes={"stage I": training("cluster", "label")}),
+        row("xxx-", notes={"stage I": training("cluster", "label"), "stage II": training("pseudo pairs")}),
+        row("-x--", notes={"stage I": training("cluster", "label", value=2.0)}),
+    ]
+    board = files(pages(made))
+    drawings = [name for name in board if name.startswith("figures/ablation-tiny-ez-maclr-") and name.endswith(".svg")]
+    stages = sorted(name.partition("-stage-")[2] for name in drawings)
+    assert stages == ["i-cluster.svg", "i-label.svg", "ii-pseudo-pairs.svg"]
+    first = board[sorted(drawings)[0]].replace("\N{NO-BREAK SPACE}", " ")
+    assert ">3 (LR)<" in first
+    assert ">4 (MAC, LR); 5 (MAC, LR, E)<" in first
+    assert board["ablation.md"].rindex("| Row ") < board["ablation.md"].index("-stage-i-cluster.svg)")
+    # Zero-shot rows with a component off are not drawn again on the page of the data set.
+    assert "## Training" not in board["tiny.md"]

@@ -1,0 +1,137 @@
+"""The page of ablations: the printed ones, and the measured rows whose parameters are the same switches.
+
+Measured rows belong together, in one table, if they differ in nothing but the switches; rows with all components on
+stand here only beside some without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from xmcbench.canonical import sha256_json
+from xmcbench.leaderboard import captions
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
+from xmcbench.leaderboard.losses import loss_curves, slug
+from xmcbench.leaderboard.published import Ablation, Source
+from xmcbench.leaderboard.rows import by_setting, row_name, rows
+from xmcbench.leaderboard.tables import MAIN, ablation_table, text_table, without_switches
+from xmcbench.setting import Setting
+
+#: The number of a row that nobody has printed.
+NO_INDEX = "-"
+
+Records = Sequence[Mapping[str, Any]]
+
+
+def page(datasets: Mapping[str, Records], printed: Sequence[Source]) -> Page | None:
+    """The page, None where no source prints an ablation. ``datasets``: name -> records."""
+    blocks: list[Block] = []
+    for number, source in enumerate(printed, 1):
+        ablation = source.ablation
+        if ablation is None:
+            continue
+        heads = [head for head, _ in ablation.switches.values()]
+        lines = [
+            (index, [*switched.values(), *(figures[metric] for metric in MAIN)], number)
+            for index, switched, figures in ablation.rows
+        ]
+        caption = captions.ablation(ablation, source)
+        blocks.append(Heading(2, f"{ablation.dataset}, published"))
+        blocks.append(text_table("published", caption, "Row", [*heads, *MAIN], lines))
+        for name in sorted(datasets):
+            switched_records = [record for record in datasets[name] if _has(record, ablation.switches)]
+            for setting, records in by_setting(switched_records).items():
+                if groups := _groups(records, ablation):
+                    blocks.append(Heading(2, f"{name}, {setting.title}, measured"))
+                    blocks += [each for group in groups for each in _measured(group, ablation)]
+    return Page("ablation", "Ablation", (*blocks, *citations(printed))) if blocks else None
+
+
+def is_partial(record: Mapping[str, Any], printed: Iterable[Source]) -> bool:
+    """Whether the record is of a method with a component switched off."""
+    switches = [source.ablation.switches for source in printed if source.ablation]
+    parameters = record["cell"]["parameters"]
+    return any(_has(record, each) and not all(parameters[switch] for switch in each) for each in switches)
+
+
+def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Records]]:
+    """(name, stem, records) that differ in the switches alone, by name; at least one has a component off.
+
+    The name is what rows are called without the switches, the stem names their files.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        cell = record["cell"]
+        others = {name: value for name, value in cell["parameters"].items() if name not in ablation.switches}
+        groups.setdefault(sha256_json([cell["method"], others]), []).append(record)
+    named: dict[str, dict[str, Records]] = {}
+    for key, group in sorted(groups.items()):
+        if all(all(_switched(record["cell"]["parameters"], ablation)) for record in group):
+            continue
+        cell = group[0]["cell"]
+        place = f"{cell['dataset'].lower()}-{Setting(**cell['setting']).slug}"
+        stem = f"{place}-{slug(cell['method'])}-{key[:6]}"
+        names = {without_switches(row_name(record), ablation.switches) for record in group}
+        # A row that was set up by hand is called after its parameters, one of a preset shorter.
+        named.setdefault(min(names, key=lambda name: (len(name), name)), {})[stem] = group
+    return sorted(
+        (
+            (name + difference, stem, group)
+            for name, same in named.items()
+            for difference, (stem, group) in zip(_apart([*same.values()]), same.items(), strict=True)
+        ),
+        key=lambda each: each[:2],
+    )
+
+
+def _apart(groups: Sequence[Records]) -> Iterator[str]:
+    """What tells groups of one name apart: the parameters in which they differ (a preset may have changed)."""
+    parameters = [group[0]["cell"]["parameters"] for group in groups]
+    for own in parameters:
+        differing = [name for name in own if any(other.get(name) != own[name] for other in parameters)]
+        yield "".join(f", {name}={own[name]}" for name in sorted(differing))
+
+
+def _measured(group: tuple[str, str, Records], ablation: Ablation) -> Iterator[Block]:
+    """Heading, table and loss curves of one group; rows in the order of the printed ones, which others follow."""
+    name, stem, records = group
+    filter_name = records[0]["protocol"]["filter"]
+    made = sorted(rows(records, filter_name), key=lambda row: _order(row.parameters, ablation))
+    yield Heading(3, name)
+    if any(row.figures for row in made):
+        caption = captions.measured_ablation(name, records, filter_name, ablation)
+        yield ablation_table(made, ablation.switches, lambda row: _index(row.parameters, ablation), stem, caption)
+    drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record["cell"]["parameters"], ablation))
+    if drawn:
+        yield Figures(drawn)
+    yield from without_a_result(made)
+
+
+def _order(parameters: Mapping[str, object], ablation: Ablation) -> tuple[int, tuple[bool, ...]]:
+    indices = [index for index, _, _ in ablation.rows]
+    own = _index(parameters, ablation)
+    return indices.index(own) if own in indices else len(indices), _switched(parameters, ablation)
+
+
+def _index(parameters: Mapping[str, object], ablation: Ablation) -> str:
+    """The number of the printed row with the same switches."""
+    own = ["yes" if on else "no" for on in _switched(parameters, ablation)]
+    return next((index for index, switched, _ in ablation.rows if [*switched.values()] == own), NO_INDEX)
+
+
+def _label(parameters: Mapping[str, object], ablation: Ablation) -> str:
+    """A row in few words that are not torn apart, for a legend: "4 (MAC, LR)"; without a number "MAC, E"."""
+    heads = [head for head, _ in ablation.switches.values()]
+    on = ", ".join(head for head, own in zip(heads, _switched(parameters, ablation), strict=True) if own) or "none"
+    index = _index(parameters, ablation)
+    return (on if index == NO_INDEX else f"{index} ({on})").replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _switched(parameters: Mapping[str, object], ablation: Ablation) -> tuple[bool, ...]:
+    return tuple(bool(parameters[switch]) for switch in ablation.switches)
+
+
+def _has(record: Mapping[str, Any], switches: Iterable[str]) -> bool:
+    parameters = record["cell"]["parameters"]
+    return all(isinstance(parameters.get(switch), bool) for switch in switches)

@@ -1,0 +1,56 @@
+"""What a page is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xmcbench.leaderboard.curves import Curve
+from xmcbench.leaderboard.losses import LossCurve
+from xmcbench.leaderboard.published import Source
+from xmcbench.leaderboard.rows import Row
+from xmcbench.leaderboard.tables import Table
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; level 2 is a section."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Curves side by side."""
+
+    curves: tuple[Curve | LossCurve, ...]
+
+
+#: A block is a heading, a paragraph, a table or a row of figures.
+Block = Heading | str | Table | Figures
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: ``name`` names its file."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Block]:
+    """The section of sources: all, or those with a row of one data set."""
+    lines = [
+        f"[{number}] {source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
+        for number, source in enumerate(printed, 1)
+        if dataset is None or any(row.dataset == dataset for row in source.rows)
+    ]
+    return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
+
+
+def without_a_result(rows: Iterable[Row]) -> list[Block]:
+    """What of the rows failed or was skipped, and why: a line a seed."""
+    problems = [f"{row.name}, {problem}" for row in rows for problem in row.problems]
+    return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

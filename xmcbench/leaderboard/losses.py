@@ -1,0 +1,169 @@
+"""Loss curves: how the trainings went that methods tell of in the notes of their records.
+
+A note is a training if it is a mapping with ``losses`` (names) and ``curve`` (points: a step, and the mean of each loss
+since the point before). What else stands in it, and which method wrote it, does not matter here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isfinite
+from statistics import fmean
+from typing import Any
+
+from xmcbench.leaderboard.rows import grouped, row_name
+from xmcbench.setting import Setting
+
+
+@dataclass(frozen=True)
+class Point:
+    """A loss at a step: mean, lowest and highest over the seeds."""
+
+    step: float
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """The points of a row, or of rows that share one training. ``label``: what the legend says; ``rows``: the names."""
+
+    label: str
+    rows: tuple[str, ...]
+    seeds: tuple[int, ...]
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """The lines of one loss of one training. ``setting``: its slug; ``stem``: the name of its files."""
+
+    dataset: str
+    setting: str
+    training: str
+    loss: str
+    stem: str
+    lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """What stands above the drawing."""
+        return f"Loss ({self.loss}) in {self.training}, {self.dataset}"
+
+    @property
+    def short(self) -> str:
+        """What tells it from the others beside it."""
+        return f"{self.training}, {self.loss}"
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Nothing: what was not trained has no line."""
+        return ()
+
+
+def loss_curves(
+    records: Iterable[Mapping[str, Any]], stem: str, label: Callable[[Mapping[str, Any]], str] = row_name
+) -> tuple[LossCurve, ...]:
+    """The loss curves of records of one data set and setting, by training and loss.
+
+    ``stem`` begins the names of their files; ``label`` says of a record what the legend calls its row. A line has the
+    steps that all its seeds have; one of fewer than two points is left out. Rows with equal lines share one, as rows
+    do that share a pre-training.
+    """
+    found: dict[tuple[str, str], list[Line]] = {}
+    dataset = setting = ""
+    for group in grouped(records).values():
+        dataset, setting = group[0]["cell"]["dataset"], Setting(**group[0]["cell"]["setting"]).slug
+        told: dict[tuple[str, str], dict[int, Mapping[float, float]]] = {}
+        for record in group:
+            if record["status"] == "ok":
+                for what, points in _trainings(record.get("notes", {})):
+                    told.setdefault(what, {})[record["cell"]["seed"]] = points
+        for what, by_seed in told.items():
+            shared = _over_seeds([*by_seed.values()])
+            if len(shared) > 1:
+                line = Line(label(group[0]), (row_name(group[0]),), tuple(by_seed), shared)
+                found.setdefault(what, []).append(line)
+    made: dict[str, LossCurve] = {}
+    for training, loss in sorted(found):
+        name = _free(f"{stem}-{slug(training)}-{slug(loss)}", made)
+        made[name] = LossCurve(dataset, setting, training, loss, name, _merged(found[training, loss]))
+    return tuple(made.values())
+
+
+def as_csv(made: LossCurve) -> str:
+    """The points of a loss curve, a line each; rows that share a line have one each."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    figures = ("value", "lowest_seed", "highest_seed")
+    writer.writerow(["dataset", "setting", "training", "loss", "method", "step", *figures, "seeds"])
+    what = [made.dataset, made.setting, made.training, made.loss]
+    for line in made.lines:
+        seeds = " ".join(map(str, line.seeds))
+        for row in line.rows:
+            for point in line.points:
+                values = [f"{each:.6g}" for each in (point.value, point.low, point.high)]
+                writer.writerow([*what, row, f"{point.step:g}", *values, seeds])
+    return stream.getvalue()
+
+
+def slug(text: str) -> str:
+    """The text as a part of a file's name."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower())[:40].strip("-.") or "x"
+
+
+def _trainings(notes: Mapping[str, Any]) -> list[tuple[tuple[str, str], Mapping[float, float]]]:
+    """((training, loss), step -> value) of every note that is a training."""
+    found: list[tuple[tuple[str, str], Mapping[float, float]]] = []
+    for training, note in notes.items():
+        if not _is_training(note):
+            continue
+        for place, loss in enumerate(note["losses"], 1):
+            found.append(((training, loss), {point[0]: point[place] for point in note["curve"]}))
+    return found
+
+
+def _is_training(note: object) -> bool:
+    """Whether a note keeps to the convention, its steps in order and all its values numbers."""
+    if not isinstance(note, Mapping):
+        return False
+    losses, curve = note.get("losses"), note.get("curve")
+    if not isinstance(losses, list) or not isinstance(curve, list) or not all(isinstance(each, str) for each in losses):
+        return False
+    whole = all(isinstance(point, list) and len(point) == len(losses) + 1 for point in curve)
+    numbers = whole and all(type(each) in (int, float) and isfinite(each) for point in curve for each in point)
+    return numbers and all(0 <= one[0] < other[0] for one, other in pairwise(curve))
+
+
+def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:
+    """Mean and extremes at the steps that all curves have."""
+    points = []
+    for step in sorted(set.intersection(*(set(each) for each in curves))):
+        values = [each[step] for each in curves]
+        points.append(Point(step, fmean(values), min(values), max(values)))
+    return tuple(points)
+
+
+def _merged(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """The lines by label; equal ones as one."""
+    merged: dict[object, Line] = {}
+    for line in sorted(lines, key=lambda line: (line.label, line.rows)):
+        first = merged.setdefault((line.seeds, line.points), line)
+        if first is not line:
+            rows, label = (*first.rows, *line.rows), f"{first.label}; {line.label}"
+            merged[line.seeds, line.points] = replace(first, rows=rows, label=label)
+    return tuple(merged.values())
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """The name, with a number where it is taken."""
+    number = 1
+    while (found := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return found
