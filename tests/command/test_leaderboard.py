@@ -54,6 +54,23 @@ def test_what_is_removed_comes_back_byte_for_byte(xmcbench, runs):
     assert (ended.returncode, "tiny.md differs" in ended.stderr) == (1, True)
 
 
+def test_a_remark_is_part_of_its_page(xmcbench, runs):
+    xmcbench("leaderboard", "--out", "sent")
+    (runs / "remarks").mkdir()
+    remark = runs / "remarks" / "tiny.md"
+    remark.write_text("Written by *hand*.\n")
+    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    assert (ended.returncode, ended.stderr.count("differs")) == (1, 1), ended.stderr
+    assert xmcbench("leaderboard", "--out", "sent").returncode == 0
+    assert "\n## Remarks\n\nWritten by *hand*.\n\n" in (runs / "tiny.md").read_text()
+    assert remark.read_text() == "Written by *hand*.\n"
+    assert xmcbench("leaderboard", "--out", "sent", "--check").returncode == 0
+    remark.rename(remark.with_name("tyni.md"))
+    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    assert ended.returncode == 1
+    assert "tyni.md is about no page" in ended.stderr
+
+
 def test_a_pip_user_sees_published_rows_beside_the_own_runs(xmcbench, runs, tmp_path):
     assert xmcbench("leaderboard", "--runs", "sent", "--out", "pages").returncode == 0
     assert "*MACLR*" in (tmp_path / "pages" / "lf-amazon-131k.md").read_text()

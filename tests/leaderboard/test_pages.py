@@ -4,7 +4,7 @@ import re
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.leaderboard import differences, files, pages, write
+from xmcbench.leaderboard import differences, files, pages, read_remarks, write
 from xmcbench.leaderboard.chart import MARK
 from xmcbench.setting import Setting
 
@@ -80,6 +80,36 @@ def test_every_link_leads_to_a_file(some):
         if name.endswith(".md"):
             targets = re.findall(r"\]\((?!https?:)([^)]+)\)", content)
             assert set(targets) <= set(made), name
+
+
+def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
+    made = files(pages(some, remarks={"tiny": "By *hand*.\n\n### And so on", "README": "On the index."}))
+    plain = files(pages(some))
+    assert made["ablation.md"] == plain["ablation.md"]
+    assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Coverage curves, by label\n" in made["tiny.md"]
+    assert made["tiny.md"].index("| Tiny ") < made["tiny.md"].index("## Remarks")
+    assert made["tiny.md"].replace("## Remarks\n\nBy *hand*.\n\n### And so on\n\n", "") == plain["tiny.md"]
+    assert made["README.md"].index("](tiny.md)") < made["README.md"].index(
+        "## Remarks\n\nOn the index.\n\n## Data sets"
+    )
+    ablation = files(pages(some, remarks={"ablation": "Above all."}))["ablation.md"]
+    assert "# Ablation\n\n## Remarks\n\nAbove all.\n\n## LF-Amazon-131K, published" in ablation
+
+
+def test_a_remark_on_no_page_is_named(some):
+    with pytest.raises(StorageError, match=r"tiyn\.md is about no page"):
+        pages(some, remarks={"tiyn": "lost"})
+
+
+def test_remarks_are_read_from_a_folder(tmp_path):
+    assert read_remarks(tmp_path / "remarks") == {}
+    (tmp_path / "tiny.md").write_text("Zeile ä\n\n  indented\n\n", encoding="utf-8")
+    (tmp_path / "empty.md").write_text("\n")
+    (tmp_path / "other.txt").write_text("no remark")
+    assert read_remarks(tmp_path) == {"tiny": "Zeile ä\n\n  indented"}
+    (tmp_path / "bad.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(StorageError, match=r"bad\.md"):
+        read_remarks(tmp_path)
 
 
 def test_a_table_a_file_for_papers(some):

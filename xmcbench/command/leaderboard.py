@@ -1,6 +1,6 @@
 """Write the leaderboard from stored records, check that it is up to date, or add records to it.
 
-xmcbench leaderboard                         pages and figures in ./leaderboards, from the records there
+xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is not what the records give
 xmcbench leaderboard --format latex --out D  every table as a file that a paper can \\input
 xmcbench leaderboard add RUNS...             score the predictions again and copy the records that hold
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "add":
         return _add(arguments)
     from xmcbench.errors import UsageError
-    from xmcbench.leaderboard import differences, files, pages, write
+    from xmcbench.leaderboard import differences, files, pages, read_remarks, write
     from xmcbench.records import Store
 
     if arguments.sources:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs names the folder that `xmcbench run --runs` wrote")
-    made = files(pages(Store(runs).records()), arguments.format)
+    made = files(pages(Store(runs).records(), remarks=read_remarks(runs / "remarks")), arguments.format)
     if not arguments.check:
         write(out, made)
         index = f", the index is {out / 'README.md'}" if plain else ""

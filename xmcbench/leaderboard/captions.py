@@ -26,8 +26,8 @@ earlier cell (features, pre-training) had cost; it is not part of *fit*.
 
 {protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
 
-These pages are made from the records in `records/` and the figures in `published/`, and from nothing else. To send
-records of your own, see CONTRIBUTING.md."""
+These pages are made from the records in `records/`, the figures in `published/` and the remarks in `remarks/`, and from
+nothing else. To send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 

@@ -94,7 +94,7 @@ def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
 
 
 def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
-    parts = [f"<!-- {MARK} from records/ and published/; do not edit -->", f"# {page.title}"]
+    parts = [f"<!-- {MARK} from records/, published/ and remarks/; do not edit -->", f"# {page.title}"]
     parts += [_block(block, cited) for block in page.blocks]
     return "\n\n".join(parts) + "\n"
 

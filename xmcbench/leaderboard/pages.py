@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from xmcbench.errors import StorageError
 from xmcbench.leaderboard import ablation, captions, consistency
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
@@ -18,11 +20,16 @@ from xmcbench.setting import Setting
 CURVES = ("P@5", "R@100")
 
 
-def pages(records: Iterable[Mapping[str, Any]], published: Sequence[Source] | None = None) -> list[Page]:
+def pages(
+    records: Iterable[Mapping[str, Any]],
+    published: Sequence[Source] | None = None,
+    remarks: Mapping[str, str] | None = None,
+) -> list[Page]:
     """The index, a page for each data set that has records or published rows, and the ablation.
 
-    A pure function of records and published figures (default: those that come with xmcbench). Raises StorageError for
-    records that cannot stand on one board.
+    A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
+    -> text; default: none). Raises StorageError for records that cannot stand on one board and for a remark on a page
+    that there is not.
     """
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Mapping[str, Any]]] = {}
@@ -32,7 +39,23 @@ def pages(records: Iterable[Mapping[str, Any]], published: Sequence[Source] | No
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     made = [_dataset_page(name, datasets.get(name, []), printed) for name in names]
     ablations = ablation.page(datasets, printed)
-    return [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
+    board = [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
+    return _with_remarks(board, remarks or {})
+
+
+def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Page]:
+    """The pages, each with its remark behind its first block; on the ablation, whose sections are equals, above all."""
+    for name in sorted(remarks.keys() - {page.name for page in board}):
+        raise StorageError(
+            f"the remark {name}.md is about no page",
+            f"a remark is named after its page: {', '.join(page.name for page in board)}",
+        )
+    made = []
+    for page in board:
+        own = (Heading(2, "Remarks"), remarks[page.name]) if page.name in remarks else ()
+        place = 0 if isinstance(page.blocks[0], Heading) else 1
+        made.append(replace(page, blocks=(*page.blocks[:place], *own, *page.blocks[place:])))
+    return made
 
 
 def _index(

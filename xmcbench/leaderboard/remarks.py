@@ -1,0 +1,20 @@
+"""Remarks: what somebody wrote by hand about a page, in ``remarks/<name of the page>.md`` beside the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xmcbench.errors import StorageError
+
+
+def read_remarks(folder: Path) -> dict[str, str]:
+    """Name of a page -> its remark, as it was written; none where there is no folder. Raises StorageError."""
+    found = {}
+    for path in sorted(folder.glob("*.md")):
+        try:
+            text = path.read_text(encoding="utf-8").strip("\n")
+        except (OSError, UnicodeError) as error:
+            raise StorageError(f"cannot read the remark {path}: {error}") from error
+        if text:
+            found[path.stem] = text
+    return found
