@@ -77,11 +77,11 @@ def test_a_variant_with_all_components_alone_is_no_ablation(row):
 
 def test_variants_of_one_name_are_told_apart(row):
     """A preset may have been changed between two runs."""
-    made = [row(each, batch=batch) for each in ("xxxx", "----") for batch in (32, 64)]
+    made = [row(each, batch=batch) for each in ("xxxx", "----") for batch in (32, 48, 64, 96)]
     assert [heading for heading, _ in measured(made)] == [
-        f"MACLR (quick, mini, 20 steps of 32), batch={batch}" for batch in (32, 64)
+        f"MACLR (quick, mini, 20 steps of 32), batch={batch}" for batch in (32, 48, 64, 96)
     ]
-    assert sum(name.startswith("ablation/tiny") for name in files(pages(made), "csv")) == 2
+    assert sum(name.startswith("ablation/tiny") for name in files(pages(made), "csv")) == 4
 
 
 def test_what_failed_is_named(row):

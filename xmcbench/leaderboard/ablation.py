@@ -79,17 +79,18 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
         (
             (name + difference, stem, group)
             for name, same in named.items()
-            for difference, (stem, group) in zip(_apart([*same.values()]), same.items(), strict=True)
+            for difference, (stem, group) in zip(_apart([*same.values()], ablation), same.items(), strict=True)
         ),
         key=lambda each: each[:2],
     )
 
 
-def _apart(groups: Sequence[Records]) -> Iterator[str]:
-    """What tells groups of one name apart: the parameters in which they differ (a preset may have changed)."""
+def _apart(groups: Sequence[Records], ablation: Ablation) -> Iterator[str]:
+    """What tells groups of one name apart: the other parameters in which they differ (a preset may have changed)."""
     parameters = [group[0]["cell"]["parameters"] for group in groups]
     for own in parameters:
-        differing = [name for name in own if any(other.get(name) != own[name] for other in parameters)]
+        others = own.keys() - ablation.switches.keys()
+        differing = [name for name in others if any(other.get(name) != own[name] for other in parameters)]
         yield "".join(f", {name}={own[name]}" for name in sorted(differing))
 
 
