@@ -24,24 +24,20 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ablation``."""
     what = parser.add_argument_group("what is compared")
-    what.add_argument("--dataset", default=request.DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
+    request.add_dataset(what)
     what.add_argument("--method", metavar="NAME", help="default: the one installed method that names rows")
-    what.add_argument("--setting", default="ez", choices=("ez", "fs", "full"), help="default: %(default)s")
-    what.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs that fs draws, in (0, 1]")
-    what.add_argument("--by", choices=("label", "pair"), help="what fs draws (default: label)")
+    request.add_setting(what, default="ez", help="default: %(default)s")
     request.add_methods(what)
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
-    how.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+    request.add_dry_run(how)
     shown = parser.add_argument_group("what is shown")
-    shown.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
-    shown.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    request.add_shown(shown)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
     from xmcbench.command import report
-    from xmcbench.data import load_dataset
     from xmcbench.records import Store
     from xmcbench.registry import Registry
     from xmcbench.runner.execution import execute
@@ -52,9 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     ablation = registry[name.partition(":")[0]].usable().ablation
     if not ablation:
         raise UsageError(f"{name} names no rows of an ablation", "its class attribute `ablation` would")
-    dataset = load_dataset(arguments.dataset)
-    filter_name = arguments.filter or dataset.card.filter
-    dataset.filter(filter_name)  # refuses one it does not have before anything runs
+    dataset, filter_name = request.filtered(arguments)
     plans = _plans(arguments, name, ablation, dataset, registry, store)
     if arguments.dry_run:
         for row, planned in plans.items():
@@ -92,9 +86,8 @@ def _plans(
 ) -> dict[str, Plan]:
     """The cells of each row: the row's parameters go before those of --set, which may not name them."""
     from xmcbench.runner.plan import Request, plan
-    from xmcbench.setting import Setting
 
-    setting = Setting.of(arguments.setting, arguments.ratio, arguments.by)
+    setting = request.setting(arguments)
     method, seeds = name.partition(":")[0], request.seeds(arguments.seed)
     given = request.overrides(arguments.set)
     plans = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench curve``."""
     what = parser.add_argument_group("what is compared")
-    what.add_argument("--dataset", default=request.DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
+    request.add_dataset(what)
     what.add_argument("--methods", required=True, metavar="A,B", help="NAME or NAME:PRESET")
     what.add_argument(
         "--ratios",
@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--no-run", action="store_true", help="run nothing, draw what there is")
     drawn = parser.add_argument_group("what is drawn")
     drawn.add_argument("--metric", default="P@5,R@100", metavar="M[,M..]", help="default: %(default)s")
-    drawn.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
+    request.add_filter(drawn)
     drawn.add_argument("--out", type=Path, metavar="DIR", help="where figures go (default: curves/ in the runs folder)")
     drawn.add_argument("--png", action="store_true", help="figures as PNG too (needs resvg-py)")
 
@@ -47,7 +47,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Execute what is missing, draw; 1 if a cell failed or there is nothing to draw."""
     from xmcbench.command import report
-    from xmcbench.data import load_dataset
     from xmcbench.leaderboard import raster
     from xmcbench.records import Store
     from xmcbench.registry import Registry
@@ -57,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.png:
         raster.require()
     limits = request.limits(arguments)
-    dataset = load_dataset(arguments.dataset)
-    filter_name = arguments.filter or dataset.card.filter
-    dataset.filter(filter_name)  # refuses one it does not have before anything runs
+    dataset, filter_name = request.filtered(arguments)
     store, registry = Store(arguments.runs), Registry(arguments.plugin)
     plans = _plans(arguments, dataset, registry, store, ratios)
     records: list[dict[str, Any]] = []

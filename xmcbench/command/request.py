@@ -1,4 +1,4 @@
-"""What ``run`` and ``curve`` have in common: the flags that say which methods run and how, and what they mean."""
+"""What ``run``, ``ablation`` and ``curve`` have in common: flags that say what runs and how, and what they mean."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from xmcbench.data import Dataset
     from xmcbench.runner.execution import Limits
+    from xmcbench.setting import Setting
 
 DEFAULT_DATASET = "lf-debian-2k"
+
+
+def add_dataset(group: Any) -> None:
+    """The flag for the data set, for an argument group."""
+    group.add_argument("--dataset", default=DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
+
+
+def add_setting(group: Any, **options: Any) -> None:
+    """The flags for the setting, for an argument group; options: of --setting itself."""
+    group.add_argument("--setting", choices=("ez", "fs", "full"), **options)
+    group.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs that fs draws, in (0, 1]")
+    group.add_argument("--by", choices=("label", "pair"), help="what fs draws (default: label)")
 
 
 def add_methods(group: Any) -> None:
@@ -30,6 +44,39 @@ def add_execution(group: Any) -> None:
     )
     group.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
     group.add_argument("--force", action="store_true", help="run finished cells again")
+
+
+def add_dry_run(group: Any) -> None:
+    """The flag for a plan that is not executed, for an argument group."""
+    group.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+
+
+def add_filter(group: Any) -> None:
+    """The flag for the filter, for an argument group."""
+    group.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
+
+
+def add_shown(group: Any) -> None:
+    """The flags for filter and form of what is printed, for an argument group."""
+    add_filter(group)
+    group.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def setting(arguments: argparse.Namespace) -> Setting:
+    """The setting of --setting, --ratio and --by. Raises UsageError."""
+    from xmcbench.setting import Setting
+
+    return Setting.of(arguments.setting, arguments.ratio, arguments.by)
+
+
+def filtered(arguments: argparse.Namespace) -> tuple[Dataset, str]:
+    """The data set and the name of its filter; one that it does not have is refused before anything runs."""
+    from xmcbench.data import load_dataset
+
+    dataset = load_dataset(arguments.dataset)
+    name = arguments.filter or dataset.card.filter
+    dataset.filter(name)
+    return dataset, name
 
 
 def methods(text: str) -> tuple[str, ...]:

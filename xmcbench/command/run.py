@@ -20,32 +20,27 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench run``."""
     what = parser.add_argument_group("what is compared")
-    what.add_argument("--dataset", default=request.DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
-    what.add_argument("--setting", required=True, choices=("ez", "fs", "full"), help="zero-shot, few-shot or all pairs")
-    what.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs that fs draws, in (0, 1]")
-    what.add_argument("--by", choices=("label", "pair"), help="what fs draws (default: label)")
+    request.add_dataset(what)
+    request.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
     what.add_argument("--methods", default="all", metavar="A,B|all", help="NAME or NAME:PRESET, or all that can run")
     request.add_methods(what)
     what.add_argument("--config", metavar="FILE.toml", help="the same settings from a file; flags go first")
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
-    how.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+    request.add_dry_run(how)
     shown = parser.add_argument_group("what is shown")
-    shown.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
-    shown.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    request.add_shown(shown)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or none has a result."""
     from xmcbench.command import report
-    from xmcbench.data import load_dataset
     from xmcbench.records import Store
     from xmcbench.registry import Registry
     from xmcbench.runner.execution import execute
     from xmcbench.runner.plan import Request, plan
-    from xmcbench.setting import Setting
 
-    setting = Setting.of(arguments.setting, arguments.ratio, arguments.by)
+    setting = request.setting(arguments)
     wanted = Request(
         setting,
         request.methods(arguments.methods),
@@ -55,9 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     limits = request.limits(arguments)
     registry = Registry(arguments.plugin)
-    dataset = load_dataset(arguments.dataset)
-    filter_name = arguments.filter or dataset.card.filter
-    dataset.filter(filter_name)  # refuses one it does not have before anything runs
+    dataset, filter_name = request.filtered(arguments)
     store = Store(arguments.runs)
     planned = plan(wanted, dataset, registry, store, arguments.force)
     report.warn_skipped(planned.skipped)
