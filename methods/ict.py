@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from xmcbench import UsageError
+from xmcbench.methods.encoder.budgets import SCRATCH, SMALL
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class ICT(DualEncoder):
             "finetune_batch": 32,
             "finetune_rate": 2e-5,
         },
+        "small": SMALL,
+        "scratch": SCRATCH,
     }
 
     steps: int = 100_000

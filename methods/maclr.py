@@ -50,8 +50,10 @@ class MACLR(ICT):
     pseudo_least      the encoder's labels with a lower score are none
     pseudo_own_title  whether a label that repeats the document's title counts: it does in the paper, which has no
                       filter; where documents are labels too it is the document itself
-    pseudo_loss       ``several``: all labels of a document are its positives (equation 3); ``single``: each pair
-                      against all others, as in MACLR's code
+    pseudo_loss       ``several``: all labels of a document are its positives (equation 3), which draws them equally
+                      near; ``apart``: likewise, but each is compared with the labels of other documents alone;
+                      ``single``: each pair against all others, as in MACLR's code
+    pseudo_recipe     whose TF-IDF gives pseudo labels: PECOS's as in MACLR's code, or scikit-learn's
     held_out          documents that pre-training leaves out, to say in the notes how well their contexts find their
                       titles: what settings can be chosen by without looking at a label
     """
@@ -78,8 +80,19 @@ class MACLR(ICT):
     pseudo_top: int = 3
     pseudo_least: float | None = None
     pseudo_own_title: bool = True
-    pseudo_loss: Literal["several", "single"] = "several"
+    pseudo_loss: Literal["several", "apart", "single"] = "several"
+    pseudo_recipe: Literal["pecos", "sklearn"] = "pecos"
     held_out: int = 0
+
+    def describe(self) -> str:
+        """The backbone and the training budget of both stages."""
+        second = f", {self.pseudo_steps} on pseudo pairs" if self._second else ""
+        return super().describe() + second
+
+    @property
+    def _second(self) -> bool:
+        """Whether there is a Stage II."""
+        return (self.pseudo_encoder or self.pseudo_tfidf) and self.pseudo_steps > 0
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Stage I, then Stage II; returns the encoder's weights by name.
@@ -94,7 +107,7 @@ class MACLR(ICT):
         self._measure("untrained", drawn, held_out)
         self._first_stage(raw_X, raw_Y, drawn, used, labels, own_titles)
         self._measure("stage I", drawn, held_out)
-        if (self.pseudo_encoder or self.pseudo_tfidf) and self.pseudo_steps:
+        if self._second:
             self._second_stage(raw_X, raw_Y, own_titles, drawn.rows[held_out])
             self._measure("stage II", drawn, held_out)
         return self._encoder.weights()
@@ -211,7 +224,7 @@ class MACLR(ICT):
             sources.append(chosen(found, len(raw_Y), self.pseudo_top, self.pseudo_least, dropped))
             counts["encoder"] = sources[-1].nnz
         if self.pseudo_tfidf:
-            found = tfidf_ranking(self.artefacts, raw_X, raw_Y, depth)
+            found = tfidf_ranking(self.artefacts, raw_X, raw_Y, depth, self.pseudo_recipe)
             sources.append(chosen(found, len(raw_Y), self.pseudo_top, own_titles=dropped))
             counts["tfidf"] = sources[-1].nnz
         pairs = mixed(sources)
@@ -251,8 +264,8 @@ class MACLR(ICT):
                 "no document has a pseudo label", "a lower pseudo_least, or pseudo_own_title=true, lets more through"
             )
         instances, labels = self._tokens(read, self.instance_length), self._tokens(raw_Y, self.label_length)
-        kind = SecondStage if self.pseudo_loss == "several" else SinglePairs
-        task = kind(instances, labels, pairs, self.batch, self._scale, self.seed)
+        drawn = instances, labels, pairs, self.batch, self._scale, self.seed
+        task = SinglePairs(*drawn) if self.pseudo_loss == "single" else SecondStage(*drawn, self.pseudo_loss == "apart")
         plan = Plan(self.pseudo_steps, self.learning_rate, self.warmup, seed=self.seed)
         identity = {"kind": "maclr stage II", "pairs": pairs_digest(pairs), "loss": self.pseudo_loss}
         texts = {"instances": read.digest, "labels": raw_Y.digest}

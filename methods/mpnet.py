@@ -17,6 +17,7 @@ class MPNet(DualEncoder):
     presets: ClassVar = {
         "paper": {},
         "quick": {"instance_length": 128, "finetune_steps": 20, "finetune_batch": 16, "finetune_rate": 2e-5},
+        "small": {"instance_length": 128, "finetune_steps": 60, "finetune_batch": 16, "finetune_rate": 2e-5},
     }
 
     backbone: str = "sentence-transformers/paraphrase-mpnet-base-v2"

@@ -20,4 +20,5 @@ class SentBERT(DualEncoder):
     presets: ClassVar = {
         "paper": {"backbone": "sentence-transformers/bert-base-nli-mean-tokens"},
         "quick": {"instance_length": 128, "finetune_steps": 20, "finetune_batch": 32, "finetune_rate": 2e-5},
+        "small": {"instance_length": 128, "finetune_steps": 60, "finetune_batch": 32, "finetune_rate": 2e-5},
     }

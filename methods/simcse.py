@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from xmcbench.methods.encoder.budgets import SCRATCH, SMALL
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class SimCSE(DualEncoder):
             "finetune_batch": 32,
             "finetune_rate": 2e-5,
         },
+        "small": SMALL,
+        "scratch": SCRATCH,
     }
     _projection: ClassVar[bool] = True
 

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from xmcbench import Artefacts, Texts, TopK
     from xmcbench.methods.sparse.ngrams import Recipe
 
-#: MACLR's TF-IDF pseudo labels, by its maintainer (pecos#206): PECOS's vectoriser, words and bigrams, max_df.
-RECIPE: tuple[Recipe, int, float] = ("pecos", 2, 0.98)
+#: N-grams and max_df of the TF-IDF pseudo labels by vectoriser. MACLR's, by its maintainer (pecos#206), are PECOS's.
+RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}
 
 
-def tfidf_ranking(artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
+def tfidf_ranking(artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
     """The ``depth`` nearest labels of each text by TF-IDF, made once for a corpus."""
     from xmcbench.methods.sparse.features import TfidfFeatures
 
-    def search() -> TopK:
-        return TfidfFeatures.shared(artefacts, raw_X, raw_Y, *RECIPE).nearest(raw_X, depth)
+    ngrams, max_df = RECIPES[recipe]
 
-    identity = {"by": "TF-IDF", "texts": [raw_X.digest, raw_Y.digest], "recipe": list(RECIPE), "depth": depth}
+    def search() -> TopK:
+        return TfidfFeatures.shared(artefacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(raw_X, depth)
+
+    texts = [raw_X.digest, raw_Y.digest]
+    identity = {"by": "TF-IDF", "texts": texts, "recipe": [recipe, ngrams, max_df], "depth": depth}
     return kept_ranking(artefacts, identity, search)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import softplus
 
 from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, Vectors, View
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
@@ -37,6 +38,9 @@ class SecondStage(UnevenTask):
     An instance is embedded once for all of its pairs, and so is a label that several of them share: it stands among
     the candidates once, and is a positive of all of them. Summed over the pairs, equation 3 becomes minus the mean log
     share of a pair's label: each of the |P| pairs of an instance weighs its |P| labels by 1/|P|.
+
+    As the denominator of equation 3 holds the other labels of the instance, its minimum makes them all equally near.
+    ``apart`` leaves them out: each label is compared with those of other instances alone.
     """
 
     def __init__(
@@ -47,9 +51,11 @@ class SecondStage(UnevenTask):
         batch: int,
         temperature: float,
         seed: int,
+        apart: bool = False,
     ) -> None:
         """pairs: binary CSR [N, L], at least one; batch: instances of a step, over all processes."""
         self._instances, self._labels, self._temperature = instances, labels, temperature
+        self._apart = apart
         self._pairs = pairs.tocsr()
         self._rows = np.flatnonzero(np.diff(self._pairs.indptr))
         self._epochs = Epochs(len(self._rows), batch, seed)
@@ -65,8 +71,12 @@ class SecondStage(UnevenTask):
         instances, labels = vectors["instance"], vectors["label"].everyone
         pairs = self._pairs[views["instance"].rows][:, views["label"].rows]
         own = pairs[instances.first : instances.first + len(instances.own)].toarray() > 0
-        shares = torch.log_softmax(instances.own @ labels.T / self._temperature, 1)
-        return {"pseudo pairs": -shares[torch.from_numpy(own).to(shares.device)].sum() / pairs.nnz}
+        positive = torch.from_numpy(own).to(labels.device)
+        logits = instances.own @ labels.T / self._temperature
+        if self._apart:
+            others = logits.masked_fill(positive, -torch.inf).logsumexp(1, keepdim=True)
+            return {"pseudo pairs": softplus(others - logits)[positive].sum() / pairs.nnz}
+        return {"pseudo pairs": -torch.log_softmax(logits, 1)[positive].sum() / pairs.nnz}
 
     def losses(self, step: int, network: nn.Module, place: Place) -> dict[str, torch.Tensor]:
         """As the loop takes the mean over the processes, and the losses of these are parts of a sum."""

@@ -234,6 +234,12 @@ def test_the_step_of_stage_two_is_equation_3(sources, encoder, place):
         shares = softmax(y @ x[i] / 0.4)
         expected -= np.log(shares[rows == rows[i]]).mean() / 9
     assert found == pytest.approx(expected, abs=1e-5)
+    apart = SecondStage(sources.documents, sources.labels, pairs, 4, 0.4, seed=0, apart=True)
+    expected = 0.0
+    for i in range(9):
+        compared = (rows != rows[i]) | (np.arange(9) == i)
+        expected -= np.log(np.exp(y[i] @ x[i] / 0.4) / np.exp(y[compared] @ x[i] / 0.4).sum()) / 9
+    assert apart.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
     single = SinglePairs(sources.documents, sources.labels, pairs, 9, 0.4, seed=0)
     expected = -np.mean([np.log(softmax(y @ x[i] / 0.4)[i]) for i in range(9)])
     assert single.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
