@@ -88,6 +88,14 @@ def test_a_cell_that_fails_leaves_a_gap(xmcbench, tiny, plugin):
     assert "AttributeError" in ended.stdout
 
 
+def test_a_curve_leaves_the_board_it_is_drawn_beside(xmcbench, tiny, tmp_path):
+    words = ("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0")
+    assert xmcbench(*words).returncode == 0
+    assert xmcbench("leaderboard", "--runs", "runs", "--out", "runs").returncode == 0
+    assert xmcbench(*words, "--out", "runs").returncode == 0
+    assert xmcbench("leaderboard", "--runs", "runs", "--out", "runs", "--check").returncode == 0
+
+
 def test_nothing_to_draw(xmcbench, tiny):
     ended = xmcbench("curve", "--dataset", tiny, "--methods", "bm25", "--no-run")
     assert (ended.returncode, "there is no result to draw" in ended.stdout) == (1, True)

@@ -148,6 +148,15 @@ def test_write_and_differences(tmp_path, some, record):
     assert list((tmp_path / "figures").iterdir()) == []
 
 
+def test_a_layout_removes_its_own_files_only(tmp_path, some):
+    board, latex, table = (files(pages(some), layout) for layout in ("markdown", "latex", "json"))
+    figures = {name: board[f"figures/{name}"] for name in ("tiny-label-p5.svg", "tiny-label-p5.csv")}
+    for made in (board, latex, table, figures):
+        write(tmp_path, made)
+    for made in (board, latex, table, figures):
+        assert differences(tmp_path, made) == []
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

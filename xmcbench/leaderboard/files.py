@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from xmcbench.atomic import write_text
+from xmcbench.errors import StorageError
 from xmcbench.leaderboard import curves, figure, losses, markup
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
@@ -21,8 +22,8 @@ Format = Literal["markdown", "latex", "csv", "json"]
 #: Where a board's figures stand below it.
 FIGURES = "figures"
 
-#: Generated files, but for the CSV beside a figure, which has the figure's name.
-_PLACES = ("*.md", "*.json", "*/*.tex", f"{FIGURES}/*.svg")
+#: Suffix of what a layout makes -> where that layout's generated files are. The CSV beside a figure has its name.
+_PLACES = {".md": ("*.md", f"{FIGURES}/*.svg"), ".json": ("*.json",), ".tex": ("*/*.tex",)}
 
 
 def files(
@@ -60,9 +61,15 @@ def drawing(made: Curve | LossCurve, folder: str = "") -> dict[str, str]:
 
 
 def write(folder: Path, made: Mapping[str, str]) -> None:
-    """Write the files below ``folder`` and remove generated ones that are no longer made. Raises StorageError."""
+    """Write the files below ``folder`` and remove generated ones of the same layout that are no longer made.
+
+    Figures alone remove nothing. Raises StorageError.
+    """
     for path in _left_over(folder, made):
-        path.unlink()
+        try:
+            path.unlink()
+        except OSError as error:
+            raise StorageError.from_os_error(error, path) from error
     for name, content in made.items():
         write_text(folder / name, content)
 
@@ -80,9 +87,10 @@ def differences(folder: Path, made: Mapping[str, str]) -> list[str]:
 
 
 def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
-    """Generated files that are not made any more: only such as say of themselves that they are generated."""
+    """Generated files of the layout that are not made any more: only such as say of themselves that they are."""
+    suffixes = {Path(name).suffix for name in made}
     found = []
-    for place in _PLACES:
+    for place in (place for suffix, places in _PLACES.items() if suffix in suffixes for place in places):
         for path in sorted(folder.glob(place)):
             if path.relative_to(folder).as_posix() in made or MARK not in path.read_bytes()[:600].decode(
                 errors="replace"
