@@ -1,6 +1,7 @@
 """The command line as such: what it imports, how fast it is, how it fails."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -65,3 +66,15 @@ def test_an_ls_without_results_says_where_they_would_be(xmcbench):
     ended = xmcbench("ls", "results")
     assert ended.returncode == 2
     assert "there is no runs folder runs" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["ls", "datasets"], ["doctor"]])
+def test_a_reader_that_went_away_is_no_error(words):
+    read, write = os.pipe()
+    os.close(read)
+    # Buffered, as standard output into a pipe is: the output is written at the end.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "xmcbench", *words]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -64,11 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A scheduler's SIGTERM is a Ctrl-C: cells are ended, finished records stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     debug = "--debug" in words
+    code = 0
     try:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise UnknownName("command", words[0], VERBS)
-        arguments = parser().parse_args(expand(words))
-        return int(arguments.run(arguments))
+        try:
+            arguments = parser().parse_args(expand(words))
+        finally:
+            sys.stdout.flush()  # --help ends here
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return code
     except XmcbenchError as error:
         if debug:
             traceback.print_exc()
@@ -80,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output went away (`xmcbench ls | head`): end quietly, also at the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code
     except Exception as error:
         if debug:
             raise
