@@ -37,6 +37,13 @@ def test_from_sparse_scores_takes_stored_entries_only(matrix, k):
     assert best.indices.tolist() == [by_hand(np.where(row > 0, row, -np.inf), k) for row in stored]
 
 
+def test_scores_that_float32_cannot_tell_apart_are_ties():
+    close = csr_matrix(np.array([[0.0, 0.0, 1.0, 0.0, 0.0, 1.0 + 1e-12]]))
+    best = TopK.from_scores(close, 3)
+    best.check(1, 3, 6)
+    assert best.indices.tolist() == [[2, 5, -1]]
+
+
 @given(scores, st.integers(0, 10))
 def test_ranked_restores_the_order(matrix, seed):
     best = TopK.from_scores(matrix, matrix.shape[1])
@@ -92,8 +99,11 @@ def test_load_explains_a_bad_file(tmp_path):
     with pytest.raises(DataError, match="is no prediction file"):
         TopK.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    with pytest.raises(DataError, match="is no prediction file"):
+    with pytest.raises(DataError, match="is no prediction file: it holds no array 'indices'"):
         TopK.load(tmp_path / "other.npz")
+    np.savez(tmp_path / "flat.npz", indices=np.zeros(5, np.int32), scores=np.zeros(5, np.float32))
+    with pytest.raises(DataError, match=r"the shapes \(5,\) and \(5,\)"):
+        TopK.load(tmp_path / "flat.npz")
 
 
 def test_save_into_a_file_is_a_storage_error(tmp_path):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import zipfile
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from xmcbench.arrays import read_arrays
 from xmcbench.atomic import atomic_file
 from xmcbench.errors import DataError, UsageError
 
@@ -106,11 +106,10 @@ def load_pairs(path: Path) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            indptr, indices, shape = arrays["indptr"], arrays["indices"], tuple(arrays["shape"])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        indptr, indices, shape = read_arrays(path, "indptr", "indices", "shape")
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot read the subset {path}: {error}", "delete it: it is drawn anew") from error
-    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=shape)
+    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=tuple(shape))
 
 
 def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:

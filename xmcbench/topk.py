@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.arrays import read_arrays
 from xmcbench.atomic import atomic_file
 from xmcbench.errors import DataError, MethodError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _BLOCK = 16_000_000
 #: Rows that are checked at a time.
 _ROWS = 65_536
+#: What a prediction file is, for errors.
+_FILE = "an .npz with int32 'indices' and float32 'scores', both [N, k]"
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,15 @@ class TopK:
     def _from_sparse(cls, scores: csr_matrix, k: int) -> TopK:
         lengths = np.diff(scores.indptr)
         rows = np.repeat(np.arange(scores.shape[0]), lengths)
-        order = np.lexsort((scores.indices, -scores.data, rows))
+        # As they will be stored: scores that only float64 tells apart are ties.
+        found = np.asarray(scores.data, np.float32)
+        order = np.lexsort((scores.indices, -found, rows))
         rank = np.arange(len(order)) - np.repeat(scores.indptr[:-1], lengths)
         kept = rank < k
         indices = np.full((scores.shape[0], k), -1, np.int32)
         values = np.full((scores.shape[0], k), -np.inf, np.float32)
         indices[rows[kept], rank[kept]] = scores.indices[order][kept]
-        values[rows[kept], rank[kept]] = scores.data[order][kept]
+        values[rows[kept], rank[kept]] = found[order][kept]
         return cls(indices, values)
 
     def check(self, instances: int, k: int, labels: int) -> None:
@@ -110,15 +114,16 @@ class TopK:
     def load(cls, path: Path) -> TopK:
         """Read what ``save`` wrote. Raises DataError when the file is missing or not such a file."""
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return cls(arrays["indices"], arrays["scores"])
+            indices, scores = read_arrays(path, "indices", "scores")
         except FileNotFoundError:
             raise DataError(f"there is no prediction file {path}") from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} is no prediction file: {error}", _FILE) from error
+        if indices.ndim != 2 or scores.ndim != 2:
             raise DataError(
-                f"{path} is no prediction file: {error}",
-                "an .npz with int32 'indices' and float32 'scores', both [N, k]",
-            ) from error
+                f"{path} is no prediction file: its arrays have the shapes {indices.shape} and {scores.shape}", _FILE
+            )
+        return cls(indices, scores)
 
 
 def _check_rows(indices: np.ndarray, scores: np.ndarray, labels: int, start: int) -> None:

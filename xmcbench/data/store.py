@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.arrays import read_arrays
 from xmcbench.artefacts import Artefacts
 from xmcbench.atomic import atomic_file, write_json
 from xmcbench.canonical import sha256_file, sha256_json
@@ -233,9 +234,8 @@ def read_pairs(path: Path, labels: int) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            indptr, indices = arrays["indptr"], arrays["indices"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        indptr, indices = read_arrays(path, "indptr", "indices")
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot read the pair store {path}: {error}", "delete its folder: it is made anew") from None
     if len(indices) < np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)
