@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import FULL_DISK, StorageError
 
 
 @contextmanager
@@ -40,20 +40,30 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, moved to ``path`` once the block ends well and removed if it does not."""
+    """A folder to fill, moved to ``path`` once the block ends well and removed if it does not.
+
+    Raises StorageError when it cannot be written. What else the block meets - a file that it wished to read, a host
+    that does not answer - is not ours to explain, and goes on as it is.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
     except OSError as error:
         raise StorageError.from_os_error(error, path) from error
     try:
-        yield temporary
-        os.chmod(temporary, 0o755)
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StorageError.from_os_error(error, path) from error
+        try:
+            yield temporary
+        except OSError as error:
+            if error.errno in FULL_DISK or str(error.filename).startswith(str(temporary)):
+                raise StorageError.from_os_error(error, path) from error
+            raise
+        try:
+            os.chmod(temporary, 0o755)
+            if path.exists():
+                shutil.rmtree(path)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise StorageError.from_os_error(error, path) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
