@@ -37,6 +37,12 @@ def test_a_misspelt_command_and_no_command(xmcbench):
     assert xmcbench().returncode == 2
 
 
+def test_a_file_where_a_folder_should_be_is_no_defect(xmcbench, tmp_path):
+    (tmp_path / "file").touch()
+    ended = xmcbench("data", "build", "lf-debian-20k", "--out", "file")
+    assert (ended.returncode, ended.stderr) == (1, "xmcbench: error: file: Not a directory (--debug shows where)\n")
+
+
 def test_debug_shows_the_traceback(xmcbench):
     words = ("run", "--setting", "fs")
     assert "Traceback" not in xmcbench(*words).stderr

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from xmcbench import __version__
 from xmcbench.command.settings_file import expand
@@ -30,7 +30,14 @@ _EPILOG = """examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: one line, a hint, exit code 2."""
+    """An argument parser whose errors are ours: one line, a hint, exit code 2.
+
+    Flags are not abbreviated: some are read before they are parsed, and what a script says shall mean the same after
+    another flag has come.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"xmcbench: error: {message} (see `{self.prog} --help`)\n")
@@ -87,6 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`xmcbench ls | head`): end quietly, also at the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
+    except OSError as error:
+        # The machine's, not ours: a folder that may not be read, a file where a folder should be.
+        if debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"xmcbench: error: {where}{error.strerror or error} (--debug shows where)", file=sys.stderr)
+        return 1
     except Exception as error:
         if debug:
             raise

@@ -24,6 +24,8 @@ _FLAG = "--config"
 
 def expand(words: list[str]) -> list[str]:
     """The command line with ``--config FILE`` replaced by what the file says. Raises UsageError."""
+    if sum(word == _FLAG or word.startswith(f"{_FLAG}=") for word in words) > 1:
+        raise UsageError(f"{_FLAG} stands twice", "one file holds all settings")
     for position, word in enumerate(words):
         if word == _FLAG and position + 1 < len(words):
             return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]))
@@ -44,6 +46,8 @@ def _flags(path: Path) -> list[str]:
         raise UsageError(f"cannot read the settings file {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
+    if _FLAG.removeprefix("--") in settings:
+        raise UsageError(f"{path}: a settings file names no other", "put all settings into one")
     flags: list[str] = []
     for name, value in settings.items():
         if name == "set":
