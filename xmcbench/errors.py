@@ -56,7 +56,7 @@ class UnknownName(UsageError):
             name_near = next(candidate for candidate in known if candidate.lower() == near[0])
             hint = f"did you mean {name_near!r}?"
         elif not hint:
-            hint = f"known: {', '.join(known)}" if known else f"there is no {kind} at all"
+            hint = f"known: {', '.join(known)}" if known else f"there is no {kind.rstrip(':')} at all"
         super().__init__(f"unknown {kind} {name!r}", hint)
 
 

@@ -40,8 +40,10 @@ class Parameter:
             return None
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if type(value) is not self.kind or (isinstance(value, float) and math.isnan(value)):
+        if type(value) is not self.kind:
             raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{owner}.{self.name} = {value!r} is no finite number", "a record could not hold it")
         if self.choices and value not in self.choices:
             raise UnknownName(f"value of {owner}.{self.name}:", str(value), [str(choice) for choice in self.choices])
         return value

@@ -1,6 +1,8 @@
 """`xmcbench run` as a user meets it: what it prints, what it leaves, how it ends."""
 
+import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -11,6 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from xmcbench.command.request import limits
+from xmcbench.runner.execution import Limits
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
 
@@ -282,6 +287,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--dataset", "no/such/folder"], "there is no folder"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k2=1"], "did you mean 'bm25.k1'"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=high"], "is not of type float"),
+        (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=inf"], "is no finite number"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
         (["--setting", "ez", "--seed", "one"], "is no list of integers"),
@@ -303,6 +309,25 @@ def test_a_wrong_request_is_one_line_with_a_hint_and_exit_2(xmcbench, tiny, tmp_
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_infinite_limit_is_none():
+    arguments = argparse.Namespace(time_limit=math.inf, memory_limit=math.inf)
+    assert limits(arguments) == Limits(None, None)
+
+
+def test_a_settings_file_is_read_or_refused(xmcbench, tiny, tmp_path):
+    (tmp_path / "x.toml").write_text("seed = 7\n")
+    (tmp_path / "y.toml").write_text('config = "x.toml"\n')
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--dry-run")
+    for more, reason in (
+        (("--conf", "x.toml"), "unrecognized arguments: --conf"),
+        (("--config", "x.toml", "--config=y.toml"), "--config stands twice"),
+        (("--config", "y.toml"), "a settings file names no other"),
+    ):
+        ended = xmcbench(*words, *more)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert reason in ended.stderr
 
 
 def test_flags_and_a_settings_file_are_the_same(xmcbench, tiny, tmp_path):

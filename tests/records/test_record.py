@@ -52,6 +52,9 @@ def test_what_is_no_record_says_so(written):
     path, record = written
     for content, reason in (
         ("{", "cannot read"),
+        ("[" * 100_000, "cannot read"),
+        (json.dumps({**record, "status": float("nan")}), "NaN is no JSON"),
+        (json.dumps({**record, "status": "\ud800"}), "cannot read"),
         ("[]", "no record"),
         (json.dumps({name: value for name, value in record.items() if name != "sha256"}), "no record"),
         (json.dumps({**record, "schema": 2}), "has schema 2"),

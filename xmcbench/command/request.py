@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,4 +120,5 @@ def limits(arguments: argparse.Namespace) -> Limits:
     for name, limit in (("--time-limit", arguments.time_limit), ("--memory-limit", arguments.memory_limit)):
         if limit is not None and not limit > 0:
             raise UsageError(f"{name} {limit:g} leaves nothing to run in", "a number above 0, or leave it out")
-    return Limits(arguments.time_limit, arguments.memory_limit)
+    given = (arguments.time_limit, arguments.memory_limit)
+    return Limits(*(None if limit == math.inf else limit for limit in given))

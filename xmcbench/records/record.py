@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmcbench.canonical import sha256_json
+from xmcbench.canonical import canonical_json, sha256_json
 from xmcbench.errors import StorageError
 from xmcbench.setting import Setting
 
@@ -96,8 +96,9 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises StorageError when it is none, its key is not that of its cell, or it is not what was written.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        canonical_json(record).encode()  # half a surrogate pair is JSON, and no text
+    except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
     if not isinstance(record, dict) or any(field not in record for field in _REQUIRED):
         raise StorageError(
@@ -110,6 +111,10 @@ def read_record(path: Path) -> dict[str, Any]:
     if _seal(record) != record["sha256"]:
         raise StorageError(f"{path} is not as it was written: its sha256 differs", "get it back, or run the cell again")
     return record
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _seal(record: Mapping[str, Any]) -> str:
