@@ -60,6 +60,8 @@ def test_json(xmcbench, words):
 def test_dry_run(xmcbench, words, tmp_path):
     ended = xmcbench(*words, "--dry-run")
     assert [line for line in ended.stdout.splitlines() if line.startswith("row")] == ["row 1", "row 2", "row 3"]
+    rows = json.loads(xmcbench(*words, "--dry-run", "--json").stdout)["rows"]
+    assert [rows[row]["cells"][0]["state"] for row in ("1", "2", "3")] == ["to run"] * 3
     assert not (tmp_path / "runs" / "records").exists()
 
 

@@ -85,7 +85,7 @@ def test_a_cell_that_fails_leaves_a_gap(xmcbench, tiny, plugin):
     ended = xmcbench("curve", "--dataset", tiny, *words)
     assert ended.returncode == 1
     assert "missing: Counts at 0%" in ended.stdout
-    assert "AttributeError" in ended.stdout
+    assert "Counts, ez, seed 0: failed: AttributeError" in ended.stdout
 
 
 def test_a_curve_leaves_the_board_it_is_drawn_beside(xmcbench, tiny, tmp_path):

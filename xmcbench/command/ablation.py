@@ -7,7 +7,6 @@ are not run again: the same command after Ctrl-C goes on where it stopped.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
     dataset, filter_name = request.filtered(arguments)
     plans = _plans(arguments, name, ablation, dataset, registry, store)
     if arguments.dry_run:
+        if arguments.json:
+            report.print_json({"rows": {row: report.plan_json(planned, store) for row, planned in plans.items()}})
+            return 0
         for row, planned in plans.items():
-            shown = report.plan_json(planned, store) if arguments.json else report.plan_table(planned, store)
-            print(f"row {row}", shown, sep="\n", end="\n\n")
+            print(f"row {row}", report.plan_table(planned, store), sep="\n", end="\n\n")
         return 0
     records: dict[str, list[dict[str, Any]]] = {}
     for row, planned in plans.items():
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force
         )
     if arguments.json:
-        print(json.dumps({"filter": filter_name, "rows": records}, indent=1, sort_keys=True))
+        report.print_json({"filter": filter_name, "rows": records})
     else:
         print(_table(dataset.name, filter_name, ablation, records))
     return 0 if all(record["status"] == "ok" for each in records.values() for record in each) else 1

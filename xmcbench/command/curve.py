@@ -48,9 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Execute what is missing, draw; 1 if a cell failed or there is nothing to draw."""
     from xmcbench.command import report
     from xmcbench.leaderboard import raster
+    from xmcbench.leaderboard.rows import row_name
     from xmcbench.records import Store
     from xmcbench.registry import Registry
     from xmcbench.runner.execution import execute
+    from xmcbench.setting import Setting
 
     ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
     if arguments.png:
@@ -74,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     drawn = _draw(records, arguments.by, metrics, filter_name, ratios, expected, out, arguments.png)
     failed = [record for record in records if record["status"] in ("failed", "timeout")]
     for record in failed:
-        print(f"{record['method']['title']}, {record['cell']['setting']}: {record['status']}: {record['reason']}")
+        where = f"{Setting(**record['cell']['setting']).slug}, seed {record['cell']['seed']}"
+        print(f"{row_name(record)}, {where}: {record['status']}: {record['reason']}")
     return 0 if drawn and not failed else 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xmcbench.leaderboard.markup import plain
@@ -50,10 +50,19 @@ def tables(records: Sequence[dict[str, Any]], filter_name: str, stale: Sequence[
     return "\n\n".join(parts)
 
 
-def plan_json(planned: Plan, store: Store) -> str:
-    """What a run would do, as one JSON document."""
-    skipped = [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in planned.skipped]
-    return json.dumps({"cells": _planned_cells(planned, store), "skipped": skipped}, indent=1, sort_keys=True)
+def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+    """What `all` left out, as JSON values."""
+    return [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in skipped]
+
+
+def plan_json(planned: Plan, store: Store) -> dict[str, Any]:
+    """What a run would do, as JSON values."""
+    return {"cells": _planned_cells(planned, store), "skipped": skipped_json(planned.skipped)}
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document."""
+    print(json.dumps(document, indent=1, sort_keys=True))
 
 
 def plan_table(planned: Plan, store: Store) -> str:

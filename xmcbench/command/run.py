@@ -6,7 +6,6 @@ Finished cells are kept below --runs and not run again: the same command after C
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from xmcbench.command import request
@@ -57,13 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
     if not planned.cells:
         raise UsageError("no method can run", "the lines above say what is missing")
     if arguments.dry_run:
-        print(report.plan_json(planned, store) if arguments.json else report.plan_table(planned, store))
+        if arguments.json:
+            report.print_json(report.plan_json(planned, store))
+        else:
+            print(report.plan_table(planned, store))
         return 0
     progress = report.Progress(len(planned.cells))
     records = execute(planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force)
     if arguments.json:
-        skipped = [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in planned.skipped]
-        print(json.dumps({"filter": filter_name, "records": records, "skipped": skipped}, indent=1, sort_keys=True))
+        skipped = report.skipped_json(planned.skipped)
+        report.print_json({"filter": filter_name, "records": records, "skipped": skipped})
     else:
         stale = [each.name for each in planned.cells if each.state == "stale"]
         print(_headline(dataset, setting, filter_name), report.tables(records, filter_name, stale), sep="\n\n")
