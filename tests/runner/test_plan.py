@@ -107,6 +107,22 @@ def test_an_override_of_a_method_that_does_not_run_is_refused(planned):
         planned(methods=["one"], overrides={"one": {"step": 7}})
 
 
+def test_a_wrong_value_is_wrong_under_all_too(planned):
+    with pytest.raises(UsageError, match="one.steps = 'many' is not of type int"):
+        planned(overrides={"one": {"steps": "many"}})
+    assert "two" in {each.method for each in planned(overrides={"two": {"steps": 7}}).skipped}
+
+
+def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path):
+    for broken in ("describe", "require"):
+        source = PLUGIN + f"\n    class Odd(One):\n        def {broken}(self):\n            raise RuntimeError('odd')\n"
+        registry = Registry([plugin(source, f"{broken}.py")])
+        made = plan(Request(Setting.of("ez")), load_dataset(tiny), registry, Store(tmp_path / "runs"))
+        (reason,) = [each.reason for each in made.skipped if each.method == "odd"]
+        assert "RuntimeError: odd" in reason
+        assert "one" in {each.cell.method for each in made.cells}
+
+
 def test_keys_depend_on_what_a_cell_is(planned):
     def keys(**request):
         return [each.cell.key for each in planned(methods=["one"], **request).cells]

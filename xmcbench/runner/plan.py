@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from xmcbench import parameters
-from xmcbench.errors import StorageError, UnknownName, UsageError, XmcbenchError
+from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.records import Cell, Store
 from xmcbench.registry import Entry, Registry
@@ -86,9 +87,11 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
     everything = list(request.methods) == ["all"]
     names = [entry.name for entry in registry] if everything else list(request.methods)
     methods = [_split(name) for name in names]
-    for name in request.overrides:
+    for name, values in request.overrides.items():
         if name not in [method for method, _ in methods]:
             raise UsageError(f"--set names {name!r}, which is not among the methods of this run", "add it to --methods")
+        if method := registry[name].method:
+            parameters.resolve(method, name, values)  # a wrong value is wrong under `all` too
     if request.preset is not None:
         known = {preset for name, _ in methods for preset in _presets(registry[name])}
         if request.preset not in known:
@@ -107,7 +110,8 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
                 for seed in request.seeds
             ]
             if any(each.state == "to run" for each in made):  # a finished cell needs nothing any more
-                entry.usable()(**values).require()
+                with _blamed(name):
+                    entry.usable()(**values).require()
         except XmcbenchError as error:
             if not everything or isinstance(error, UnknownName | StorageError):
                 raise
@@ -183,6 +187,18 @@ def _planned(
 
 def _variant(method: type[Method], preset: str, values: dict[str, object]) -> str:
     """What a row's name says besides the title: preset, what the method says of itself, changes of the preset."""
-    base = method(**method.presets.get(preset, {}))
-    changes = [f"{name}={value}" for name, value in values.items() if value != getattr(base, name)]
-    return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
+    with _blamed(method.__name__):
+        base = method(**method.presets.get(preset, {}))
+        changes = [f"{name}={value}" for name, value in values.items() if value != getattr(base, name)]
+        return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
+
+
+@contextmanager
+def _blamed(name: str) -> Iterator[None]:
+    """What a method's own code raises while it is asked about itself is the method's failure, not that of the plan."""
+    try:
+        yield
+    except XmcbenchError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{name} cannot be asked about itself: {type(error).__name__}: {error}") from error
