@@ -46,6 +46,8 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
         (GOOD.format(name="A").replace("def predict", "def guess"), "A has no predict"),
         (GOOD.format(name="A") + "        alpha: list = None\n", "is of type"),
         (GOOD.format(name="A") + "        presets = {'quick': {'alpha': 1}}\n", "preset 'quick': unknown parameter"),
+        (GOOD.format(name="A") + "        supervision = 'require'\n", "not one of unused, optional, required"),
+        (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is a name of the contract"),
     ],
 )
 def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):

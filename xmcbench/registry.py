@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
+from typing import get_args
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, Unavailable, UnknownName, UsageError, XmcbenchError
-from xmcbench.method import Method
+from xmcbench.method import Method, Supervision
 
 GROUP = "xmcbench.methods"
 
@@ -118,7 +119,11 @@ def contract_problem(method: object) -> str:
     for name in ("fit", "predict"):
         if getattr(method, name) is getattr(Method, name):
             return f"{method.__name__} has no {name}"
-    parameters.declared(method)
+    if method.supervision not in get_args(Supervision):
+        return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
+    for name in parameters.declared(method):
+        if hasattr(Method, name):  # the harness would overwrite a parameter called `seed`
+            return f"{method.__name__}.{name} is a name of the contract: leave its type out, or call it otherwise"
     for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
         for name, values in variants.items():
             try:
