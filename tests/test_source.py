@@ -46,6 +46,19 @@ def test_depends_on_what_a_method_imports_from_its_package(digest, changed, whic
     assert [place for place in (0, 1) if before[place] != after[place]] == list(which)
 
 
+@pytest.mark.parametrize("place", ["rooms/near.py", "rooms/inner/__init__.py", "rooms/inner/far.py", "rooms/deep.py"])
+def test_relative_imports_count_too(digest, place):
+    relative = {
+        "one.py": "from .rooms import near\nclass One: ...\n",
+        "rooms/near.py": "from .inner import far\n",
+        "rooms/inner/__init__.py": "",
+        "rooms/inner/far.py": "from .. import deep\n",
+    }
+    before = digest(relative)
+    after = digest({**relative, place: {**PACKAGE, **relative}[place] + "# changed\n"})
+    assert [one != other for one, other in zip(before, after, strict=True)] == [True, place == "rooms/deep.py"]
+
+
 def test_of_a_file_is_of_the_file(plugin):
     source = """
     from xmcbench import Method

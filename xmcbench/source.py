@@ -32,20 +32,25 @@ def _files(module: str, path: Path) -> dict[str, Path]:
         if name in found:
             continue
         found[name] = file
-        for imported in _imports(file) if package else ():
+        for imported in _imports(name, file) if package else ():
             if imported.startswith(f"{package}.") and (origin := _origin(imported)):
                 waiting.append((imported, origin))
     return found
 
 
-def _imports(file: Path) -> list[str]:
+def _imports(module: str, file: Path) -> list[str]:
     names: list[str] = []
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            named = node.module or ""
+            if node.level:
+                levels = node.level - (file.name == "__init__.py")  # in a package `.` is the package itself
+                above = module.rsplit(".", levels)[0] if levels else module
+                named = f"{above}.{named}".rstrip(".")
             # `from package import module` names a module in the second half, `from module import name` does not.
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            names += [named, *(f"{named}.{alias.name}" for alias in node.names)]
     return names
 
 
