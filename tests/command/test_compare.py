@@ -105,9 +105,21 @@ def test_the_words_must_name_one_row_each(xmcbench, runs):
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result there"),
         (("tfidf:pecos", "bm25", "--seed", "9"), "has no result there"),
         (("bm25", "bm25", "--ratio", "0.1"), "belong to --setting fs"),
+        (("bm25", "runs/none.json"), "there is no record runs/none.json"),
+        (("bm25", "tfidf", "--runs", "none"), "there is no runs folder none"),
     ):
         ended = xmcbench("compare", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_folder_is_the_data_set_that_its_card_names(xmcbench, tiny, tmp_path):
+    (tiny / "card.toml").write_text('name = "Small Set"\nslug = "small-set"\n')
+    assert xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,tfidf").returncode == 0
+    for given in ("tiny", "./tiny", "tiny/../tiny/."):
+        ended = xmcbench("compare", "bm25", "tfidf", "--dataset", given)
+        assert (ended.returncode, ended.stderr) == (0, "")
+    ended = xmcbench("compare", "bm25", "tfidf")
+    assert (ended.returncode, "or give the folder that it lies in" in ended.stderr) == (2, True)
 
 
 def test_predictions_that_are_gone_are_named(xmcbench, runs):

@@ -90,13 +90,13 @@ def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selecte
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[dict[str, Any]]]:
     found: dict[Place, list[dict[str, Any]]] = {}
     named = _named(word, store)
+    dataset = _dataset_name(choice.dataset).casefold() if choice.dataset else None
     for record in named:
         cell = record["cell"]
         setting = Setting(**cell["setting"])
-        dataset = Path(choice.dataset).name.casefold() if choice.dataset else cell["dataset"].casefold()
         fits = (
             record["status"] == "ok"
-            and cell["dataset"].casefold() == dataset
+            and dataset in (None, cell["dataset"].casefold())
             and choice.setting in (None, setting)
             and (choice.seeds is None or cell["seed"] in choice.seeds)
         )
@@ -107,9 +107,23 @@ def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[dict[st
     return found
 
 
+def _dataset_name(given: str) -> str:
+    """The name that records of a data set bear; records of one that is not on this machine can be compared too."""
+    from xmcbench.data.catalogue import locate
+
+    try:
+        return locate(given).name
+    except UsageError:
+        return Path(given).name
+
+
 def _named(word: str, store: Store) -> list[dict[str, Any]]:
     if word.endswith(".json"):
+        if not Path(word).is_file():
+            raise UsageError(f"there is no record {word}", "a method's name needs no file: see `xmcbench ls results`")
         return [read_record(Path(word))]
+    if not store.root.is_dir():
+        raise UsageError(f"there is no runs folder {store.root}", "--runs names the folder `xmcbench run` wrote")
     records = store.records()
     method, colon, variant = word.partition(":")
     found = [record for record in records if record["cell"]["method"] == method]

@@ -107,7 +107,8 @@ def find(name: str) -> Listing:
     for listing in listings:
         if name.casefold() in (listing.slug.casefold(), listing.name.casefold()):
             return listing
-    raise UnknownName("data set", name, {listing.slug for listing in listings}, hint="see `xmcbench ls datasets`")
+    hint = "see `xmcbench ls datasets`, or give the folder that it lies in"
+    raise UnknownName("data set", name, {listing.slug for listing in listings}, hint)
 
 
 def locate(name_or_folder: str | Path) -> Listing:
