@@ -68,6 +68,17 @@ def test_doctor_examines_this_machine(xmcbench, plugin):
     assert "ZeroDivisionError" in broken.stdout
 
 
+def test_doctor_names_a_broken_card(xmcbench, tmp_path):
+    (tmp_path / "sets" / "odd").mkdir(parents=True)
+    (tmp_path / "sets" / "odd" / "card.toml").write_text("nonsense")
+    environment = {**os.environ, "XMCBENCH_DATASETS": str(tmp_path / "sets"), "HF_HUB_OFFLINE": "true"}
+    ended = xmcbench("doctor", "--json", env=environment)
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 1
+    assert "data set odd" in document["broken"][0]
+    assert document["hub"] == "offline"
+
+
 def test_an_ls_without_results_says_where_they_would_be(xmcbench):
     ended = xmcbench("ls", "results")
     assert ended.returncode == 2

@@ -9,6 +9,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+#: What the hub's own client takes for a yes.
+_ON = ("1", "ON", "YES", "TRUE")
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench doctor``."""
@@ -23,26 +26,23 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.data.store import cache_root
     from xmcbench.registry import Registry
 
-    cache = cache_root()
+    cache, entries, datasets = cache_root(), list(Registry(arguments.plugin)), known_datasets()
     methods = {
         entry.name: entry.problem
         or (f"missing: pip install {' '.join(entry.missing.values())}" if entry.missing else "ok")
-        for entry in Registry(arguments.plugin)
+        for entry in entries
     }
-    broken = [
-        f"method {entry.name} ({entry.origin}): {entry.problem}"
-        for entry in Registry(arguments.plugin)
-        if entry.problem
-    ]
+    broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
+    broken += [f"data set {each.slug}: {each.problem}" for each in datasets if each.card is None]
     if not _writable(cache):
         broken.append(f"the cache {cache} cannot be written: set XMCBENCH_CACHE to a folder that can")
     examination = {
         "machine": environment.hardware(),
         "packages": environment.packages(),
         "methods": methods,
-        "datasets": {each.slug: each.problem or "ok" for each in known_datasets()},
+        "datasets": {each.slug: each.problem or "ok" for each in datasets},
         "cache": {"folder": str(cache), "free_gib": round(_free(cache) / 2**30, 1)},
-        "hub": "offline" if os.environ.get("HF_HUB_OFFLINE") == "1" else "online where it can be reached",
+        "hub": "offline" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _ON else "online where it can be reached",
         "broken": broken,
     }
     if arguments.json:
