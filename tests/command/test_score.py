@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import numpy as np
@@ -24,6 +25,16 @@ def test_a_perfect_run_scores_one(xmcbench, tiny, predictions):
     text = xmcbench("score", "--dataset", tiny, "--predictions", predictions).stdout
     assert "metric protocol 1" in text
     assert "100.00" in text
+
+
+def test_a_test_set_without_labels_cannot_be_scored(xmcbench, tiny, predictions):
+    path = tiny / "tst.json.gz"
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    path.write_bytes(gzip.compress("\n".join(json.dumps({**row, "target_ind": []}) for row in rows).encode()))
+    ended = xmcbench("score", "--dataset", tiny, "--predictions", predictions)
+    assert (ended.returncode, "no test instance has a label" in ended.stderr) == (1, True)
+    ended = xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25")
+    assert (ended.returncode, "failed: no test instance has a label" in ended.stdout) == (1, True)
 
 
 def test_bad_files_are_one_line(xmcbench, tiny, predictions, tmp_path):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xmcbench.errors import DataError
 from xmcbench.metrics import (
     Scores,
     evaluate,
@@ -47,7 +48,12 @@ def score(predictions: TopK, dataset: Dataset, pairs: csr_matrix | None) -> dict
 
 
 def as_json(scores: Scores) -> dict[str, Any]:
-    """Values, 95% intervals and counts, as JSON values. Raises MethodError when an invariant does not hold."""
+    """Values, 95% intervals and counts, as JSON values.
+
+    Raises MethodError when an invariant does not hold, DataError when there was no row to score.
+    """
+    if not scores.scored:
+        raise DataError("no test instance has a label: there is nothing to score", "look at target_ind of the test set")
     invariants.check(scores.values)
     return {
         "values": scores.values,
