@@ -34,11 +34,12 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0) -> Path:
     """Write a made-up data set in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
 
     instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
-    Raises UsageError for sizes below 1, or when ``out`` is not empty.
+    Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or when ``out`` is not empty.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
         raise UsageError(
-            f"no data set of {instances} instances and {labels} labels under seed {seed}", "sizes from 1 up"
+            f"no data set of {instances} instances and {labels} labels under seed {seed}",
+            "sizes from 1 up, a seed in 0..2^32-1",
         )
     check_free(out)
     # The stream of RandomState is frozen (NEP 19); only draws that need no libm are made from it.
