@@ -8,7 +8,7 @@ import pytest
 
 from xmcbench import TopK
 from xmcbench.atomic import write_json
-from xmcbench.canonical import sha256_file
+from xmcbench.canonical import sha256_file, sha256_json
 from xmcbench.records.record import sealed
 
 
@@ -148,7 +148,14 @@ def _better_predictions(record, path):
     record["predictions"]["sha256"] = sha256_file(file)
 
 
+def _named_out_of_the_board(record, path):
+    record["cell"]["method"] = "../../../../elsewhere"
+    record["key"] = sha256_json(record["cell"])
+
+
 FORGERIES = {
+    "no measurements": (forged(lambda record, _: record.pop("measured")), "it has no measured"),
+    "a name that is a path": (forged(_named_out_of_the_board), "is no name: tiny/"),
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
     "other predictions": (forged(_better_predictions), "follows from its predictions"),
     "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),

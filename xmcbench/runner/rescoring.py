@@ -13,7 +13,7 @@ import numpy as np
 from xmcbench.canonical import sha256_file
 from xmcbench.errors import DataError, StorageError
 from xmcbench.metrics import Scores, evaluate, inverse_propensity, protocol
-from xmcbench.records import Store
+from xmcbench.records import Cell, Store
 from xmcbench.runner.scoring import score
 from xmcbench.setting import Setting, draw
 from xmcbench.topk import TopK
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Sums over rows may differ in the last digits between two builds of numpy.
 _TOLERANCE = 1e-9
+
+#: What a record with a result has besides the fields of every record; a board reads them all.
+_FIELDS = ("subset", "counts", "reason", "protocol", "metrics", "predictions", "notes", "environment", "measured")
 
 
 def predictions(record: Mapping[str, Any], store: Store, dataset: Dataset) -> TopK:
@@ -70,8 +73,15 @@ def mean_scores(records: Sequence[Mapping[str, Any]], store: Store, dataset: Dat
 def verify(record: Mapping[str, Any], store: Store, dataset: Dataset) -> None:
     """Raise an error that says what is wrong unless a record follows from its predictions and the data set.
 
-    StorageError for a figure, a count or a subset that does not follow; otherwise what ``predictions`` raises.
+    StorageError for a field that is missing, a name that leads out of a runs folder, and for a figure, a count or a
+    subset that does not follow; otherwise what ``predictions`` raises.
     """
+    for field in _FIELDS:
+        if field not in record:
+            raise StorageError(f"it has no {field}", "run the cell again")
+    place = Cell.of(record).path
+    if place.is_absolute() or ".." in place.parts:
+        raise StorageError(f"its data set, method or seed is no name: {place}", "run the cell again")
     if record["protocol"]["version"] != protocol.VERSION:
         raise StorageError(f"it is of metric protocol {record['protocol']['version']}, not {protocol.VERSION}")
     found = predictions(record, store, dataset)
