@@ -147,3 +147,17 @@ def test_ticks_enclose_the_values_and_begin_at_zero_unless_that_wastes_half(ends
     elif high > low > 0:
         assert ticks[0] > 0 or low <= ticks[1]
     assert len({*chart.tick_texts(ticks)}) == len(ticks)
+
+
+def test_a_step_is_written_to_its_last_digit(record):
+    long = [(1_234_567, 2.0), (1_234_568, 1.0)]
+    made = loss_curves(
+        [
+            record("a", notes={"t": training(long, "loss")}),
+            record("b", notes={"t": training([(1, 2.0), (2, 1.0)], "loss")}),
+        ],
+        "stem",
+    )
+    steps = [line["step"] for line in csv.DictReader(io.StringIO(as_csv(made[0]))) if line["method"] == "A"]
+    assert steps == ["1234567", "1234568"]
+    assert "A, 1234568 steps" in texts(draw(made[0]))

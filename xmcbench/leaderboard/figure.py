@@ -58,8 +58,8 @@ def _losses(made: LossCurve) -> Chart:
     for line in made.lines:
         last = line.points[-1].step
         width = 1.0 if len(lengths) == 1 else 100 / last
-        said = len(lengths) == 1 or f" {last:g} steps" in line.label
+        said = len(lengths) == 1 or f" {last:.15g} steps" in line.label
         points = tuple(Point(width * each.step, each.value, each.low, each.high) for each in line.points)
-        lines.append(Line(line.label if said else f"{line.label}, {last:g} steps", (points,)))
+        lines.append(Line(line.label if said else f"{line.label}, {last:.15g} steps", (points,)))
     foot = "each point: the mean since the one before; bands: lowest to highest seed"
     return Chart(made.title, axis, tuple(lines), 3, foot)

@@ -109,7 +109,7 @@ def as_csv(made: LossCurve) -> str:
         for row in line.rows:
             for point in line.points:
                 values = [f"{each:.6g}" for each in (point.value, point.low, point.high)]
-                writer.writerow([*what, row, f"{point.step:g}", *values, seeds])
+                writer.writerow([*what, row, f"{point.step:.15g}", *values, seeds])
     return stream.getvalue()
 
 
