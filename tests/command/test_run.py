@@ -130,6 +130,9 @@ def test_json_is_one_document_and_dry_run_does_nothing(xmcbench, tiny, tmp_path)
     assert not (tmp_path / "runs").exists()
     document = json.loads(xmcbench(*words).stdout)
     assert [record["status"] for record in document["records"]] == ["ok"]
+    # What the next cell of a method may take is what its last one took.
+    (cell,) = json.loads(xmcbench(*words, "--seed", "1", "--dry-run").stdout)["cells"]
+    assert (cell["state"], cell["last_s"]) == ("to run", document["records"][0]["measured"]["total_s"])
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,10 @@ def plan_table(planned: Plan, store: Store) -> str:
 
 
 def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
+    latest = {} if all(each.record for each in planned.cells) else store.latest(planned.cells[0].cell.dataset)
     cells = []
     for each in planned.cells:
-        measured = (each.record or store.latest(each.cell.dataset, each.cell.method) or {}).get("measured", {})
+        measured = (each.record or latest.get(each.cell.method) or {}).get("measured", {})
         cells.append(
             {
                 "method": each.name,

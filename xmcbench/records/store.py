@@ -69,11 +69,12 @@ class Store:
         """Every record, in the order of the file names. Raises StorageError on a damaged one."""
         return [read_record(path) for path in sorted((self.root / "records").rglob("*.json"))]
 
-    def latest(self, dataset: str, method: str) -> dict[str, Any] | None:
-        """The youngest result of a method on a data set under any setting: what to expect of its next one."""
+    def latest(self, dataset: str) -> dict[str, dict[str, Any]]:
+        """Method -> its youngest result on a data set under any setting: what to expect of its next one."""
         done = [
-            record
-            for record in self.records()
-            if record["status"] == "ok" and (record["cell"]["dataset"], record["cell"]["method"]) == (dataset, method)
+            record for record in self.records() if record["status"] == "ok" and record["cell"]["dataset"] == dataset
         ]
-        return max(done, key=lambda record: str(record["measured"]["started"]), default=None)
+        return {
+            record["cell"]["method"]: record
+            for record in sorted(done, key=lambda record: str(record["measured"]["started"]))
+        }
