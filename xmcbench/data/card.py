@@ -80,6 +80,8 @@ def read_card(path: Path) -> Card:
     for key in ("name", "slug"):
         if not texts.get(key):
             raise DataError(f"{path}: {key} is missing", "a card has at least a name and a slug")
+        if "/" in texts[key] or texts[key] in (".", ".."):
+            raise DataError(f"{path}: {key} is {texts[key]!r}", "folders are named after it: a name without a slash")
     if texts.get("filter", "none") not in get_args(Filter):
         raise DataError(f"{path}: filter is {texts['filter']!r}", f"one of {', '.join(get_args(Filter))}")
     counts, propensity = section.sub("counts"), section.sub("propensity")
