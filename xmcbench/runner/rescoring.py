@@ -79,9 +79,9 @@ def verify(record: Mapping[str, Any], store: Store, dataset: Dataset) -> None:
     for field in _FIELDS:
         if field not in record:
             raise StorageError(f"it has no {field}", "run the cell again")
-    place = Cell.of(record).path
-    if place.is_absolute() or ".." in place.parts:
-        raise StorageError(f"its data set, method or seed is no name: {place}", "run the cell again")
+    path = Cell.of(record).path
+    if path.is_absolute() or ".." in path.parts:
+        raise StorageError(f"its data set, method or seed is no name: {path}", "run the cell again")
     if record["protocol"]["version"] != protocol.VERSION:
         raise StorageError(f"it is of metric protocol {record['protocol']['version']}, not {protocol.VERSION}")
     found = predictions(record, store, dataset)
