@@ -96,6 +96,16 @@ def test_a_curve_leaves_the_board_it_is_drawn_beside(xmcbench, tiny, tmp_path):
     assert xmcbench("leaderboard", "--runs", "runs", "--out", "runs", "--check").returncode == 0
 
 
+def test_a_cell_that_was_skipped_says_why(xmcbench, tiny, plugin):
+    source = LEARNERS.format(supervision="optional").replace("if pairs is not None:", "if pairs is None:")
+    source = source.replace("self.scores +=", "raise Unavailable('no weights', 'get them') #")
+    source = source.replace("Method, TopK", "Method, TopK, Unavailable")
+    words = ("--methods", "counts", "--plugin", plugin(source, "counts.py"), "--ratios", "0,1", "--metric", "P@1")
+    ended = xmcbench("curve", "--dataset", tiny, *words)
+    assert ended.returncode == 0, ended.stderr
+    assert "Counts, ez, seed 0: skipped: no weights (get them)" in ended.stdout
+
+
 def test_nothing_to_draw(xmcbench, tiny):
     ended = xmcbench("curve", "--dataset", tiny, "--methods", "bm25", "--no-run")
     assert (ended.returncode, "there is no result to draw" in ended.stdout) == (1, True)

@@ -74,11 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     out = arguments.out or arguments.runs / "curves"
     drawn = _draw(records, arguments.by, metrics, filter_name, ratios, expected, out, arguments.png)
-    failed = [record for record in records if record["status"] in ("failed", "timeout")]
-    for record in failed:
+    lost = [record for record in records if record["status"] != "ok"]
+    for record in lost:
         where = f"{Setting(**record['cell']['setting']).slug}, seed {record['cell']['seed']}"
         print(f"{row_name(record)}, {where}: {record['status']}: {record['reason']}")
-    return 0 if drawn and not failed else 1
+    return 0 if drawn and not {record["status"] for record in lost} & {"failed", "timeout"} else 1
 
 
 def _draw(
