@@ -73,9 +73,12 @@ def _fetch(arguments: argparse.Namespace) -> int:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from xmcbench.data import verify
+    from xmcbench.data.catalogue import locate
 
-    findings = verify(arguments.name)
-    print("\n".join(findings) if findings else f"{arguments.name} is what its card says")
+    findings, card = verify(arguments.name), locate(arguments.name).card
+    bare = card is not None and not (card.files or card.counts or card.derive)
+    good = "can be read; no card says its counts or sums" if bare else "is what its card says"
+    print("\n".join(findings) if findings else f"{arguments.name} {good}")
     return 1 if findings else 0
 
 
