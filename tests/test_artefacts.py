@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from xmcbench import Artefacts
-from xmcbench.errors import StorageError
+from xmcbench.errors import DataError, StorageError
 
 
 def test_is_built_once_and_its_cost_counted_when_reused(tmp_path):
@@ -49,3 +49,10 @@ def test_two_at_once_build_one(tmp_path):
     for thread in threads:
         thread.join()
     assert len(built) == 1
+
+
+def test_a_damaged_one_is_named(tmp_path):
+    folder = Artefacts(tmp_path).get("tfidf", {}, lambda folder: None)
+    (folder / "cost.json").write_text("")
+    with pytest.raises(DataError, match="is damaged: .*delete the folder"):
+        Artefacts(tmp_path).get("tfidf", {}, lambda folder: None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xmcbench.atomic import atomic_folder
 from xmcbench.canonical import sha256_json
+from xmcbench.errors import DataError
 from xmcbench.lock import exclusive
 
 
@@ -34,6 +35,7 @@ class Artefacts:
 
         ``identity`` is everything the content depends on (JSON values): the digest of the texts, the parameters, the
         version of the code. Two processes that want the same artefact make it once: the second waits for the first.
+        Raises StorageError when it cannot be written, DataError when the one that is there is damaged.
         """
         folder = self.root / kind / sha256_json(dict(identity))[:32]
         if not (folder / "cost.json").exists():
@@ -41,7 +43,12 @@ class Artefacts:
                 if not (folder / "cost.json").exists():
                     self._make(folder, identity, build)
                     return folder
-        self.reused_s += float(json.loads((folder / "cost.json").read_text())["wall_s"])
+        try:
+            self.reused_s += float(json.loads((folder / "cost.json").read_text())["wall_s"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"the artefact {folder} is damaged: {error}", "delete the folder: it is made anew"
+            ) from error
         return folder
 
     def _make(self, folder: Path, identity: Mapping[str, object], build: Callable[[Path], None]) -> None:

@@ -84,7 +84,9 @@ class Texts(Sequence[str]):
             with pa.memory_map(str(path)) as source:
                 table = pa.ipc.open_file(source).read_all()
         except (OSError, pa.ArrowInvalid) as error:
-            raise DataError(f"cannot read the text store {path}: {error}", "delete it: it is made anew") from error
+            raise DataError(
+                f"cannot read the text store {path}: {error}", "delete its folder: it is made anew"
+            ) from error
         return cls(table, (table.schema.metadata or {}).get(b"digest", b"").decode())
 
     def __len__(self) -> int:

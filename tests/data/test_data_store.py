@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from xmcbench.data.store import cache_root, corpus, fingerprint, kept, read_pairs
+from xmcbench.data.store import cache_root, corpus, fingerprint, kept, open_corpus, read_pairs
 from xmcbench.data.xc_text import write_labels
 from xmcbench.errors import DataError, StorageError
 from xmcbench.texts import Texts, text_digest
@@ -84,6 +84,13 @@ def test_a_damaged_pair_store_is_said(tmp_path):
     (tmp_path / "pairs.npz").write_bytes(b"no zip")
     with pytest.raises(DataError, match="cannot read the pair store"):
         read_pairs(tmp_path / "pairs.npz", 3)
+
+
+def test_damaged_facts_are_said(tmp_path):
+    for content in ("", "{", "[]", '{"rows": 1}'):
+        (tmp_path / "facts.json").write_text(content)
+        with pytest.raises(DataError, match="cannot read the store .*delete the folder"):
+            open_corpus(tmp_path)
 
 
 def test_listing_imports_nothing_heavy():

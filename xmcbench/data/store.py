@@ -110,8 +110,11 @@ def corpus(path: Path, kind: Kind) -> Corpus:
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """The corpus in a folder of the cache."""
-    return Corpus(folder=folder, **json.loads((folder / "facts.json").read_text()))
+    """The corpus in a folder of the cache. Raises DataError when it is damaged."""
+    try:
+        return Corpus(folder=folder, **json.loads((folder / "facts.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"cannot read the store {folder}: {error}", "delete the folder: it is made anew") from error
 
 
 def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
