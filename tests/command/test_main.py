@@ -86,12 +86,13 @@ def test_an_ls_without_results_says_where_they_would_be(xmcbench):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["ls", "datasets"], ["doctor"]])
-def test_a_reader_that_went_away_is_no_error(words):
+def test_a_reader_that_went_away_is_no_error(words, tmp_path):
     read, write = os.pipe()
     os.close(read)
     # Buffered, as standard output into a pipe is: the output is written at the end.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "xmcbench", *words]
-    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=environment, check=False)
+    # Elsewhere, so that it is the installed package that runs and not the checkout, which has no xmcbench.methods.
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=environment, check=False, cwd=tmp_path)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -200,5 +200,7 @@ except Unavailable:
     print([name for name in {("torch", "transformers", "tokenizers", "accelerate")} if name in sys.modules])
 """
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    # Elsewhere, so that it is the installed package that is imported and not the checkout.
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
     assert ended.stdout == "[]\n"
