@@ -24,5 +24,6 @@ def read_arrays(path: Path, *names: str) -> list[np.ndarray]:
                 if missing:
                     raise ValueError(f"it holds no array {missing[0]!r}")
                 return [arrays[name] for name in names]
+    # zipfile meets a way to compress that it does not know with NotImplementedError
     except (EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"it is damaged: {error}") from error
