@@ -106,6 +106,25 @@ def test_good_records_are_added_and_stand_on_the_pages(xmcbench, tiny, runs, tmp
     assert xmcbench("leaderboard", "--out", "board").returncode == 0
 
 
+def test_another_record_of_a_cell_is_replaced_on_demand_alone(xmcbench, tiny, runs, tmp_path):
+    adding = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert xmcbench(*adding).returncode == 0
+    assert xmcbench(*adding).returncode == 0  # the same record may come twice
+    path = one_of(runs)
+    record = json.loads(path.read_text())
+    record["measured"]["started"] = "2001-02-03T04:05:06+00:00"
+    write_json(path, sealed(record))
+    there = tmp_path / "board" / path.relative_to(runs)
+    before = there.read_bytes()
+    ended = xmcbench(*adding)
+    assert (ended.returncode, ended.stdout.count("added: ")) == (1, 3)
+    assert f"refused: {path.relative_to(tmp_path)}" in ended.stderr
+    assert "another record of this cell" in ended.stderr
+    assert there.read_bytes() == before
+    assert xmcbench(*adding, "--force").returncode == 0
+    assert there.read_bytes() == path.read_bytes() != before
+
+
 def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(xmcbench, tiny, runs):
     xmcbench("leaderboard", "--out", "sent")
     path = one_of(runs)

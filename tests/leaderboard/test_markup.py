@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,13 @@ def test_markdown():
     assert "***9.00***" in rows[3]
     assert "*7.00*<sup>b</sup>" in rows[3]
     assert text.endswith("<sup>a</sup> About a column.  \n<sup>b</sup> Of 5%.")
+
+
+def test_more_notes_than_letters():
+    notes = tuple(f"Note {number}." for number in range(60))
+    text = markup.markdown(replace(TABLE, columns=(Column("P", "@1", notes), *TABLE.columns[1:])), sources())
+    assert "<sup>z</sup> Note 25.  \n<sup>aa</sup> Note 26.  \n" in text
+    assert "<sup>ba</sup> Note 52.  \n" in text
 
 
 def test_latex():

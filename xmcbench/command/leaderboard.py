@@ -22,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: ./leaderboards, or a folder of it by format")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs folder to read (default: ./leaderboards)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
+    parser.add_argument("--force", action="store_true", help="add: replace a record of the same cell")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not up to date")
     parser.add_argument(
         "--dataset",
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _add(arguments: argparse.Namespace) -> int:
     from xmcbench.data import load_dataset
-    from xmcbench.errors import UsageError, XmcbenchError
+    from xmcbench.errors import StorageError, UsageError, XmcbenchError
     from xmcbench.records import Cell, Store, read_record
     from xmcbench.runner.rescoring import verify
 
@@ -85,10 +86,16 @@ def _add(arguments: argparse.Namespace) -> int:
                 if name not in loaded:
                     loaded[name] = load_dataset(name)
                 verify(record, Store(root), loaded[name])
+                place = board.record_path(Cell.of(record))
+                if place.exists() and not arguments.force and (here := read_record(place)) != record:
+                    raise StorageError(
+                        f"{place} is another record of this cell, of {here['measured']['started']}",
+                        "--force replaces it",
+                    )
             except XmcbenchError as error:
                 refused += 1
                 print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
                 continue
             board.write(Cell.of(record), record)
-            print(f"added: {board.record_path(Cell.of(record))}")
+            print(f"added: {place}")
     return 1 if refused else 0

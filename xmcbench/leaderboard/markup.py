@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from xmcbench.leaderboard.published import Source
@@ -153,13 +153,19 @@ class _Marks:
     def __init__(self, table: Table, dress: Callable[[str], str]) -> None:
         met = [note for column in table.columns for note in column.notes]
         met += [note for line in table.lines for cell in line.cells for note in cell.notes]
-        self._letters = dict(zip(dict.fromkeys(met), string.ascii_lowercase, strict=False))
+        self._letters = dict(zip(dict.fromkeys(met), _letters(), strict=False))
         self._dress = dress
         self.notes = [(dress(letter), note) for note, letter in self._letters.items()]
 
     def of(self, notes: Iterable[str]) -> str:
         marks = ",".join(self._letters[note] for note in notes)
         return self._dress(marks) if marks else ""
+
+
+def _letters() -> Iterator[str]:
+    """a to z, then aa, ab and on, as columns of a sheet are called."""
+    for length in itertools.count(1):
+        yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
 
 def _groups(table: Table) -> list[str]:
