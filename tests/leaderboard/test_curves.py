@@ -62,6 +62,14 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
     assert "ABSENT" not in drawing
 
 
+def test_no_row_hides_behind_another_of_its_name(record):
+    made = [record(setting=setting_at(share, "label"), value=k / 4, k=k) for share in (0, 0.01) for k in (1, 2)]
+    for each in made:
+        each["method"]["variant"] = "quick"
+    drawn = curve(made, "label", "P@5", "self")
+    assert [line.name for line in drawn.lines] == ["TFIDF (quick), k=1", "TFIDF (quick), k=2"]
+
+
 def test_what_is_no_curve(record, seven):
     assert curve([], "label", "P@5", "self") is None
     assert curve([record()], "label", "P@5", "self") is None

@@ -12,6 +12,17 @@ def test_seeds_are_one_row_and_parameters_are_rows_apart(record):
     assert figure.seed_sd == pytest.approx(0.02**0.5)
 
 
+def test_rows_of_one_name_are_told_apart(record):
+    """A preset was changed between two runs, or two methods have one title: both are there, and which is which."""
+    made = [record(k=1, j=1, value=0.7), record(k=2, j=1, value=0.6), record(method="other", k=1, j=1)]
+    for each in made:
+        each["method"].update(title="Same", variant="quick")
+    names = [row.name for row in rows(made, "self")]
+    assert names == [
+        f"Same (quick), k={k}, method={method}" for k, method in ((1, "tfidf"), (2, "tfidf"), (1, "other"))
+    ]
+
+
 def test_costs_of_two_machines_stay_apart(record):
     (row,) = rows([record(seed=0), record(seed=1), record(seed=2, processor="Q")], "self")
     assert [machine.split(",")[0] for machine in row.costs] == ["P", "Q"]

@@ -14,7 +14,7 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_curves, slug
 from xmcbench.leaderboard.published import Ablation, Source
-from xmcbench.leaderboard.rows import by_setting, row_name, rows
+from xmcbench.leaderboard.rows import apart, by_setting, row_name, rows
 from xmcbench.leaderboard.tables import MAIN, ablation_table, text_table, without_switches
 from xmcbench.setting import Setting
 
@@ -85,13 +85,10 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
     )
 
 
-def _apart(groups: Sequence[Records], ablation: Ablation) -> Iterator[str]:
+def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
     """What tells groups of one name apart: the other parameters in which they differ (a preset may have changed)."""
     parameters = [group[0]["cell"]["parameters"] for group in groups]
-    for own in parameters:
-        others = own.keys() - ablation.switches.keys()
-        differing = [name for name in others if any(other.get(name) != own[name] for other in parameters)]
-        yield "".join(f", {name}={own[name]}" for name in sorted(differing))
+    return apart([{name: own[name] for name in own.keys() - ablation.switches.keys()} for own in parameters])
 
 
 def _measured(group: tuple[str, str, Records], ablation: Ablation) -> Iterator[Block]:

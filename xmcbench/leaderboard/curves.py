@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from xmcbench.leaderboard.rows import grouped, row_name
+from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.setting import Setting
@@ -91,10 +91,12 @@ def curve(
     """
     groups: dict[str, tuple[str, list[tuple[float, Mapping[str, Any]]]]] = {}
     dataset = ""
-    for group in grouped(records).values():
+    by_row = grouped(records)
+    for key, name in names(by_row).items():
+        group = by_row[key]
         dataset = group[0]["cell"]["dataset"]
         done = [record for record in group if record["status"] == "ok"]
-        groups[row_name(group[0])] = (
+        groups[name] = (
             str(group[0]["method"]["supervision"]),
             [(ratio, record) for record in done if (ratio := _ratio(record["cell"]["setting"], by)) is not None],
         )

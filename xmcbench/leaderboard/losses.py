@@ -16,7 +16,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from xmcbench.leaderboard.rows import grouped, row_name
+from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.setting import Setting
 
 
@@ -68,17 +68,19 @@ class LossCurve:
 
 
 def loss_curves(
-    records: Iterable[Mapping[str, Any]], stem: str, label: Callable[[Mapping[str, Any]], str] = row_name
+    records: Iterable[Mapping[str, Any]], stem: str, label: Callable[[Mapping[str, Any]], str] | None = None
 ) -> tuple[LossCurve, ...]:
     """The loss curves of records of one data set and setting, by training and loss.
 
-    ``stem`` begins the names of their files; ``label`` says of a record what the legend calls its row. A line has the
-    steps that all its seeds have; one of fewer than two points is left out. Rows with equal lines share one, as rows
-    do that share a pre-training.
+    ``stem`` begins the names of their files; ``label`` says of a record what the legend calls its row (default: its
+    name). A line has the steps that all its seeds have; one of fewer than two points is left out. Rows with equal
+    lines share one, as rows do that share a pre-training.
     """
     found: dict[tuple[str, str], list[Line]] = {}
     dataset = setting = ""
-    for group in grouped(records).values():
+    groups = grouped(records)
+    for key, name in names(groups).items():
+        group = groups[key]
         dataset, setting = group[0]["cell"]["dataset"], Setting(**group[0]["cell"]["setting"]).slug
         told: dict[tuple[str, str], dict[int, Mapping[float, float]]] = {}
         for record in group:
@@ -88,12 +90,12 @@ def loss_curves(
         for what, by_seed in told.items():
             shared = _over_seeds([*by_seed.values()])
             if len(shared) > 1:
-                line = Line(label(group[0]), (row_name(group[0]),), tuple(by_seed), shared)
+                line = Line(label(group[0]) if label else name, (name,), tuple(by_seed), shared)
                 found.setdefault(what, []).append(line)
     made: dict[str, LossCurve] = {}
     for training, loss in sorted(found):
-        name = _free(f"{stem}-{slug(training)}-{slug(loss)}", made)
-        made[name] = LossCurve(dataset, setting, training, loss, name, _merged(found[training, loss]))
+        file = _free(f"{stem}-{slug(training)}-{slug(loss)}", made)
+        made[file] = LossCurve(dataset, setting, training, loss, file, _merged(found[training, loss]))
     return tuple(made.values())
 
 

@@ -59,7 +59,8 @@ def rows(records: Iterable[Mapping[str, Any]], filter_name: str) -> list[Row]:
 
     The variants of a method are rows of their own.
     """
-    made = [_row(group, filter_name) for group in grouped(records).values()]
+    groups = grouped(records)
+    made = [_row(name, groups[key], filter_name) for key, name in names(groups).items()]
     return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
@@ -91,7 +92,36 @@ def row_name(record: Mapping[str, Any]) -> str:
     return f"{title} ({variant})" if variant else str(title)
 
 
-def _row(group: Sequence[Mapping[str, Any]], filter_name: str) -> Row:
+def names(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+    """The name of every group of records; groups of one name are told apart by the parameters in which they differ.
+
+    They meet where a preset was changed between two runs, or where two methods have one title.
+    """
+    alike: dict[str, list[str]] = {}
+    for key, group in groups.items():
+        alike.setdefault(row_name(group[0]), []).append(key)
+    found = {}
+    for name, keys in alike.items():
+        cells = [groups[key][0]["cell"] for key in keys]
+        differences = apart([{"method": cell["method"], **cell["parameters"]} for cell in cells])
+        found.update({key: name + difference for key, difference in zip(keys, differences, strict=True)})
+    return found
+
+
+def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
+    """What tells each from the others: ", name=value" of every parameter in which they are not all alike."""
+    differing = [
+        name
+        for name in sorted(set().union(*parameters))
+        if any(
+            (name in each) != (name in parameters[0]) or each.get(name) != parameters[0].get(name)
+            for each in parameters
+        )
+    ]
+    return ["".join(f", {name}={each[name]}" for name in differing if name in each) for each in parameters]
+
+
+def _row(name: str, group: Sequence[Mapping[str, Any]], filter_name: str) -> Row:
     done = [record for record in group if record["status"] == "ok"]
     problems = tuple(
         f"seed {record['cell']['seed']}: {record['status']}: {record['reason']}"
@@ -104,7 +134,7 @@ def _row(group: Sequence[Mapping[str, Any]], filter_name: str) -> Row:
     for record in done:
         machines.setdefault(hardware_class(record["environment"]["hardware"]), []).append(record["measured"])
     return Row(
-        name=row_name(group[0]),
+        name=name,
         parameters=group[0]["cell"]["parameters"],
         seeds=tuple(record["cell"]["seed"] for record in done),
         figures=_figures(scores),
