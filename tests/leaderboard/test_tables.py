@@ -31,6 +31,14 @@ def test_metrics_and_their_spread_are_text_in_per_cent(record):
     ]
 
 
+@pytest.mark.parametrize(
+    ("half_width", "text"), [(0.03, "3.0"), (0.0006, "0.1"), (0.00049, "0.05"), (0.00012, "0.01"), (0.0, "0.0")]
+)
+def test_a_narrow_interval_is_not_shown_as_none(record, half_width, text):
+    table = metric_table(rows([record(half_width=half_width)], "self"), MAIN)
+    assert {cell.spread for cell in table.lines[0].cells} == {text}
+
+
 def test_the_spread_over_seeds_stands_apart(record):
     table = metric_table(rows([record(seed=0, value=0.4), record(seed=1, value=0.6)], "self"), MAIN)
     assert table.columns[-1].text == "seeds (sd of P@1)"

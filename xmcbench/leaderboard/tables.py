@@ -190,7 +190,7 @@ def _measured(lines: Sequence[Sequence[Figure]]) -> list[list[Cell]]:
     by_column = [ranks(column) for column in zip(*lines, strict=True)]
     return [
         [
-            Cell(_shown(figure.value), f"{100 * figure.half_width:.1f}", by_column[place][position])
+            Cell(_shown(figure.value), _width(figure.half_width), by_column[place][position])
             for place, figure in enumerate(line)
         ]
         for position, line in enumerate(lines)
@@ -199,6 +199,12 @@ def _measured(lines: Sequence[Sequence[Figure]]) -> list[list[Cell]]:
 
 def _shown(value: float) -> str:
     return f"{100 * value:.2f}"
+
+
+def _width(half_width: float) -> str:
+    """In per cent, with a second decimal where one would say that there is none."""
+    text = f"{100 * half_width:.1f}"
+    return f"{100 * half_width:.2f}" if text == "0.0" and half_width else text
 
 
 def _seeds(row: Row) -> Cell:
