@@ -29,7 +29,9 @@ _SHA = st.text("0123456789abcdef", min_size=64, max_size=64)
     text=_TEXT,
     files=st.dictionaries(_TEXT, _SHA, max_size=3),
     propensity=st.tuples(st.floats(0, 9), st.floats(0, 9)),
-    derive=st.none() | st.builds(Derivation, _TEXT, st.integers(0, 9), st.integers(0, 9)),
+    derive=st.none()
+    | st.builds(Derivation, _TEXT, st.integers(0, 9), st.integers(0, 9))
+    | st.builds(Derivation, _TEXT, st.integers(0, 9), held_out=st.integers(0, 9)),
     build=st.none() | st.builds(Recipe, _TEXT, _TEXT, _TEXT, _TEXT, st.dictionaries(_TEXT, _SHA, max_size=2)),
 )
 def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, propensity, derive, build):
@@ -56,6 +58,8 @@ def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, prope
         (PLAIN + "colour = 1", "unknown key colour"),
         (PLAIN + "[counts]\ntrian = 1", "unknown key counts.trian"),
         (PLAIN + "[derive]\nfrom = 'y'\nlabels = 2", "derive.seed is missing"),
+        (PLAIN + "[derive]\nfrom = 'y'\nseed = 2", "derive has neither labels nor held_out"),
+        (PLAIN + "[derive]\nfrom = 'y'\nseed = 2\nlabels = 1\nheld_out = 1", "derive has both labels and held_out"),
         (PLAIN + "[build]\nrecipe = 'r'", "build.release is missing"),
         (PLAIN + "[counts]\ntrain = 'many'", "counts.train is 'many'"),
         (PLAIN + "[counts]\ntrain = -1", "counts.train is -1"),

@@ -2,18 +2,17 @@ import numpy as np
 import pytest
 
 from xmcbench.data import load_dataset
-from xmcbench.data.card import Card, Derivation
-from xmcbench.data.derivation import draw_labels
+from xmcbench.data.derivation import draw
 from xmcbench.data.synthesis import synthesize
 from xmcbench.errors import DataError
 
 
-def _card(labels, seed=0):
-    return Card("D", "d", derive=Derivation("source", labels, seed))
+def _draw(total, wanted, seed=0):
+    return draw(total, wanted, seed, "D", "labels")
 
 
-def _text(labels, seed=0, source="source"):
-    return f'name = "D"\nslug = "d"\n[derive]\nfrom = "{source}"\nlabels = {labels}\nseed = {seed}\n'
+def _text(wanted, seed=0, source="source", what="labels"):
+    return f'name = "D"\nslug = "d"\n[derive]\nfrom = "{source}"\n{what} = {wanted}\nseed = {seed}\n'
 
 
 @pytest.fixture
@@ -28,19 +27,19 @@ def source(tmp_path, monkeypatch):
 
 
 def test_the_draw_is_frozen_ascending_and_nested():
-    assert draw_labels(10, _card(4)).tolist() == [2, 4, 8, 9]
-    assert set(draw_labels(50, _card(5))) < set(draw_labels(50, _card(20)))
-    assert draw_labels(50, _card(50)).tolist() == list(range(50))
+    assert _draw(10, 4).tolist() == [2, 4, 8, 9]
+    assert set(_draw(50, 5)) < set(_draw(50, 20))
+    assert _draw(50, 50).tolist() == list(range(50))
 
 
 @pytest.mark.parametrize("labels", [0, 11])
 def test_more_labels_than_there_are_cannot_be_drawn(labels):
     with pytest.raises(DataError, match="labels of 10"):
-        draw_labels(10, _card(labels))
+        _draw(10, labels)
 
 
 def test_texts_pairs_and_filter_belong_together(source):
-    derived, labels = load_dataset("d"), draw_labels(40, _card(15))
+    derived, labels = load_dataset("d"), _draw(40, 15)
     assert list(derived.labels) == [source.labels[int(label)] for label in labels]
     for side in ("train", "test"):
         all_texts, all_pairs = getattr(source, side), getattr(source, f"{side}_pairs")()
@@ -52,14 +51,37 @@ def test_texts_pairs_and_filter_belong_together(source):
     assert derived.counts()["test_pairs"] == derived.test_pairs().nnz
 
 
+def test_held_out_instances_are_training_instances_that_are_gone_from_training(source, tmp_path):
+    (tmp_path / "sets" / "d" / "card.toml").write_text(_text(30, what="held_out"))
+    derived, total = load_dataset("d"), len(source.train)
+    rows = draw(total, 30, 0, "D", "training instances")
+    left = np.setdiff1d(np.arange(total), rows)
+    assert list(derived.labels) == list(source.labels)
+    for side, own in (("train", left), ("test", rows)):
+        assert list(getattr(derived, side)) == [source.train[int(row)] for row in own]
+        assert (getattr(derived, f"{side}_pairs")() != source.train_pairs()[own]).nnz == 0
+    assert not {*derived.test} & {*source.test}
+    assert "file" not in derived.filters
+
+
+@pytest.mark.parametrize(
+    ("held_out", "reason"), [(0, "takes 0 training instances of"), (120, "holds out all 120"), (121, "takes 121")]
+)
+def test_some_are_held_out_and_some_are_left(source, tmp_path, held_out, reason):
+    assert len(source.train) == 120
+    (tmp_path / "sets" / "d" / "card.toml").write_text(_text(held_out, what="held_out"))
+    with pytest.raises(DataError, match=reason):
+        load_dataset("d")
+
+
 def test_the_digest_hangs_on_source_and_draw(source, tmp_path):
     digests = {load_dataset("d").digest}
-    for text in (_text(15, seed=1), _text(14)):
+    for text in (_text(15, seed=1), _text(14), _text(15, what="held_out"), _text(15, seed=1, what="held_out")):
         (tmp_path / "sets" / "d" / "card.toml").write_text(text)
         digests.add(load_dataset("d").digest)
     (tmp_path / "sets" / "source" / "filter_labels_test.txt").write_text("0 3\n")
     digests.add(load_dataset("d").digest)
-    assert len(digests | {source.digest}) == 5
+    assert len(digests | {source.digest}) == 7
 
 
 @pytest.mark.parametrize("name", ["d", "lf-amazon-1m", "nobody"])

@@ -19,11 +19,16 @@ DEFAULT_PROPENSITY = (0.55, 1.5)
 
 @dataclass(frozen=True)
 class Derivation:
-    """A data set made on load from another: ``labels`` labels of the data set ``source``, drawn under ``seed``."""
+    """A data set made on load from the data set ``source``, by a draw under ``seed``. One of the two is given.
+
+    labels: so many labels, and the instances that have one of them. held_out: so many training instances become the
+    test instances, for choosing hyper-parameters without a look at the test instances of the source.
+    """
 
     source: str
-    labels: int
     seed: int
+    labels: int | None = None
+    held_out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,9 @@ class Card:
     derive: Derivation | None = None
     build: Recipe | None = None
 
+
+#: What a derivation may draw.
+_DRAWN = ("labels", "held_out")
 
 _TEXTS = ("name", "slug", "description", "source", "release", "licence", "homepage", "filter")
 
@@ -99,8 +107,12 @@ def read_card(path: Path) -> Card:
 
 
 def _derivation(section: _Section) -> Derivation:
-    section.allow(("from", "labels", "seed"))
-    return Derivation(section.text("from"), section.integer("labels"), section.integer("seed"))
+    section.allow(("from", "seed", *_DRAWN))
+    drawn = {key: section.integer(key) for key in _DRAWN if key in section.table}
+    if len(drawn) != 1:
+        found = "both labels and held_out" if drawn else "neither labels nor held_out"
+        raise DataError(f"{section.path}: {section.name} has {found}", "it draws one of the two")
+    return Derivation(section.text("from"), section.integer("seed"), **drawn)
 
 
 def _recipe(section: _Section) -> Recipe:
@@ -117,7 +129,8 @@ def write_card(path: Path, card: Card) -> None:
     lines += _table("propensity", dict(zip("ab", card.propensity, strict=True)))
     lines += _table("files", card.files)
     if card.derive:
-        lines += _table("derive", {"from": card.derive.source, "labels": card.derive.labels, "seed": card.derive.seed})
+        drawn = {key: getattr(card.derive, key) for key in _DRAWN if getattr(card.derive, key) is not None}
+        lines += _table("derive", {"from": card.derive.source, **drawn, "seed": card.derive.seed})
     if card.build:
         texts = {key: getattr(card.build, key) for key in ("recipe", "release", "component", "architecture")}
         lines += [*_table("build", texts), *_table("build.indices", card.build.indices)]

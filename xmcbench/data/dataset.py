@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.canonical import sha256_json
-from xmcbench.data.card import Card
+from xmcbench.data.card import Card, Derivation
 from xmcbench.data.compression import find_source
 from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, read_pairs, write_corpus, write_pairs
 from xmcbench.data.vocabulary import Count, Filter
@@ -187,18 +187,25 @@ def _filter_store(path: Path, digest: str, rows: int, columns: int) -> Path:
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:
-    """The data set that ``card.derive`` asks for: some labels of ``parent``, and the instances that have one of them.
+    """The data set that ``card.derive`` asks for: some labels of ``parent``, and the instances that have one of them;
+    or some of its training instances, held out from the others to test on.
 
-    Raises DataError when the parent has fewer labels, or none of its instances is left.
+    Raises DataError when the parent has fewer, or none of its instances is left.
     """
-    from xmcbench.data.derivation import draw_labels, restrict
-
     if card.derive is None:
         raise DataError(f"the card of {card.name} has no [derive]")
-    digest = sha256_json({"from": parent.digest, "labels": card.derive.labels, "seed": card.derive.seed})
+    made = _some_labels if card.derive.labels is not None else _held_out
+    return made(parent, card, card.derive)
+
+
+def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
+    from xmcbench.data.derivation import draw, restrict
+
+    wanted = derivation.labels or 0
+    digest = sha256_json({"from": parent.digest, "labels": wanted, "seed": derivation.seed})
 
     def fill(folder: Path) -> None:
-        labels = draw_labels(parent.label_corpus.rows, card)
+        labels = draw(parent.label_corpus.rows, wanted, derivation.seed, card.name, "labels")
         parts = {"train": (parent.train, parent.train_pairs()), "test": (parent.test, parent.test_pairs())}
         for name, (texts, pairs) in parts.items():
             rows, kept_pairs = restrict(pairs, labels)
@@ -218,3 +225,24 @@ def derive(parent: Dataset, card: Card) -> Dataset:
     folder = kept("derived", {"digest": digest}, fill)
     train, test, labels = (open_corpus(folder / name) for name in ("train", "test", "labels"))
     return Dataset(card, digest, train, test, labels, folder / "filter.npz" if parent.filter_pairs else None)
+
+
+def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
+    """The parent's labels all stay; its test instances have no part in it, nor its filter file, which is about them."""
+    from xmcbench.data.derivation import draw
+
+    wanted, total = derivation.held_out or 0, parent.train_corpus.rows
+    digest = sha256_json({"from": parent.digest, "held_out": wanted, "seed": derivation.seed})
+
+    def fill(folder: Path) -> None:
+        rows = draw(total, wanted, derivation.seed, card.name, "training instances")
+        if wanted == total:
+            raise DataError(f"{card.name} holds out all {total} training instances", "some have to be left to train on")
+        pairs = parent.train_pairs()
+        for name, own in (("train", np.setdiff1d(np.arange(total), rows)), ("test", rows)):
+            (folder / name).mkdir()
+            write_corpus(folder / name, parent.train.take(own), pairs[own], parent.train_corpus.uids)
+
+    folder = kept("derived", {"digest": digest}, fill)
+    train, test = (open_corpus(folder / name) for name in ("train", "test"))
+    return Dataset(card, digest, train, test, parent.label_corpus)

@@ -1,4 +1,4 @@
-"""Drawing a smaller data set from a larger one: some of its labels, and the instances that have one of them."""
+"""Drawing a data set from another: some of its labels, or some of its training instances to test on."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.card import Card
 from xmcbench.errors import DataError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-def draw_labels(labels: int, card: Card) -> np.ndarray:
-    """The label ids that ``card.derive`` keeps of ``labels`` labels, ascending: int64 [card.derive.labels].
+def draw(total: int, wanted: int, seed: int, name: str, what: str) -> np.ndarray:
+    """``wanted`` of the numbers 0..total-1, ascending: int64 [wanted].
 
     They are the head of a permutation by numpy's RandomState, whose stream is frozen (NEP 19): the same on every
-    machine and with every numpy, and a smaller draw lies inside a larger one of the same seed.
+    machine and with every numpy, and a smaller draw lies inside a larger one of the same seed. ``name`` and ``what``
+    (labels, training instances) are for the error: DataError unless 0 < wanted <= total.
     """
-    if card.derive is None or not 0 < card.derive.labels <= labels:
-        asked = card.derive.labels if card.derive else 0
-        raise DataError(f"{card.name} takes {asked} labels of {labels}", "[derive] labels: from 1 to all of them")
-    order = np.random.RandomState(card.derive.seed).permutation(labels)
-    return np.sort(order[: card.derive.labels])
+    if not 0 < wanted <= total:
+        raise DataError(f"{name} takes {wanted} {what} of {total}", "its card has [derive]: from 1 to all of them")
+    order = np.random.RandomState(seed).permutation(total)
+    return np.sort(order[:wanted])
 
 
 def restrict(pairs: csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, csr_matrix]:
