@@ -53,6 +53,19 @@ def test_rows_are_numbered_and_ordered_as_the_printed_ones(row, record):
     assert "OTHER" not in page
 
 
+def test_rows_with_a_component_off_stand_on_no_other_page(row, record):
+    made = [row("xxxx", value=0.4), row("xx--", value=0.6), record("other"), row("x---", setting=Setting.of("full"))]
+    page = files(pages(made))["tiny.md"]
+    zero_shot, full = re.split("^## ", page, flags=re.MULTILINE)[1:]
+    tables = re.findall(r"^\| (MACLR.*?|OTHER) +\| +(\S+)", zero_shot, re.MULTILINE)
+    assert tables[:2] == [("OTHER", "**50.00**"), ("MACLR (quick, mini, 20 steps of 32)", "<u>40.00</u>")]
+    assert "pseudo" not in page
+    told = "\n\nMACLR with a component switched off: [ablation](ablation.md).\n"
+    assert told in zero_shot
+    assert told in full
+    assert "|" not in full
+
+
 def test_a_table_for_each_variant_and_setting(row):
     made = [row(each, backbone=backbone) for each in ("xxxx", "xx--") for backbone in ("bert", "mini")]
     made += [row(each, 0, 0.9, steps=3000, budget="3000 steps of 32") for each in ("xxxx", "----")]

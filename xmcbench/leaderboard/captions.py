@@ -127,6 +127,11 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     return f"{dataset}, {setting.title}: time and memory on {machine}. Means over seeds, memory the highest."
 
 
+def on_the_ablation(titles: Iterable[str]) -> str:
+    """What stands below a table in place of rows with a component switched off."""
+    return f"{' and '.join(sorted(titles))} with a component switched off: [ablation](ablation.md)."
+
+
 def ablation(printed: Ablation, source: Source) -> str:
     """The caption of a printed ablation."""
     switches = ", ".join(f"{head}: {meaning}" for head, meaning in printed.switches.values())

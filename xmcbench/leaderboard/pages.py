@@ -95,25 +95,31 @@ def _statistics(
 
 
 def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequence[Source]) -> Page:
+    """Rows with a component switched off stand on the page of the ablation alone."""
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0]["protocol"]["filter"] if records else "none"
+    whole = [record for record in records if not ablation.is_partial(record, printed)]
     for by in ("label", "pair"):
-        drawn = tuple(filter(None, (curve(records, by, metric, filter_name) for metric in CURVES)))
+        drawn = tuple(filter(None, (curve(whole, by, metric, filter_name) for metric in CURVES)))
         if drawn:
             blocks += [Heading(2, f"Coverage curves, by {by}"), captions.CURVE, Figures(drawn)]
-    settings = by_setting(records)
+    complete = by_setting(whole)
+    partial = by_setting(record for record in records if ablation.is_partial(record, printed))
     others = {row.setting for source in printed for row in source.rows if row.dataset == name}
-    for setting in sorted({*settings, *others}, key=order):
-        inside = settings.get(setting, [])
+    for setting in sorted({*complete, *partial, *others}, key=order):
+        inside = complete.get(setting, [])
         rows_ = [
             (number, row)
             for number, source in enumerate(printed, 1)
             for row in source.rows
             if (row.dataset, row.setting) == (name, setting)
         ]
-        blocks += [Heading(2, setting.title.capitalize()), *_section(name, setting, inside, rows_, printed)]
-    whole = [record for record in settings.get(Setting("ez"), ()) if not ablation.is_partial(record, printed)]
-    if trained := loss_curves(whole, f"{name.lower()}-training"):
+        blocks.append(Heading(2, setting.title.capitalize()))
+        if inside or rows_:
+            blocks += _section(name, setting, inside, rows_, printed)
+        if setting in partial:
+            blocks.append(captions.on_the_ablation({record["method"]["title"] for record in partial[setting]}))
+    if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     return Page(name.lower(), name, (*blocks, *citations(printed, name)))
 
