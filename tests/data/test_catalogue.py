@@ -50,8 +50,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(root):
 def test_a_folder_that_is_not_there_is_no_unknown_name(tmp_path):
     with pytest.raises(UsageError, match="there is no folder"):
         load_dataset(tmp_path / "none")
-    with pytest.raises(UsageError, match="there is no folder"):
-        load_dataset("./lf-debian-2k")
+    for name in ("./lf-debian-2k", "~nobody-of-this-name/data"):
+        with pytest.raises(UsageError, match="there is no folder"):
+            load_dataset(name)
 
 
 def test_a_folder_here_is_found_without_a_slash(write_folder, monkeypatch):

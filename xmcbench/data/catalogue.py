@@ -117,7 +117,7 @@ def locate(name_or_folder: str | Path) -> Listing:
     Raises UnknownName for a name nobody knows, UsageError for a folder that is not there, DataError for a broken card.
     """
     given = str(name_or_folder)
-    folder = Path(given).expanduser()
+    folder = Path(os.path.expanduser(given))  # Path.expanduser raises where there is no such user
     if isinstance(name_or_folder, Path) or folder.name != given:
         if not folder.is_dir():
             raise UsageError(
