@@ -74,6 +74,14 @@ def write_text(path: Path, text: str) -> None:
         stream.write(text.encode())
 
 
+def copy(source: Path, path: Path) -> None:
+    """Copy a file, over what stands at ``path``. Raises StorageError."""
+    if path.exists() and path.samefile(source):
+        return
+    with atomic_file(path) as stream, source.open("rb") as read:
+        shutil.copyfileobj(read, stream)
+
+
 def write_json(path: Path, value: object) -> None:
     """Write a value as indented JSON with sorted keys, atomically."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,6 +1,7 @@
 """`xmcbench leaderboard` as a user meets it: pages, the check, and records sent by others."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -104,6 +105,10 @@ def test_good_records_are_added_and_stand_on_the_pages(xmcbench, tiny, runs, tmp
     for path in (runs / "records").rglob("*.json"):
         assert (tmp_path / "board" / path.relative_to(runs)).read_bytes() == path.read_bytes()
     assert xmcbench("leaderboard", "--out", "board").returncode == 0
+    # What was added can be audited where it is, and compared.
+    assert xmcbench("leaderboard", "add", "board", "--out", "board", "--dataset", tiny).returncode == 0
+    compared = xmcbench("compare", "tfidf", "bm25", "--setting", "ez", "--runs", "board", "--dataset", tiny)
+    assert compared.returncode == 0, compared.stderr
 
 
 def test_another_record_of_a_cell_is_replaced_on_demand_alone(xmcbench, tiny, runs, tmp_path):
@@ -172,9 +177,31 @@ def _named_out_of_the_board(record, path):
     record["key"] = sha256_json(record["cell"])
 
 
+def _of_another_name(record, path):
+    record["cell"]["dataset"] = "TINY"
+    record["key"] = sha256_json(record["cell"])
+
+
+def _another_method(record, path):
+    record["cell"]["method"] = "mine"
+    record["key"] = sha256_json(record["cell"])
+
+
 FORGERIES = {
     "no measurements": (forged(lambda record, _: record.pop("measured")), "it has no measured"),
-    "a name that is a path": (forged(_named_out_of_the_board), "is no name: tiny/"),
+    "a name that is a path": (forged(_named_out_of_the_board), "the cell is none that a run could have"),
+    "a data set of another name": (forged(_of_another_name), "its data set is called TINY, the one here tiny"),
+    "a title": (forged(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
+    "a budget": (forged(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
+    "the title of another": (forged(_another_method), "its method mine has the title of another, TF-IDF"),
+    "a time": (
+        forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5)),
+        "its measured.predict_ms_per_instance is -5",
+    ),
+    "a path": (
+        forged(lambda record, _: record["predictions"].update(file="/etc/passwd")),
+        "its predictions are /etc/passwd, and should be predictions/tiny/",
+    ),
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
     "other predictions": (forged(_better_predictions), "follows from its predictions"),
     "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),
@@ -192,7 +219,8 @@ def test_what_does_not_follow_is_refused_and_named(xmcbench, tiny, runs, tmp_pat
     forge, reason = FORGERIES[forgery]
     path = one_of(runs)
     forge(path)
-    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    known = {**os.environ, "XMCBENCH_DATASETS": str(tmp_path)}  # tiny by name, in any case
+    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", env=known)
     assert ended.returncode == 1
     refusals = [line for line in ended.stderr.splitlines() if path.name in line]
     assert len(refusals) == 1

@@ -108,6 +108,25 @@ def test_seeds_have_a_spread(row):
     assert "| Row " in page["ablation.md"]
 
 
+def test_rows_are_compared_on_the_seeds_that_all_of_them_have(row):
+    made = [*(row("xxxx", seed, 0.2 + seed / 10) for seed in (0, 1)), row("----", 0, 0.3)]
+    page = files(pages(made))["ablation.md"]
+    assert "Seeds that not every row has (1) are left out." in page
+    assert " **30.00** ±3.0 |" in page
+    assert "| <u>20.00</u> ±3.0 |" in page
+    page = files(pages([*made, row("----", 1, 0.3)]))["ablation.md"]
+    assert "left out" not in page
+    assert "25.00" in page
+    assert "25.00" in files(pages([row("xxxx", 1, 0.25), row("----", 0, 0.3)]))["ablation.md"]
+
+
+def test_the_printed_ablation_is_ranked_too():
+    page = files(pages([]))["ablation.md"]
+    assert "***18.13***" in page
+    assert "*<u>17.01</u>*" in page
+    assert "***yes***" not in page
+
+
 def test_losses_stand_below_the_table_and_rows_that_share_a_training_share_a_line(row):
     made = [
         row("xx--", notes={"stage I": training("cluster", "label")}),

@@ -34,6 +34,13 @@ def test_markdown():
     assert text.endswith("<sup>a</sup> About a column.  \n<sup>b</sup> Of 5%.")
 
 
+def test_a_name_is_nothing_but_a_name():
+    """Neither a link, as a published row has, nor emphasis, nor a line of its own."""
+    line = replace(TABLE.lines[0], name="*M* [[1]](x) _a_ b_c `d` <e>")
+    row = next(each for each in markup.markdown(replace(TABLE, lines=(line,)), sources()).splitlines() if "b_c" in each)
+    assert row.startswith(r"| \*M\* \[\[1\]\](x) \_a\_ b_c \`d\` \<e\> ")
+
+
 def test_more_notes_than_letters():
     notes = tuple(f"Note {number}." for number in range(60))
     text = markup.markdown(replace(TABLE, columns=(Column("P", "@1", notes), *TABLE.columns[1:])), sources())

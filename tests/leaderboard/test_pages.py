@@ -46,8 +46,8 @@ def test_a_caption_says_what_the_figures_are(some):
     page = files(pages(some))["tiny.md"]
     assert (
         "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Per cent ± half-width of the 95% bootstrap "
-        "interval over 30 test instances; filter self, metric protocol 1; preset, encoder and training budget are part "
-        "of a row's name."
+        "interval over 30 test instances; filter self, metric protocol 1; preset, encoder and budget of the training "
+        "without pairs are part of a row's name."
     ) in page
 
 
@@ -167,7 +167,9 @@ def test_a_layout_removes_its_own_files_only(tmp_path, some):
         (lambda made: made["cell"].update(subset_sha256="f" * 64), "differ in their subset"),
         (lambda made: made["metrics"]["self"]["values"].update({"P@1": 0.21}), r"P@1 = nDCG@1"),
         (lambda made: made["metrics"]["self"]["values"].update({"R@10": 0.05}), r"R@k never falls"),
-        (lambda made: made["metrics"]["self"]["intervals"].update({"R@10": [0.3, 0.2]}), "ends before it begins"),
+        (lambda made: made["metrics"]["self"]["intervals"].update({"R@10": [0.3, 0.2]}), "R@10 is .*, its interval"),
+        (lambda made: made["metrics"]["self"]["intervals"].update({"R@10": [0.3, 0.9]}), "R@10 is .*, its interval"),
+        (lambda made: made["metrics"]["self"].update(scored=29), "differ in their instances"),
         (lambda made: made["metrics"]["self"]["views"]["tail"]["values"].update({"P@3": 2}), "in \\[0, 1\\]"),
     ],
 )
@@ -177,3 +179,11 @@ def test_records_that_cannot_stand_on_one_board_are_named(some, change, reason):
     with pytest.raises(StorageError, match=reason) as refused:
         pages(some)
     assert "tiny/" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["TINY", "Ablation", "readme"])
+def test_no_page_replaces_another(some, record, name):
+    other = record()
+    other["cell"]["dataset"] = name
+    with pytest.raises(StorageError, match="would replace that of"):
+        pages([*some, other])

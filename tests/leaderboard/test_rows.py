@@ -12,6 +12,12 @@ def test_seeds_are_one_row_and_parameters_are_rows_apart(record):
     assert figure.seed_sd == pytest.approx(0.02**0.5)
 
 
+def test_a_name_is_one_line(record):
+    made = record()
+    made["method"].update(title="A\n| B | 100.00 |", variant="x\ty")
+    assert rows([made], "self")[0].name == "A | B | 100.00 | (x y)"
+
+
 def test_rows_of_one_name_are_told_apart(record):
     """A preset was changed between two runs, or two methods have one title: both are there, and which is which."""
     made = [record(k=1, j=1, value=0.7), record(k=2, j=1, value=0.6), record(method="other", k=1, j=1)]

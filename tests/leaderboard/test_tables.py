@@ -6,7 +6,7 @@ from xmcbench.leaderboard.tables import MAIN, cost_table, group_table, metric_ta
 
 
 def figures(*values, half_width=0.03):
-    return [Figure(value, half_width, None) for value in values]
+    return [Figure(value, half_width, None, half_width) for value in values]
 
 
 def test_best_and_second_by_value():
@@ -19,7 +19,21 @@ def test_what_intervals_cannot_tell_apart_shares_a_rank():
     # Half-widths of 3 points each: differences up to 4.24 points are within that of the difference.
     assert ranks(figures(0.50, 0.458, 0.457, 0.42)) == [0, 0, 1, 1]
     assert ranks(figures(0.50, 0.458, 0.457, half_width=0.02)) == [0, 1, 1]
-    assert ranks([Figure(0.5, 0.0, None), Figure(0.499999, 0.0, None), Figure(0.4, 0.0, None)]) == [0, 0, 1]
+    assert ranks(figures(0.5, 0.499999, 0.4, half_width=0.0)) == [0, 0, 1]
+
+
+def test_nothing_found_is_no_second_best():
+    assert ranks(figures(0.5, 0.0, 0.0)) == [0, None, None]
+    assert ranks(figures(0.0, 0.0)) == [None, None]
+
+
+def test_what_seeds_cannot_tell_apart_shares_a_rank(record):
+    """Half-widths of 1 point; two seeds 4 points apart have a standard error of 2, the one seed is 3 points lower."""
+    made = [record("a", 0, 0.52, 0.01), record("a", 1, 0.48, 0.01), record("b", 0, 0.47, 0.01)]
+    table = metric_table(rows(made, "self"), MAIN)
+    assert [line.cells[0].rank for line in table.lines] == [0, 0]
+    table = metric_table(rows([record("a", 0, 0.50, 0.01), *made[2:]], "self"), MAIN)
+    assert [line.cells[0].rank for line in table.lines] == [0, 1]
 
 
 def test_metrics_and_their_spread_are_text_in_per_cent(record):

@@ -2,8 +2,10 @@ import json
 
 import pytest
 
+from xmcbench.canonical import sha256_json
 from xmcbench.errors import StorageError
 from xmcbench.records import Cell, Store, read_record
+from xmcbench.records.record import sealed
 from xmcbench.setting import Setting
 
 CELL = Cell("Tiny", "d" * 64, Setting.of("fs", 0.5), "e" * 64, "tfidf", {"ngrams": 2, "max_df": 1.0}, 3)
@@ -46,6 +48,40 @@ def test_layout_does_not_count(written):
     path, record = written
     path.write_text(json.dumps(record))
     assert read_record(path)["sha256"] == record["sha256"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 0.0},
+        {"seed": False},
+        {"seed": "0"},
+        {"method": "../../elsewhere"},
+        {"dataset": ".."},
+        {"dataset": ""},
+        {"dataset": "a\nb"},
+        {"method": 3},
+        {"setting": {"kind": "fs", "by": "label", "ratio": 2}},
+        {"setting": {"kind": "fs"}},
+        {"setting": "ez"},
+        {"colour": "blue"},
+    ],
+)
+def test_a_cell_that_no_run_could_have_is_refused(written, change):
+    path, record = written
+    cell = {**record["cell"], **change}
+    path.write_text(json.dumps(sealed({**record, "cell": cell, "key": sha256_json(cell)})))
+    with pytest.raises(StorageError, match="the cell is none that a run could have"):
+        read_record(path)
+
+
+def test_a_copy_is_no_second_record(written):
+    path, _ = written
+    store = Store(path.parents[3])
+    assert len(store.records()) == 1
+    path.with_name("copy.json").write_bytes(path.read_bytes())
+    with pytest.raises(StorageError, match=r"copy\.json is the record of a cell whose place is"):
+        store.records()
 
 
 def test_what_is_no_record_says_so(written):

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if unpaired and not arguments.force:
         raise UsageError(f"the two rows differ in their {unpaired}", "--force puts them side by side, without a test")
     differences, rows, filter_name = _differences(arguments, first, second, bool(unpaired))
-    apart = list(_apart(first.records[0], second.records[0]))
+    apart = list(_apart(first.records, second.records))
     if arguments.json:
         document = {
             "first": first.keys,
@@ -153,10 +153,17 @@ def _verdict(differences: Mapping[str, Difference]) -> str:
     )
 
 
-def _apart(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
-    """Where two records differ, but for their results: (place, one, other)."""
-    for name in sorted({*first, *second} - {*_RESULT}):
-        yield from _leaves(first.get(name), second.get(name), name)
+def _apart(
+    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, object, object]]:
+    """Where two rows differ, but for their results: (place, one, other), of the first seed where they differ there."""
+    found: dict[str, tuple[object, object]] = {}
+    for one, other in zip(first, second, strict=False):
+        for name in sorted({*one, *other} - {*_RESULT}):
+            for place, *both in _leaves(one.get(name), other.get(name), name):
+                found.setdefault(place, (both[0], both[1]))
+    for place in sorted(found):
+        yield place, *found[place]
 
 
 def _leaves(first: object, second: object, place: str) -> Iterator[tuple[str, object, object]]:

@@ -23,6 +23,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs folder to read (default: ./leaderboards)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
     parser.add_argument("--force", action="store_true", help="add: replace a record of the same cell")
+    parser.add_argument(
+        "--plugin", action="append", default=[], type=Path, metavar="FILE", help="add: a method in a file"
+    )
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not up to date")
     parser.add_argument(
         "--dataset",
@@ -62,18 +65,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add(arguments: argparse.Namespace) -> int:
+    from xmcbench.atomic import copy
     from xmcbench.data import load_dataset
     from xmcbench.errors import StorageError, UsageError, XmcbenchError
     from xmcbench.records import Cell, Store, read_record
-    from xmcbench.runner.rescoring import verify
+    from xmcbench.registry import Registry
+    from xmcbench.runner.audit import audit
 
     if not arguments.sources:
         raise UsageError("leaderboard add names no runs folder", "xmcbench leaderboard add RUNS...")
     board = Store(arguments.out or BOARD)
+    registry = Registry(arguments.plugin)
     loaded = {dataset.name: dataset for dataset in map(load_dataset, arguments.dataset)}
     refused = 0
     for root in arguments.sources:
-        paths = sorted((root / "records").rglob("*.json"))
+        sent, paths = Store(root), sorted((root / "records").rglob("*.json"))
         if not paths:
             raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
         for path in paths:
@@ -85,8 +91,9 @@ def _add(arguments: argparse.Namespace) -> int:
                 name = record["cell"]["dataset"]
                 if name not in loaded:
                     loaded[name] = load_dataset(name)
-                verify(record, Store(root), loaded[name])
-                place = board.record_path(Cell.of(record))
+                audit(record, sent, loaded[name], registry)
+                cell = Cell.of(record)
+                place = board.record_path(cell)
                 if place.exists() and not arguments.force and (here := read_record(place)) != record:
                     raise StorageError(
                         f"{place} is another record of this cell, of {here['measured']['started']}",
@@ -96,6 +103,7 @@ def _add(arguments: argparse.Namespace) -> int:
                 refused += 1
                 print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
                 continue
-            board.write(Cell.of(record), record)
+            copy(sent.predictions_path(cell), board.predictions_path(cell))
+            board.write(cell, record)
             print(f"added: {place}")
     return 1 if refused else 0

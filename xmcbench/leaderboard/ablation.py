@@ -1,7 +1,7 @@
 """The page of ablations: the printed ones, and the measured rows whose parameters are the same switches.
 
 Measured rows belong together, in one table, if they differ in nothing but the switches; rows with all components on
-stand here only beside some without.
+stand here only beside some without. They are compared on the seeds that all of them have, where there are such.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_curves, slug
 from xmcbench.leaderboard.published import Ablation, Source
-from xmcbench.leaderboard.rows import apart, by_setting, row_name, rows
+from xmcbench.leaderboard.rows import apart, by_setting, grouped, row_name, rows
 from xmcbench.leaderboard.tables import MAIN, ablation_table, text_table, without_switches
 from xmcbench.setting import Setting
 
@@ -38,7 +38,7 @@ def page(datasets: Mapping[str, Records], printed: Sequence[Source]) -> Page | N
         ]
         caption = captions.ablation(ablation, source)
         blocks.append(Heading(2, f"{ablation.dataset}, published"))
-        blocks.append(text_table("published", caption, "Row", [*heads, *MAIN], lines))
+        blocks.append(text_table("published", caption, "Row", [*heads, *MAIN], lines, ranked=MAIN))
         for name in sorted(datasets):
             switched_records = [record for record in datasets[name] if _has(record, ablation.switches)]
             for setting, records in by_setting(switched_records).items():
@@ -94,16 +94,28 @@ def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
 def _measured(group: tuple[str, str, Records], ablation: Ablation) -> Iterator[Block]:
     """Heading, table and loss curves of one group; rows in the order of the printed ones, which others follow."""
     name, stem, records = group
+    records, left_out = _shared_seeds(records)
     filter_name = records[0]["protocol"]["filter"]
     made = sorted(rows(records, filter_name), key=lambda row: _order(row.parameters, ablation))
     yield Heading(3, name)
     if any(row.figures for row in made):
-        caption = captions.measured_ablation(name, records, filter_name, ablation)
+        caption = captions.measured_ablation(name, records, filter_name, ablation) + left_out
         yield ablation_table(made, ablation.switches, lambda row: _index(row.parameters, ablation), stem, caption)
     drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record["cell"]["parameters"], ablation))
     if drawn:
         yield Figures(drawn)
     yield from without_a_result(made)
+
+
+def _shared_seeds(records: Records) -> tuple[Records, str]:
+    """The records whose seed every row has, and a sentence on those left out; all of them where no seed is shared."""
+    seeds = [{record["cell"]["seed"] for record in group} for group in grouped(records).values()]
+    shared = set.intersection(*seeds)
+    others = set.union(*seeds) - shared
+    if not shared or not others:
+        return records, ""
+    kept = [record for record in records if record["cell"]["seed"] in shared]
+    return kept, f" Seeds that not every row has ({', '.join(map(str, sorted(others)))}) are left out."
 
 
 def _order(parameters: Mapping[str, object], ablation: Ablation) -> tuple[int, tuple[bool, ...]]:

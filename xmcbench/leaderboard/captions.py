@@ -13,10 +13,12 @@ from xmcbench.setting import Setting
 READING = f"""\
 Figures are per cent. ± is the half-width of the 95% bootstrap interval over test instances; with several seeds both are
 means, and the standard deviation of P@1 over the seeds stands apart. Best bold, second underlined, column by column.
-Measured rows share a rank when they differ by no more than the root of the sum of squares of their half-widths: the
-interval of a difference of independent rows. Rows of one table are measured on the same instances, so most differences
-are surer than that; `xmcbench compare` tests two rows instance by instance. Preset, encoder and training budget are
-part of a row's name.
+Measured rows share a rank when they differ by no more than the root of the sum of squares of their uncertainties, the
+interval of a difference of independent rows. A row's uncertainty is its half-width and, with several seeds, 1.96
+standard errors of its mean over them; of a row with one seed nothing is known of others. Rows of one table are measured
+on the same instances, so most differences are surer than that; `xmcbench compare` tests two rows instance by instance.
+Preset, encoder and the budget of the training that needs no pairs are part of a row's name; all parameters are in its
+record.
 
 Published rows are italic and cited. They are printed digit by digit, ranked among themselves by the figure as printed,
 and never with measured rows: machine, protocol and filter are not ours. Letters mark what has to be known of a figure.
@@ -88,7 +90,7 @@ def measured(dataset: str, setting: Setting, records: Sequence[Mapping[str, Any]
     done = [record for record in records if record["status"] == "ok"]
     return (
         f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
-        "preset, encoder and training budget are part of a row's name."
+        "preset, encoder and budget of the training without pairs are part of a row's name."
     )
 
 

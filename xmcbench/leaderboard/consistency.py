@@ -9,13 +9,16 @@ from xmcbench.errors import MethodError, StorageError
 from xmcbench.metrics import invariants, protocol
 from xmcbench.records import Cell
 
+#: The mean over rows and that over resampled rows add up in another order.
+_ROUNDING = 1e-9
+
 
 def check(records: Iterable[Mapping[str, Any]]) -> None:
     """Raise StorageError, naming the record, unless all of them can stand on one board.
 
-    Every metric satisfies the invariants of the protocol and lies in order with its interval; records of one data set
-    are of one version of its data and one default filter, all of this xmcbench's protocol; records of one subset have
-    the same pairs.
+    Every metric satisfies the invariants of the protocol and lies in its interval; records of one data set are of one
+    version of its data and one default filter, over the same instances, all of this xmcbench's protocol; records of one
+    subset have the same pairs.
     """
     known: dict[tuple[object, ...], tuple[object, str]] = {}
     for record in records:
@@ -26,13 +29,16 @@ def check(records: Iterable[Mapping[str, Any]]) -> None:
                 f"the record {name} is of metric protocol {record['protocol']['version']}, not {protocol.VERSION}",
                 "run the cell again with this xmcbench",
             )
-        for scores in record.get("metrics", {}).values():
+        scored = {}
+        for filter_name, scores in sorted(record.get("metrics", {}).items()):
+            scored[filter_name] = scores["scored"]
             for each in (scores, *scores["views"].values()):
                 _check_scores(each, name)
         same = {
             "data": (("data", cell["dataset"]), cell["dataset_sha256"]),
             "counts": (("counts", cell["dataset"]), tuple(sorted(record["counts"].items()))),
             "default filter": (("filter", cell["dataset"]), record["protocol"]["filter"]),
+            **({"instances": (("scored", cell["dataset"]), tuple(scored.items()))} if scored else {}),
             "subset": (("subset", cell["dataset"], Cell.of(record).setting, cell["seed"]), cell["subset_sha256"]),
         }
         for what, (place, value) in same.items():
@@ -53,8 +59,9 @@ def _check_scores(scores: Mapping[str, Any], name: str) -> None:
         ) from error
     for metric in scores["values"]:
         low, high = scores["intervals"][metric]
-        if not low <= high:
-            raise StorageError(f"the record {name}: the interval of {metric} ends before it begins")
+        value = scores["values"][metric]
+        if not low - _ROUNDING <= value <= high + _ROUNDING:
+            raise StorageError(f"the record {name}: {metric} is {value}, its interval {low} to {high}")
 
 
 def _short(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -39,11 +40,11 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     marks = _Marks(table, lambda mark: f"<sup>{mark}</sup>")
 
     def name(line: Line) -> str:
-        shown = line.name.replace("|", "\\|")
+        shown = _escaped(line.name)
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
     def cell(line: Line, cell: Cell) -> str:
-        text = cell.text.replace("|", "\\|")
+        text = _escaped(cell.text)
         if cell.rank == 0:
             text = f"**{text}**"
         elif cell.rank == 1:
@@ -196,6 +197,11 @@ def _joined(text: str, spread: str) -> str:
 
 def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bool]]:
     return zip(items, flags, strict=True)
+
+
+def _escaped(text: str) -> str:
+    """The text in Markdown as it is: no name can look like a heading, a link or a row of another kind."""
+    return re.sub(r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text)
 
 
 def _tex(text: str) -> str:

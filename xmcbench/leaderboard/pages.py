@@ -37,10 +37,20 @@ def pages(
         datasets.setdefault(record["cell"]["dataset"], []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
+    _check_names(names)
     made = [_dataset_page(name, datasets.get(name, []), printed) for name in names]
     ablations = ablation.page(datasets, printed)
     board = [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
     return _with_remarks(board, remarks or {})
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Every data set has a page, and files are told apart by more than the case of their letters."""
+    taken = {"readme": "the index", "ablation": "the ablation"}
+    for name in names:
+        other = taken.setdefault(name.lower(), name)
+        if other != name:
+            raise StorageError(f"the page of the data set {name} would replace that of {other}", "give it another name")
 
 
 def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Page]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import hypot, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -15,11 +16,16 @@ from xmcbench.setting import Setting
 @dataclass(frozen=True)
 class Figure:
     """One metric of one row, as fractions: the mean over seeds, the half-width of its 95% interval over test
-    instances (mean over seeds), and the standard deviation over seeds where there are several."""
+    instances (mean over seeds), and the standard deviation over seeds where there are several.
+
+    uncertainty: the half-width of a 95% interval over test instances and seeds; over instances alone with one seed,
+    which says nothing of others.
+    """
 
     value: float
     half_width: float
     seed_sd: float | None
+    uncertainty: float
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def order(setting: Setting) -> tuple[int, str, float]:
 def row_name(record: Mapping[str, Any]) -> str:
     """Title and variant of a record's method."""
     title, variant = record["method"]["title"], record["method"]["variant"]
-    return f"{title} ({variant})" if variant else str(title)
+    return " ".join((f"{title} ({variant})" if variant else str(title)).split())  # a name is one line
 
 
 def names(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
@@ -151,7 +157,8 @@ def _figures(scores: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     for name in scores[0]["values"]:
         values = [each["values"][name] for each in scores]
         widths = [(each["intervals"][name][1] - each["intervals"][name][0]) / 2 for each in scores]
-        figures[name] = Figure(fmean(values), fmean(widths), stdev(values) if len(values) > 1 else None)
+        width, spread = fmean(widths), stdev(values) if len(values) > 1 else None
+        figures[name] = Figure(fmean(values), width, spread, hypot(width, 1.96 * (spread or 0) / sqrt(len(values))))
     return figures
 
 

@@ -143,10 +143,30 @@ def cost_table(costs: Sequence[tuple[str, Cost]], name: str = "", caption: str =
 
 
 def text_table(
-    name: str, caption: str, head: str, columns: Sequence[str], lines: Sequence[tuple[str, Sequence[str], int]]
+    name: str,
+    caption: str,
+    head: str,
+    columns: Sequence[str],
+    lines: Sequence[tuple[str, Sequence[str], int]],
+    ranked: Sequence[str] = (),
 ) -> Table:
-    """A table of plain texts: (name, texts, number of the source or 0) a line."""
-    made = tuple(Line(first, tuple(Cell(text) for text in texts), source) for first, texts, source in lines)
+    """A table of plain texts: (name, texts, number of the source or 0) a line; the columns ``ranked`` are figures."""
+    printed = {
+        column: _ranks_as_printed([texts[place] for _, texts, _ in lines])
+        for place, column in enumerate(columns)
+        if column in ranked
+    }
+    made = tuple(
+        Line(
+            first,
+            tuple(
+                Cell(text, "", printed[column][position] if column in printed else None)
+                for column, text in zip(columns, texts, strict=True)
+            ),
+            source,
+        )
+        for position, (first, texts, source) in enumerate(lines)
+    )
     return Table(name, caption, head, tuple(_column(text, ()) for text in columns), made)
 
 
@@ -155,13 +175,14 @@ def ranks(figures: Sequence[Figure]) -> list[int | None]:
 
     Figures share a rank with the first of that rank when they cannot be told apart from it: when they look equal, or
     differ by no more than the half-width of a difference of independent values, the root of the sum of squares of
-    their own. Rows are measured on the same instances, which makes most differences surer than this; what a record
-    holds allows no more, ``xmcbench compare`` does.
+    their own uncertainties. Rows are measured on the same instances, which makes most differences surer than this; what
+    a record holds allows no more, ``xmcbench compare`` does. Zero has no rank.
     """
     found: list[int | None] = [None] * len(figures)
     if len(figures) < 2:
         return found
-    left = sorted(range(len(figures)), key=lambda position: -figures[position].value)
+    left = [position for position in range(len(figures)) if figures[position].value > 0]
+    left.sort(key=lambda position: -figures[position].value)
     for rank in (0, 1):
         if not left:
             break
@@ -175,7 +196,7 @@ def ranks(figures: Sequence[Figure]) -> list[int | None]:
 
 def _tied(first: Figure, second: Figure) -> bool:
     apart = abs(first.value - second.value)
-    return _shown(first.value) == _shown(second.value) or apart <= hypot(first.half_width, second.half_width)
+    return _shown(first.value) == _shown(second.value) or apart <= hypot(first.uncertainty, second.uncertainty)
 
 
 def _ranks_as_printed(figures: Sequence[str]) -> list[int | None]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from xmcbench.canonical import canonical_json, sha256_json
-from xmcbench.errors import StorageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.setting import Setting
 
 SCHEMA = 1
@@ -93,7 +93,8 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
 def read_record(path: Path) -> dict[str, Any]:
     """A record from its file.
 
-    Raises StorageError when it is none, its key is not that of its cell, or it is not what was written.
+    Raises StorageError when it is none, its cell is none, its key is not that of its cell, or it is not what was
+    written.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
@@ -106,11 +107,28 @@ def read_record(path: Path) -> dict[str, Any]:
         )
     if record["schema"] != SCHEMA:
         raise StorageError(f"{path} has schema {record['schema']}, this xmcbench reads {SCHEMA}", "upgrade xmcbench")
+    if not _is_cell(record["cell"]):
+        raise StorageError(f"{path}: the cell is none that a run could have", "run the cell again")
     if sha256_json(record["cell"]) != record["key"]:
         raise StorageError(f"{path}: the key is not that of the cell", "the record was edited; run the cell again")
     if _seal(record) != record["sha256"]:
         raise StorageError(f"{path} is not as it was written: its sha256 differs", "get it back, or run the cell again")
     return record
+
+
+def _is_cell(cell: object) -> bool:
+    """Whether JSON values are a cell's identity: names that are names of files, a setting, a whole seed."""
+    try:
+        made = Cell.of({"cell": cell})
+        names = (made.dataset, made.method)
+        return (
+            made.identity() == cell
+            and type(made.seed) is int
+            and made.setting == Setting.of(made.setting.kind, made.setting.ratio, made.setting.by)
+            and all(name.isprintable() and not {*name} & {*"/\\"} and name.strip(". ") for name in names)
+        )
+    except (AttributeError, KeyError, TypeError, UsageError):
+        return False
 
 
 def _no_number(name: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xmcbench.atomic import write_json
+from xmcbench.errors import StorageError
 from xmcbench.lock import exclusive
 from xmcbench.records.record import Cell, read_record, sealed
 from xmcbench.setting import Subset
@@ -66,8 +67,15 @@ class Store:
         return written
 
     def records(self) -> list[dict[str, Any]]:
-        """Every record, in the order of the file names. Raises StorageError on a damaged one."""
-        return [read_record(path) for path in sorted((self.root / "records").rglob("*.json"))]
+        """Every record, in the order of the file names. Raises StorageError on a damaged or misplaced one."""
+        found = []
+        for path in sorted((self.root / "records").rglob("*.json")):
+            record = read_record(path)
+            place = self.record_path(Cell.of(record))
+            if path != place:
+                raise StorageError(f"{path} is the record of a cell whose place is {place}", "is it a copy? move it")
+            found.append(record)
+        return found
 
     def latest(self, dataset: str) -> dict[str, dict[str, Any]]:
         """Method -> its youngest result on a data set under any setting: what to expect of its next one."""

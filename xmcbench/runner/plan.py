@@ -193,6 +193,16 @@ def _variant(method: type[Method], preset: str, values: dict[str, object]) -> st
         return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
 
 
+def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
+    """All that a row of these parameters can be called besides its title, by the preset it was made from.
+
+    Raises UsageError for parameters that the method does not have, PluginError, Unavailable.
+    """
+    method = entry.usable()
+    whole = parameters.resolve(method, entry.name, values)
+    return [_variant(method, preset, whole) for preset in ("", *method.presets)]
+
+
 @contextmanager
 def _blamed(name: str) -> Iterator[None]:
     """What a method's own code raises while it is asked about itself is the method's failure, not that of the plan."""
