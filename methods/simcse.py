@@ -55,7 +55,7 @@ class SimCSE(DualEncoder):
 
         self._open(raw_X, raw_Y)
         documents = self._tokens(raw_X, self.instance_length)
-        task = TwoViews(documents, documents, self.batch, self.temperature, self.seed)
+        task = TwoViews(documents, documents, self.batch, self._scale, self.seed)
         plan = Plan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
         self._train("training", task, plan, {"kind": "two dropouts", "instances": raw_X.digest}, self.batch)
         return self._encoder.weights()

@@ -22,6 +22,13 @@ def test_a_full_disk_is_one_clear_line(tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_numpy_has_its_own_words_for_a_full_disk(tmp_path):
+    with pytest.raises(StorageError, match="no room left to write .*f "), atomic_folder(tmp_path / "f"):
+        raise OSError("10000 requested and 5000 written")
+    with pytest.raises(OSError, match="cannot be reached"), atomic_folder(tmp_path / "f"):
+        raise OSError("the hub cannot be reached")
+
+
 def test_a_folder_is_whole_or_not_there(tmp_path):
     with pytest.raises(RuntimeError), atomic_folder(tmp_path / "f") as folder:
         (folder / "x").write_text("")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from xmcbench.errors import FULL_DISK, StorageError
+from xmcbench.errors import StorageError, is_full_disk
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         try:
             yield temporary
         except OSError as error:
-            if error.errno in FULL_DISK or str(error.filename).startswith(str(temporary)):
+            if is_full_disk(error) or str(error.filename).startswith(str(temporary)):
                 raise StorageError.from_os_error(error, path) from error
             raise
         try:

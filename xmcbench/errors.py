@@ -20,7 +20,7 @@ import errno
 from collections.abc import Iterable
 
 #: What the system says when there is no room for a file: device full, quota reached, file-size limit reached.
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class XmcbenchError(Exception):
@@ -82,6 +82,11 @@ class StorageError(XmcbenchError):
     @classmethod
     def from_os_error(cls, error: OSError, path: object) -> StorageError:
         """The same failure, in one line."""
-        if error.errno in FULL_DISK:
+        if is_full_disk(error):
             return cls(f"no room left to write {path}", "free some space or choose another folder, then run again")
         return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")
+
+
+def is_full_disk(error: OSError) -> bool:
+    """Whether there was no room left. numpy says how much of an array it could write, and no number."""
+    return error.errno in _FULL_DISK or (error.errno is None and str(error).endswith(" written"))

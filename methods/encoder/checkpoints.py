@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.optim import Optimizer
@@ -23,10 +23,12 @@ _NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training stood: steps done, its loss curve, and what its task has to remember."""
+    """Where a training stood: steps done, its loss curve, the losses summed since the curve's last point, and what its
+    task has to remember."""
 
     step: int
     curve: list[list[float]]
+    sums: list[float]
     task: dict[str, np.ndarray]
 
 
@@ -39,11 +41,11 @@ def save(
     for parameter, state in optimizer.state.items():
         tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
     tensors |= {f"task/{name}": torch.from_numpy(np.array(each)) for name, each in checkpoint.task.items()}
-    facts = {"step": checkpoint.step, "curve": checkpoint.curve, "identity": dict(identity)}
+    facts = {"step": checkpoint.step, "curve": checkpoint.curve, "sums": checkpoint.sums, "identity": dict(identity)}
     try:
         with _in_its_place(folder) as file:
             save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, file, _text(facts))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise XmcbenchError(
             f"cannot write the checkpoint of step {checkpoint.step} to {folder}: {error}",
             "free some space, then run again: the training goes on from the last checkpoint",
@@ -73,7 +75,7 @@ def restore(
         return None
     with safe_open(path, "pt") as stream:
         facts = json.loads(stream.metadata()["facts"])
-        if facts["identity"] != json.loads(json.dumps(dict(identity))):
+        if facts["identity"] != json.loads(json.dumps(dict(identity))) or "sums" not in facts:
             return None
         tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
     network.load_state_dict(_below(tensors, "network/"), strict=False)  # of names that share a tensor there is one
@@ -86,7 +88,7 @@ def restore(
         if state:
             optimizer.state[parameter] = {key: each.to(parameter.device) for key, each in state.items()}
     task = {name: each.numpy() for name, each in _below(tensors, "task/").items()}
-    return Checkpoint(int(facts["step"]), facts["curve"], task)
+    return Checkpoint(int(facts["step"]), facts["curve"], facts["sums"], task)
 
 
 def read(folder: Path) -> bytes | None:

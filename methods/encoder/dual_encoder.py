@@ -69,7 +69,7 @@ class DualEncoder(Method):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "bf16", "fp32"] = "auto"
 
-    #: Whether a dense layer stands between the pooled vector and the loss while pre-training.
+    #: Whether a dense layer stands between the pooled vector and the loss in training; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
 
     def describe(self) -> str:
@@ -131,7 +131,9 @@ class DualEncoder(Method):
             device=self._device,
             precision=precision,
         )
-        self._encoder: Encoder = open_encoder(found.folder, self.head, self.seed, self._projection, precision)
+        self._encoder: Encoder = open_encoder(
+            found.folder, self.head, self.seed, self._projection and self.head != "paper", precision
+        )
         self._encoder.to(self._device)
         self._tokenizer: Tokenizer = open_tokenizer(found.folder)
         self._longest, self._sha256 = longest_input(found.folder), found.sha256

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from xmcbench import UsageError
+from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.contrastive import Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.machines import alone
@@ -77,6 +78,7 @@ def scratch_checkpoint(
             history = train(network, MaskedWords(stores, seed), plan, state, identity, device)
         network.cpu().model.bert.save_pretrained(folder)
         (folder / "history.json").write_text(json.dumps(history.note()))
+        checkpoints.remove(state)
 
     return artefacts.get("scratch", identity, build)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from xmcbench import MethodError, usable_cores
+from xmcbench import MethodError, XmcbenchError, usable_cores
+from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.machines import Machines, alone
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.training import History, Plan, Task, train
@@ -88,25 +89,37 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
 def _train_and_save(
     encoder: Encoder, task: Task, plan: Plan, state: Path, key: Mapping[str, object], device: str, folder: Path
 ) -> History:
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     history = train(encoder, task, plan, state, key, device)
     encoder.cpu()
     if int(os.environ.get("LOCAL_RANK", "0")) == 0:
-        save_file(encoder.weights(), folder / "weights.safetensors")
+        try:
+            save_file(encoder.weights(), folder / "weights.safetensors")
+        except SafetensorError as error:
+            raise XmcbenchError(
+                f"cannot write the trained weights to {folder}: {error}",
+                "free some space, then run again: the training goes on from the last checkpoint",
+            ) from error
         (folder / "history.json").write_text(json.dumps(history.note()))
+        checkpoints.remove(state)
     return history
 
 
 def _in_processes(machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
     """Train in processes of this machine, and those of the others: gloo between processors and NCCL between GPUs."""
-    from torch.multiprocessing import ProcessRaisedException, spawn
+    from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
 
     try:
         spawn(_one_process, (machines, processes, arguments), processes)
     except ProcessRaisedException as error:
         last = str(error).strip().splitlines()[-1]
         raise MethodError(f"a training process failed: {last}") from error
+    except ProcessExitedException as error:
+        raise MethodError(
+            f"a training process ended: {error}", "was the memory full? take a smaller batch or fewer processes"
+        ) from error
 
 
 def _one_process(local: int, machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:

@@ -154,7 +154,8 @@ def train(
     """Train the network in place by AdamW; go on from the checkpoint in ``folder`` if it is of the same training.
 
     identity: what tells this training from others (JSON values). device: ``cpu`` or ``cuda``. Raises MethodError
-    where a loss is no number: the last checkpoint stays. Started by torchrun or accelerate, all processes take part.
+    where a loss is no number. The last checkpoint stays until the caller has kept the weights and removes it. Started
+    by torchrun or accelerate, all processes take part.
     """
     from accelerate import Accelerator
     from accelerate.utils import DistributedDataParallelKwargs
@@ -170,12 +171,12 @@ def train(
     if place.machines > 1:
         _come_together(folder, identity, accelerator)
     found = checkpoints.restore(folder, network, optimizer, identity)
-    start, curve = (found.step, found.curve) if found else (0, [])
+    start, curve, sums = (found.step, found.curve, np.array(found.sums)) if found else (0, [], np.zeros(0))
     if found:
         task.resume(found.task)
     wrapped = accelerator.prepare_model(network) if place.processes > 1 else network
     network.train()
-    names, sums, saved_at = [], np.zeros(0), time.monotonic()
+    names, saved_at = [], time.monotonic()
     every = max(1, plan.steps // _CURVE_POINTS)
     with _bar(start, plan.steps, accelerator.is_main_process) as bar:
         for step in range(start, plan.steps):
@@ -190,16 +191,13 @@ def train(
                 sums = np.zeros(0)
             bar.set_postfix(loss=f"{values.sum():.4f}", refresh=False)
             bar.update()
-            # Between points of the curve a checkpoint would lose the sums of the losses so far.
-            due = time.monotonic() - saved_at >= plan.checkpoint_s and not len(sums)
+            due = time.monotonic() - saved_at >= plan.checkpoint_s
             if due and accelerator.is_main_process and step + 1 < plan.steps:
-                state = Checkpoint(step + 1, curve, task.state())
+                state = Checkpoint(step + 1, curve, sums.tolist(), task.state())
                 checkpoints.save(folder, state, network, optimizer, identity)
                 saved_at = time.monotonic()
     network.eval()
     accelerator.wait_for_everyone()
-    if accelerator.is_local_main_process:
-        checkpoints.remove(folder)
     return History(plan.steps, names, curve, start, place.processes)
 
 

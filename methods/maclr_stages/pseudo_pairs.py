@@ -22,7 +22,7 @@ RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1
 
 def tfidf_ranking(artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
     """The ``depth`` nearest labels of each text by TF-IDF, made once for a corpus."""
-    from xmcbench.methods.sparse.features import TfidfFeatures
+    from xmcbench.methods.sparse.features import VERSION, TfidfFeatures
 
     ngrams, max_df = RECIPES[recipe]
 
@@ -30,7 +30,7 @@ def tfidf_ranking(artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, depth: int, 
         return TfidfFeatures.shared(artefacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(raw_X, depth)
 
     texts = [raw_X.digest, raw_Y.digest]
-    identity = {"by": "TF-IDF", "texts": texts, "recipe": [recipe, ngrams, max_df], "depth": depth}
+    identity = {"by": "TF-IDF", "texts": texts, "recipe": [VERSION, recipe, ngrams, max_df], "depth": depth}
     return kept_ranking(artefacts, identity, search)
 
 

@@ -51,8 +51,19 @@ class SparseIndex:
             )
             size = found.indptr[-1]  # an empty product comes with arrays longer than its rows say
             labels, scores = found.indices[:size], found.data[:size]
-            parts.append(padded(found.indptr, labels, scores / (1 - labels * self._slope), k))
+            parts.append(padded(found.indptr, labels, _settled(scores / (1 - labels * self._slope)), k))
         return joined(parts, k)
+
+
+def _settled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scores rounded to 40 bits, which takes away what the slope left of itself.
+
+    Sums of float32 values can lie half-way between two others: the last bit of float64 then said which way each of
+    two equal scores went.
+    """
+    mantissa, exponent = np.frexp(scores)
+    settled: NDArray[np.float64] = np.ldexp(np.rint(mantissa * 2.0**40), exponent - 40)
+    return settled
 
 
 def padded(starts: NDArray[np.int64], labels: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> TopK:

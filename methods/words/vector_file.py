@@ -62,7 +62,9 @@ def _glove(stream: Iterable[bytes], dimensions: int, max_words: int) -> tuple[li
     """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
     vectors: dict[str, np.ndarray] = {}
     for number, line in enumerate(islice(stream, max_words), 1):
-        word, *values = line.rstrip(b"\n").rstrip(b" ").rsplit(b" ", dimensions)
+        if not line.strip():
+            continue
+        word, *values = line.rstrip().rsplit(None, dimensions)
         if len(values) != dimensions or not _numbers(values):
             raise ValueError(f"line {number} is not a word and {dimensions} numbers")
         vectors.setdefault(word.decode(errors="replace"), np.array(values, np.float32))

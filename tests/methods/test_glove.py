@@ -107,6 +107,14 @@ def test_a_word_with_spaces(fitted, corpus, tmp_path):
     assert fitted(GloVe, *corpus[:2], vectors=str(tmp_path / "840B.txt")).notes["words"] == 3
 
 
+@pytest.mark.parametrize(
+    "content", ["speech\t1\t0\nocean\t0\t1\n", "speech 1 0 \r\nocean 0 1\r\n", "speech 1 0\n\nocean 0 1\n\n"]
+)
+def test_white_space_between_the_numbers_does_not_count(fitted, corpus, tmp_path, content):
+    (tmp_path / "glove.txt").write_bytes(content.encode())
+    assert fitted(GloVe, *corpus[:2], vectors=str(tmp_path / "glove.txt")).notes["words"] == 2
+
+
 def test_only_the_first_words_of_a_file(fitted, corpus, tmp_path):
     raw_X, raw_Y, _, _ = corpus
     path = tmp_path / "glove.txt"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def run(artefacts_root, checkpoint, killed_at=None):
-    """Train for 30 steps with a checkpoint after each; returns the final weights and the note."""
+    """Train for 120 steps, two a point of the loss curve, with a checkpoint after each; returns weights and note."""
     from xmcbench import Artefacts, Texts
     from xmcbench.methods.encoder.contrastive import TwoViews
     from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
@@ -24,7 +24,7 @@ def run(artefacts_root, checkpoint, killed_at=None):
     texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
     store = TokenStore.of(artefacts, texts, open_tokenizer(Path(checkpoint)), 16)
     encoder = open_encoder(Path(checkpoint), "native", seed=0, projection=True)
-    plan = Plan(30, 1e-3, seed=5, checkpoint_s=0.0)
+    plan = Plan(120, 1e-3, seed=5, checkpoint_s=0.0)
     note = trained(artefacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
     return encoder.weights(), note
 

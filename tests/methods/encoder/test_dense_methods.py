@@ -64,6 +64,16 @@ def test_architectures(run, checkpoint, stories, kind, head):
     assert not np.array_equal(found.scores, trained.scores)
 
 
+def test_simcse_under_the_head_of_the_paper(run, checkpoint, stories):
+    """The head is the projection, and its inner products have no temperature."""
+    values = {**values_of(SimCSE, checkpoint()), "head": "paper"}
+    found = [run(SimCSE, stories, {**values, "temperature": each})[0].scores for each in (0.05, 0.5)]
+    assert np.array_equal(*found)
+    _, method = run(SimCSE, stories, values)
+    assert method._encoder.projection is None
+    assert run(SimCSE, stories, values_of(SimCSE, checkpoint()))[1]._encoder.projection is not None
+
+
 def test_pairs_teach(run, checkpoint, stories):
     raw_X, _, pairs = stories
     values = {**values_of(SentBERT, checkpoint()), "finetune_steps": 120, "finetune_rate": 5e-3}

@@ -1,11 +1,13 @@
+import os
 import runpy
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import save_npz
 
-from xmcbench import Artefacts
+from xmcbench import Artefacts, MethodError
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -62,6 +64,20 @@ def test_a_training_in_two_processes_ends_where_one_ends(artefacts, checkpoint, 
     np.testing.assert_allclose(notes[0]["curve"], notes[1]["curve"], atol=2e-5)
     for name in ends[0]:
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-4, err_msg=name)
+
+
+class Killed(TwoViews):
+    def draw(self, step):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_the_system_ends_is_named(artefacts, checkpoint, stories):
+    weights = checkpoint()
+    store = TokenStore.of(artefacts, stories[0], open_tokenizer(weights), 32)
+    task = Killed(store, store, 12, 0.05, 0)
+    with pytest.raises(MethodError, match="a training process ended: .*SIGKILL") as caught:
+        trained(artefacts, open_encoder(weights, "native", seed=0), task, Plan(4, 1e-3), {}, "cpu", 2)
+    assert "memory" in caught.value.hint
 
 
 def test_a_pretraining_of_maclr_in_two_processes_ends_where_one_ends(tmp_path, checkpoint, stories):

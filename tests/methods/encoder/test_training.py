@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from xmcbench import MethodError, UsageError, XmcbenchError
 from xmcbench.methods.encoder import checkpoints
@@ -58,14 +59,31 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(prepared, 
 
 
 def test_a_full_disk_while_writing_a_checkpoint(prepared, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
     encoder, instances, _, _ = prepared
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr(checkpoints, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write the checkpoint of step 1"):
         train(encoder, TwoViews(instances, instances, 8, 0.05, 0), Plan(9, 1e-3, checkpoint_s=0), tmp_path, {}, "cpu")
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_checkpoint_stays_until_the_weights_are_kept(artefacts, prepared, monkeypatch):
+    """The disk is full when all steps are done: they are not lost."""
+    import safetensors.numpy
+
+    encoder, instances, _, _ = prepared
+    task, plan, first = TwoViews(instances, instances, 8, 0.05, 0), Plan(9, 1e-3, checkpoint_s=0), encoder.weights()
+    monkeypatch.setattr(safetensors.numpy, "save_file", _full)
+    with pytest.raises(XmcbenchError, match="cannot write the trained weights") as caught:
+        trained(artefacts, encoder, task, plan, {}, "cpu")
+    assert "goes on from the last checkpoint" in caught.value.hint
+    monkeypatch.undo()
+    encoder.load_weights(first)
+    assert trained(artefacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
+    assert not list((artefacts.root / "checkpoints").rglob("*.safetensors"))
+
+
+def _full(*_):
+    raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
 
 def test_learns_and_says_how(prepared, tmp_path):

@@ -63,3 +63,15 @@ def test_lower_id_first_where_float32_cannot_tell_scores_apart():
     found = padded(np.array([0, 2, 3]), np.array([7, 2, 1]), np.array([0.5 + 1e-12, 0.5, 0.1]), 3)
     assert found.indices.tolist() == [[2, 7, -1], [1, -1, -1]]
     found.check(2, 3, 8)
+
+
+def test_sums_half_way_between_two_float32_go_the_same_way():
+    """Weights of float32 and whole counts, as BM25 has them: equal labels stay equal, the lower id first."""
+    rng = np.random.default_rng(0)
+    weights = rng.random(30).astype(np.float32)
+    rows = rng.integers(0, 2, (40, 30)).astype(np.float32) * weights
+    labels = csr_matrix(np.vstack([rows, rows, rows]))  # each label three times
+    queries = csr_matrix(rng.integers(0, 4, (200, 30)).astype(np.float32))
+    found = SparseIndex(labels).search(queries, 120)
+    assert_same(found, exact(queries, labels, 120))
+    assert np.array_equal(found.scores, exact(queries, labels, 120).scores)
