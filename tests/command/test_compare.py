@@ -101,6 +101,7 @@ def test_the_words_must_name_one_row_each(xmcbench, runs):
         (("tfidf", "bm25"), "tfidf names 2 rows"),
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
+        (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
         (("bm25", "bm25"), "results in several places (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result there"),
         (("tfidf:pecos", "bm25", "--seed", "9"), "has no result there"),

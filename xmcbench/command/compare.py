@@ -1,10 +1,10 @@
 """Compare two rows instance by instance: which metrics differ, by how much, how surely; then what the rows differ in.
 
-A row is a method (NAME or NAME:VARIANT), the beginning of a record's key, or a record's file. A method's seeds are
-averaged instance by instance. --setting and --ratio choose among settings.
+A row is a method (NAME, NAME:VARIANT, or NAME: for the one without a variant), the beginning of a record's key, or a
+record's file. A method's seeds are averaged instance by instance. --setting and --ratio choose among settings.
 
   xmcbench compare tfidf bm25 --setting ez
-  xmcbench compare tfidf:pecos tfidf:sklearn --dataset lf-debian-20k --runs leaderboards
+  xmcbench compare tfidf:pecos bm25 --dataset lf-debian-20k --setting ez --runs leaderboards
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ def _named(word: str, store: Store) -> list[dict[str, Any]]:
     if not found:
         known = {record["cell"]["method"] for record in records}
         if colon and method in known:
-            known = {f"{method}:{each}" for record in records for each in _variants(record) if each}
+            own = [record for record in records if record["cell"]["method"] == method]
+            known = {f"{method}:{each}" for record in own for each in _variants(record)}
         raise UnknownName(f"row in {store.root}:", word, known)
     return found
 
