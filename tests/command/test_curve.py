@@ -146,3 +146,20 @@ def test_a_wrong_request_is_one_line_and_exit_2(xmcbench, tiny, tmp_path, words,
     assert message in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_preset_that_one_of_the_methods_has(xmcbench, tiny, counts, tmp_path):
+    """TF-IDF runs apart from the others, as it never looks at pairs; a preset of either side is one of the request."""
+    words = ("curve", "--dataset", tiny, "--methods", "tfidf,xr-linear", "--ratios", "0,1")
+    assert xmcbench(*words, "--preset", "pecos").returncode == 0
+    ended = xmcbench(*words, "--preset", "pecso")
+    assert (ended.returncode, "unknown preset 'pecso' (did you mean 'pecos'" in ended.stderr) == (2, True)
+
+
+def test_a_finished_cell_is_not_missing_under_another_name(xmcbench, tiny, tmp_path):
+    """The preset ``sklearn`` of TF-IDF are its defaults: one cell, called after whoever ran it first."""
+    words = ("curve", "--dataset", tiny, "--ratios", "0,1")
+    assert xmcbench(*words, "--methods", "tfidf:sklearn,xr-linear").returncode == 0
+    ended = xmcbench(*words, "--methods", "tfidf,xr-linear", "--no-run")
+    assert (ended.returncode, "missing" in ended.stdout) == (0, False), ended.stdout
+    assert "TF-IDF (sklearn)" in ended.stdout

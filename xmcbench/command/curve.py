@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     records: list[dict[str, Any]] = []
     expected = []
     for ratio, planned in plans:
-        expected += [(each.name, ratio, each.cell.seed) for each in planned.cells]
+        for each in planned.cells:  # a finished one is called as when it ran
+            finished = each.record if each.state != "to run" else None
+            expected.append((row_name(finished) if finished else each.name, ratio, each.cell.seed))
         if arguments.no_run:
             records += [each.record for each in planned.cells if each.record]
             continue
@@ -139,7 +141,7 @@ def _plans(
             if chosen:
                 own = {name: each for name, each in overrides.items() if name in {x.partition(":")[0] for x in chosen}}
                 setting = setting_at(ratio, arguments.by)
-                wanted = Request(setting, chosen, arguments.preset, own, seeds[:1] if flat else seeds)
+                wanted = Request(setting, chosen, arguments.preset, own, seeds[:1] if flat else seeds, beside=names)
                 plans.append((ratio, plan(wanted, dataset, registry, store, arguments.force)))
     return plans
 

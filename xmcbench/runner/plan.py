@@ -29,7 +29,8 @@ class Request:
     """What a user asks for.
 
     methods: names, each with a preset after a colon if it is to have one of its own (``tfidf:sklearn``), or ``all``.
-    overrides: method -> parameter -> value (text or typed).
+    preset: taken by the methods that have it; one of them must, or one of ``beside``, where this is a part of a larger
+    request. overrides: method -> parameter -> value (text or typed).
     """
 
     setting: Setting
@@ -37,6 +38,7 @@ class Request:
     preset: str | None = None
     overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
+    beside: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
         if method := registry[name].method:
             parameters.resolve(method, name, values)  # a wrong value is wrong under `all` too
     if request.preset is not None:
-        known = {preset for name, _ in methods for preset in _presets(registry[name])}
+        beside = [_split(name) for name in request.beside]
+        known = {preset for name, _ in (*methods, *beside) for preset in _presets(registry[name])}
         if request.preset not in known:
             raise UnknownName("preset", request.preset, known)
     subsets = {seed: draw_subset(dataset, request.setting, seed) for seed in request.seeds}
