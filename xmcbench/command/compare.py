@@ -160,8 +160,8 @@ def _apart(
     found: dict[str, tuple[object, object]] = {}
     for one, other in zip(first, second, strict=False):
         for name in sorted({*one, *other} - {*_RESULT}):
-            for place, *both in _leaves(one.get(name), other.get(name), name):
-                found.setdefault(place, (both[0], both[1]))
+            for place, mine, theirs in _leaves(one.get(name), other.get(name), name):
+                found.setdefault(place, (mine, theirs))
     for place in sorted(found):
         yield place, *found[place]
 

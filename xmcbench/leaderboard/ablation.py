@@ -48,11 +48,15 @@ def page(datasets: Mapping[str, Records], printed: Sequence[Source]) -> Page | N
     return Page("ablation", "Ablation", (*blocks, *citations(printed))) if blocks else None
 
 
-def is_partial(record: Mapping[str, Any], printed: Iterable[Source]) -> bool:
-    """Whether the record is of a method with a component switched off."""
+def parted(records: Records, printed: Iterable[Source]) -> tuple[Records, Records]:
+    """The records of whole methods, and those of a method with a component switched off."""
     switches = [source.ablation.switches for source in printed if source.ablation]
-    parameters = record["cell"]["parameters"]
-    return any(_has(record, each) and not all(parameters[switch] for switch in each) for each in switches)
+    whole: list[Mapping[str, Any]] = []
+    partial: list[Mapping[str, Any]] = []
+    for record in records:
+        on = [record["cell"]["parameters"][switch] for each in switches if _has(record, each) for switch in each]
+        (whole if all(on) else partial).append(record)
+    return whole, partial
 
 
 def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Records]]:

@@ -108,15 +108,14 @@ def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequ
     """Rows with a component switched off stand on the page of the ablation alone."""
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0]["protocol"]["filter"] if records else "none"
-    whole = [record for record in records if not ablation.is_partial(record, printed)]
+    whole, partial = ablation.parted(records, printed)
     for by in ("label", "pair"):
         drawn = tuple(filter(None, (curve(whole, by, metric, filter_name) for metric in CURVES)))
         if drawn:
             blocks += [Heading(2, f"Coverage curves, by {by}"), captions.CURVE, Figures(drawn)]
-    complete = by_setting(whole)
-    partial = by_setting(record for record in records if ablation.is_partial(record, printed))
+    complete, ablated = by_setting(whole), by_setting(partial)
     others = {row.setting for source in printed for row in source.rows if row.dataset == name}
-    for setting in sorted({*complete, *partial, *others}, key=order):
+    for setting in sorted({*complete, *ablated, *others}, key=order):
         inside = complete.get(setting, [])
         rows_ = [
             (number, row)
@@ -127,8 +126,8 @@ def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequ
         blocks.append(Heading(2, setting.title.capitalize()))
         if inside or rows_:
             blocks += _section(name, setting, inside, rows_, printed)
-        if setting in partial:
-            blocks.append(captions.on_the_ablation({record["method"]["title"] for record in partial[setting]}))
+        if setting in ablated:
+            blocks.append(captions.on_the_ablation({record["method"]["title"] for record in ablated[setting]}))
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     return Page(name.lower(), name, (*blocks, *citations(printed, name)))

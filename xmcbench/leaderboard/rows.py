@@ -119,10 +119,7 @@ def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     differing = [
         name
         for name in sorted(set().union(*parameters))
-        if any(
-            (name in each) != (name in parameters[0]) or each.get(name) != parameters[0].get(name)
-            for each in parameters
-        )
+        if len({canonical_json([each[name]] if name in each else []) for each in parameters}) > 1
     ]
     return ["".join(f", {name}={each[name]}" for name in differing if name in each) for each in parameters]
 

@@ -69,7 +69,9 @@ def _check_method(record: Mapping[str, Any], registry: Registry) -> None:
     if name not in known:
         titles = {entry.method.title or entry.name for entry in known.values() if entry.method}
         if said["title"] in titles:
-            raise StorageError(f"its method {name} has the title of another, {said['title']}", "--plugin FILE knows it")
+            raise StorageError(
+                f"its method {name} has the title of another, {said['title']}", "name its file: --plugin"
+            )
         return
     method = known[name].usable()
     follows = {"title": method.title or name, "supervision": method.supervision}
