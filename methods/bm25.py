@@ -36,6 +36,7 @@ class BM25(Method):
 
     title = "BM25"
     supervision = "unused"
+    deterministic = True
     packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "sparse_dot_topn": "sparse-dot-topn"}
     presets: ClassVar = {"bm25s": {"k1": 1.5, "b": 0.75}, "lucene": {"k1": 1.2, "b": 0.75}}
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 #: What ``vectors`` begins with where gensim's downloader shall bring them.
 _DOWNLOAD = "gensim:"
-#: Raised whenever the same file of vectors would be stored differently.
-_VERSION = 1
 
 
 class GloVe(Method):
@@ -151,6 +149,6 @@ class GloVe(Method):
             vocabulary = Vocabulary(pa.array(words, pa.large_string()), self.lowercase)
             np.savez(folder / "vectors.npz", **WordVectors(vocabulary, vectors).arrays())
 
-        identity = {"version": _VERSION, "sha256": digest, "max_words": self.max_words}
-        with np.load(self.artefacts.get("word-vectors", identity, build) / "vectors.npz", allow_pickle=False) as arrays:
+        identity = {"sha256": digest, "max_words": self.max_words}
+        with np.load(self.artifacts.get("word-vectors", identity, build) / "vectors.npz", allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

@@ -71,7 +71,7 @@ class ICT(DualEncoder):
         from xmcbench.methods.encoder.cloze import context_pairs
 
         drawn = context_pairs(
-            self.artefacts,
+            self.artifacts,
             raw_X,
             self._tokenizer,
             context_length=min(self.instance_length, self._longest),

@@ -126,7 +126,7 @@ class MACLR(ICT):
         from xmcbench.methods.maclr_stages.own_titles import OwnTitles
 
         length = min(self.label_length, self._longest)
-        return OwnTitles.of(TokenStore.of(self.artefacts, raw_X, self._tokenizer, length, titles=True), labels)
+        return OwnTitles.of(TokenStore.of(self.artifacts, raw_X, self._tokenizer, length, titles=True), labels)
 
     def _measure(self, when: str, drawn: ContextPairs, rows: np.ndarray) -> None:
         from xmcbench.methods.maclr_stages.title_retrieval import title_retrieval
@@ -210,7 +210,7 @@ class MACLR(ICT):
             with self._embeddings(documents, shared=True) as vectors:
                 np.save(folder / "clusters.npy", k_means(vectors[rows], self.clusters, self.kmeans_restarts))
 
-        return np.load(self.artefacts.get("clusters", identity, build) / "clusters.npy", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.load(self.artifacts.get("clusters", identity, build) / "clusters.npy", allow_pickle=False)  # type: ignore[no-any-return]
 
     def _pseudo_pairs(self, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles) -> csr_matrix:
         """The pseudo labels of each text, from both sources: binary CSR [len(raw_X), L]."""
@@ -224,7 +224,7 @@ class MACLR(ICT):
             sources.append(chosen(found, len(raw_Y), self.pseudo_top, self.pseudo_least, dropped))
             counts["encoder"] = sources[-1].nnz
         if self.pseudo_tfidf:
-            found = tfidf_ranking(self.artefacts, raw_X, raw_Y, depth, self.pseudo_recipe)
+            found = tfidf_ranking(self.artifacts, raw_X, raw_Y, depth, self.pseudo_recipe)
             sources.append(chosen(found, len(raw_Y), self.pseudo_top, own_titles=dropped))
             counts["tfidf"] = sources[-1].nnz
         pairs = mixed(sources)
@@ -250,7 +250,7 @@ class MACLR(ICT):
             with self._embeddings(instances) as queries, self._embeddings(labels) as items:
                 return top_k(queries, items, depth, device=self._device, seed=self.seed)
 
-        return kept_ranking(self.artefacts, identity, search)
+        return kept_ranking(self.artifacts, identity, search)
 
     def _second_stage(self, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles, held_out: np.ndarray) -> None:
         from xmcbench.methods.encoder.training import Plan

@@ -29,6 +29,7 @@ class Tfidf(Method):
 
     title = "TF-IDF"
     supervision = "unused"
+    deterministic = True
     packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
     presets: ClassVar = {
         "sklearn": {"vectorizer": "sklearn", "max_df": 1.0},
@@ -41,7 +42,7 @@ class Tfidf(Method):
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fit the vectoriser, or take it from the store. Raises UsageError where max_df is no share."""
-        self._features = TfidfFeatures.shared(self.artefacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k nearest labels of each text, by inner product."""

@@ -61,7 +61,7 @@ class XRLinear(Method):
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Train the tree. Raises UsageError for a parameter out of its range."""
         self._check()
-        self._features = TfidfFeatures.shared(self.artefacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
         X = None
         if pairs is None:
             X = self._features.transform(raw_X)

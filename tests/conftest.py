@@ -53,7 +53,7 @@ TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A data set of 60 + 30 instances and 10 labels in the XC raw layout; an instance names its two labels."""
+    """A dataset of 60 + 30 instances and 10 labels in the XC raw layout; an instance names its two labels."""
 
     def line(row):
         title = f"{TOPICS[row % 10]} story {row}"
@@ -86,7 +86,7 @@ def plugin(tmp_path):
     return write
 
 
-#: Real data sets that are not part of the project, and where they are from.
+#: Real datasets that are not part of the project, and where they are from.
 REAL_DATA = {
     "LF-AmazonTitles-131K": "from http://manikvarma.org/downloads/XC/XMLRepository.html",
     "LF-YSO-25K": "CC0 library metadata, titles and their subjects in the YSO ontology, in the XC raw layout",
@@ -95,7 +95,7 @@ REAL_DATA = {
 
 @pytest.fixture(scope="session")
 def real_data():
-    """The folder of a real data set by name; skips where it is not on the machine."""
+    """The folder of a real dataset by name; skips where it is not on the machine."""
     root = Path(os.environ.get("XMCBENCH_TEST_DATA", ROOT.parent / "shared" / "data")).resolve()
 
     def find(name):

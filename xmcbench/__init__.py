@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.artefacts import Artefacts
+    from xmcbench.storage.artifacts import Artifacts
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Artefacts": "xmcbench.artefacts",
+    "Artifacts": "xmcbench.storage.artifacts",
     "Dataset": "xmcbench.data",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
@@ -37,7 +37,7 @@ _PUBLIC = {
 }
 
 __all__ = [
-    "Artefacts",
+    "Artifacts",
     "Dataset",
     "Method",
     "MethodError",

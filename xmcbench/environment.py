@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from msgspec import Struct
+
+from xmcbench import __version__
+
+
+class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine: processor, cores that a process may use, memory in GiB, names of its GPUs, operating system."""
+
+    processor: str
+    cores: int
+    memory_gib: int
+    accelerators: tuple[str, ...]
+    system: str
+
+    @property
+    def kind(self) -> str:
+        """One line that names a class of machine; times are ranked within a class only."""
+        accelerator = ", ".join(self.accelerators) or "no accelerator"
+        return f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {accelerator}"
+
+
+class Program(Struct, frozen=True, forbid_unknown_fields=True):
+    """This xmcbench: its version, and the commit of its checkout, with ``+`` where files differ from it.
+
+    commit: empty where it is not known, as for a package from an index.
+    """
+
+    version: str
+    commit: str
+
 
 @cache
-def hardware() -> dict[str, object]:
-    """Processor, usable cores, memory in GiB, accelerators."""
+def hardware() -> Hardware:
+    """The machine that this process runs on."""
     import psutil
 
-    return {
-        "processor": _processor(),
-        "cores": usable_cores(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "accelerators": accelerators(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def hardware_class(machine: dict[str, object]) -> str:
-    """One line that names a class of machine; times are ranked within a class only."""
-    accelerator = ", ".join(str(each) for each in machine["accelerators"]) or "no accelerator"  # type: ignore[attr-defined]
-    return f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {accelerator}"
+    return Hardware(
+        processor=_processor(),
+        cores=usable_cores(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30),
+        accelerators=accelerators(),
+        system=f"{platform.system()} {platform.machine()}",
+    )
 
 
 def usable_cores() -> int:
@@ -60,6 +86,30 @@ def accelerators() -> tuple[str, ...]:
 
 
 @cache
+def program() -> Program:
+    """The version and the commit of the xmcbench that is running."""
+    return Program(__version__, _commit())
+
+
+def _commit() -> str:
+    root = Path(__file__).resolve().parents[1]
+    if (root / ".git").exists() and shutil.which("git"):
+        try:
+            head, changes = (
+                subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, timeout=20, check=True)
+                for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            )
+        except (subprocess.SubprocessError, OSError):
+            return ""
+        return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
+    try:  # what pip notes of an installation from a repository (PEP 610)
+        noted = json.loads(metadata.distribution("xmcbench").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
+    return str(noted.get("vcs_info", {}).get("commit_id", ""))
+
+
+@cache
 def packages() -> dict[str, str]:
     """Versions of Python and of the packages that results can depend on, as far as they are installed."""
     from packaging.requirements import Requirement
@@ -73,3 +123,22 @@ def packages() -> dict[str, str]:
             except metadata.PackageNotFoundError:
                 continue
     return versions
+
+
+def package_versions(imports: Iterable[str]) -> dict[str, str]:
+    """Versions of installed packages by import name; a package that is not installed has none."""
+    return {name: version for name in imports if (version := _version(name))}
+
+
+@cache
+def _version(import_name: str) -> str:
+    try:
+        return metadata.version(import_name)
+    except metadata.PackageNotFoundError:
+        found = _distributions().get(import_name, [])
+        return ", ".join(sorted({metadata.version(name) for name in found}))
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()  # reads every installed package, so only where a name does not say it

@@ -2,8 +2,8 @@
 
     XmcbenchError            what went wrong, and a hint what to do about it
     |- UsageError            the request is wrong: exit code 2
-    |  |- UnknownName        no method, data set, parameter, ... of that name (did you mean ...?)
-    |- DataError             files of a data set are missing, damaged or break the format
+    |  |- UnknownName        no method, dataset, parameter, ... of that name (did you mean ...?)
+    |- DataError             files of a dataset are missing, damaged or break the format
     |- MethodError           a method broke the contract
     |- PluginError           a plug-in could not be loaded
     |- Unavailable           a package or weights that a method needs are not on this machine
@@ -61,7 +61,7 @@ class UnknownName(UsageError):
 
 
 class DataError(XmcbenchError):
-    """A data set's files are missing, damaged, or break their format."""
+    """A dataset's files are missing, damaged, or break their format."""
 
 
 class MethodError(XmcbenchError):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from xmcbench import parameters
-from xmcbench.artefacts import Artefacts
+from xmcbench.storage.artifacts import Artifacts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,15 +30,17 @@ class Method:
     packages     import name -> what to ``pip install``, for packages beyond numpy, scipy and pyarrow
     presets      named sets of parameter values: ``paper``, ``reference``, ``quick``, ...
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
+    deterministic  whether the seed changes nothing, so that one run tells all
+    choices      preset -> the command, on a dataset without test labels, by which its values were chosen
 
     A method that can split off what does not depend on the pairs also defines
 
         def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]
 
-    The harness calls it once for a data set, a seed and the parameters, stores the arrays, and sets
+    The harness calls it once for a dataset, a seed and the parameters, stores the arrays, and sets
     ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
 
-    The harness also sets ``self.seed`` (an int: draw every random number from it) and ``self.artefacts`` (what cells
+    The harness also sets ``self.seed`` (an int: draw every random number from it) and ``self.artifacts`` (what cells
     share, kept by content). Whatever a reader of the result should know goes into ``self.notes``, as JSON values.
     """
 
@@ -47,6 +49,8 @@ class Method:
     packages: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     ablation: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    deterministic: ClassVar[bool] = False
+    choices: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, **values: object) -> None:
         """Set hyper-parameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
@@ -54,7 +58,7 @@ class Method:
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
         self._seed = 0
-        self._artefacts: Artefacts | None = None
+        self._artifacts: Artifacts | None = None
         self._notes: dict[str, object] = {}
 
     @property
@@ -67,15 +71,15 @@ class Method:
         self._seed = seed
 
     @property
-    def artefacts(self) -> Artefacts:
+    def artifacts(self) -> Artifacts:
         """The store of what cells share; a temporary one outside the harness."""
-        if self._artefacts is None:
-            self._artefacts = Artefacts()
-        return self._artefacts
+        if self._artifacts is None:
+            self._artifacts = Artifacts()
+        return self._artifacts
 
-    @artefacts.setter
-    def artefacts(self, artefacts: Artefacts) -> None:
-        self._artefacts = artefacts
+    @artifacts.setter
+    def artifacts(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
 
     @property
     def pretrained(self) -> dict[str, np.ndarray]:

@@ -10,27 +10,34 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method, Supervision
+from xmcbench.storage.source import PLUGIN_PREFIX, source_digest
 
 GROUP = "xmcbench.methods"
+
+_Loaded = TypeVar("_Loaded")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method by name: where it comes from, and the class or the reason why there is none."""
+    """One method by name: where it comes from, and the class or the reason why there is none.
+
+    plugin: the file of a method that is not installed.
+    """
 
     name: str
     origin: str
     method: type[Method] | None
     problem: str = ""
+    plugin: Path | None = None
 
     @property
     def missing(self) -> dict[str, str]:
@@ -87,14 +94,18 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter([self._load[name]() for name in sorted(self._load)])
 
+    def sources(self) -> dict[str, str]:
+        """Method -> SHA-256 (hex) of its source here, of all that can be imported."""
+        return {entry.name: source_digest(entry.method) for entry in self if entry.method}
+
     def __getitem__(self, name: str) -> Entry:
         if name not in self._load:
             raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
         return self._load[name]()
 
 
-def _itself(entry: Entry) -> Entry:
-    return entry
+def _itself(loaded: _Loaded) -> _Loaded:
+    return loaded
 
 
 def _entry(name: str, origin: str, load: Callable[[], object]) -> Entry:
@@ -143,27 +154,30 @@ def from_file(path: Path) -> list[Entry]:
         raise UsageError(f"there is no plug-in file {path}", "--plugin takes a .py file with a subclass of Method")
     origin = str(path)
     # get_type_hints looks a class's module up in sys.modules: the name must be there, and be the file's own.
-    module_name = f"xmcbench_plugin_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))  # a plug-in may import what is beside it
     try:
         spec.loader.exec_module(module)
     except BaseException as error:  # as in _entry
         if isinstance(error, KeyboardInterrupt):
             raise
         reason = f"does not import: {type(error).__name__}: {' '.join(str(error).split())}"
-        return [Entry(path.stem, origin, None, reason)]
+        return [Entry(path.stem, origin, None, reason, path)]
     classes = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
         if issubclass(member, Method) and member.__module__ == module_name and not inspect.isabstract(member)
     ]
     if not classes:
-        return [Entry(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
-    return [_entry(_dashed(each.__name__), f"{origin}:{_line(each)}", lambda each=each: each) for each in classes]  # type: ignore[misc]
+        return [Entry(path.stem, origin, None, "defines no subclass of xmcbench.Method", path)]
+    entries = [_entry(_dashed(each.__name__), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
+    return [replace(entry, plugin=path) for entry in entries]
 
 
 def _dashed(name: str) -> str:

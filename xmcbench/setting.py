@@ -10,7 +10,6 @@ Draws are nested: under one seed the subset of a smaller ratio lies inside that 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,17 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from msgspec import Struct
 
-from xmcbench.arrays import read_arrays
-from xmcbench.atomic import atomic_file
-from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.pairs import pairs_digest, write_pairs
+from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     """One setting; ``by`` and ``ratio`` belong to ``fs`` alone."""
 
     kind: Literal["ez", "fs", "full"]
@@ -52,7 +50,7 @@ class Setting:
             )
         if by not in (None, "label", "pair"):
             raise UsageError(f"cannot draw by {by!r}", "--by label or --by pair")
-        return cls("fs", by or "label", ratio)  # type: ignore[arg-type]
+        return cls("fs", by or "label", float(ratio))  # type: ignore[arg-type] # 1 and 1.0 are one setting
 
     @property
     def slug(self) -> str:
@@ -66,50 +64,30 @@ class Setting:
             return f"few-shot, {100 * (self.ratio or 0):g}% of the {self.by}s"
         return "zero-shot (no pair)" if self.kind == "ez" else "full (all training pairs)"
 
-    def identity(self) -> dict[str, object]:
-        """The setting as JSON values, for keys and records."""
-        return {"kind": self.kind, "by": self.by, "ratio": self.ratio}
 
 
 @dataclass(frozen=True)
 class Subset:
-    """The pairs a setting lets a method see: a named artefact with counts and a SHA-256."""
+    """The pairs a setting lets a method see: a named artifact with counts and a SHA-256."""
 
     name: str
     seed: int
     pairs: csr_matrix
     digest: str
 
-    def identity(self) -> dict[str, object]:
-        """Name, hash and counts as JSON values, for records."""
-        return {
-            "name": self.name,
-            "sha256": self.digest,
-            "pairs": int(self.pairs.nnz),
-            "labels": len(np.unique(self.pairs.indices)),
-            "instances": int((np.diff(self.pairs.indptr) > 0).sum()),
-        }
+    @property
+    def labels(self) -> int:
+        """Labels with a pair."""
+        return len(np.unique(self.pairs.indices))
+
+    @property
+    def instances(self) -> int:
+        """Instances with a pair."""
+        return int((np.diff(self.pairs.indptr) > 0).sum())
 
     def save(self, path: Path) -> None:
-        """Write the pairs as .npz (indptr, indices, shape)."""
-        with atomic_file(path) as stream:
-            np.savez_compressed(
-                stream,
-                indptr=self.pairs.indptr.astype(np.int64),
-                indices=self.pairs.indices.astype(np.int32),
-                shape=np.asarray(self.pairs.shape, np.int64),
-            )
-
-
-def load_pairs(path: Path) -> csr_matrix:
-    """The pairs of a saved subset: binary CSR, float32 [N, L]."""
-    from scipy.sparse import csr_matrix
-
-    try:
-        indptr, indices, shape = read_arrays(path, "indptr", "indices", "shape")
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the subset {path}: {error}", "delete it: it is drawn anew") from error
-    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=tuple(shape))
+        """Write the pairs. Raises StorageError."""
+        write_pairs(path, self.pairs.indptr, self.pairs.indices)
 
 
 def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
@@ -120,7 +98,7 @@ def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
     if setting.kind == "ez":
         return None
     if setting.kind == "full":
-        return Subset("full", seed, pairs, pairs_digest(pairs))
+        return Subset("full", seed, pairs, pairs_digest(pairs.indptr, pairs.indices))
     units = np.unique(pairs.indices) if setting.by == "label" else np.arange(pairs.nnz)
     # Exact: as floats, 0.29 x 100 is 28.999...
     number = math.floor(Fraction(str(setting.ratio)) * len(units))
@@ -136,7 +114,7 @@ def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
         kept = np.zeros(pairs.nnz, bool)
         kept[drawn] = True
     subset = _select(pairs, kept)
-    return Subset(f"{setting.slug}-s{seed}", seed, subset, pairs_digest(subset))
+    return Subset(f"{setting.slug}-s{seed}", seed, subset, pairs_digest(subset.indptr, subset.indices))
 
 
 def _select(pairs: csr_matrix, kept: np.ndarray) -> csr_matrix:
@@ -146,11 +124,3 @@ def _select(pairs: csr_matrix, kept: np.ndarray) -> csr_matrix:
     return csr_matrix(
         (np.ones(int(kept.sum()), np.float32), pairs.indices[kept], before[pairs.indptr]), shape=pairs.shape
     )
-
-
-def pairs_digest(pairs: csr_matrix) -> str:
-    """SHA-256 (hex) of a pair matrix: shape, row pointers, column ids."""
-    digest = hashlib.sha256()
-    for array in (np.asarray(pairs.shape), pairs.indptr, pairs.indices):
-        digest.update(np.ascontiguousarray(array, "<i8").tobytes())
-    return digest.hexdigest()

@@ -143,6 +143,10 @@ class Texts(Sequence[str]):
         """Identifier of every row, as the source wrote it."""
         return Column(self._table["uid"])
 
+    def intact(self) -> bool:
+        """Whether the content still has the digest that was noted when it was written. Reads all of it."""
+        return text_digest(self._table) == self.digest
+
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of titles and contents: the identity of what a method can read, whatever the file layout."""

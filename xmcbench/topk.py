@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.arrays import read_arrays
-from xmcbench.atomic import atomic_file
+from xmcbench.storage.arrays import read_arrays
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.errors import DataError, MethodError
 
 if TYPE_CHECKING:

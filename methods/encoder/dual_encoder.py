@@ -123,7 +123,7 @@ class DualEncoder(Method):
         precision = chosen_precision(self.precision, self._device)
         found = find_backbone(
             self.backbone,
-            self.artefacts,
+            self.artifacts,
             raw_X,
             raw_Y,
             seed=self.seed,
@@ -155,7 +155,7 @@ class DualEncoder(Method):
     def _tokens(self, texts: Texts, length: int) -> TokenStore:
         from xmcbench.methods.encoder.tokens import TokenStore
 
-        return TokenStore.of(self.artefacts, texts, self._tokenizer, min(length, self._longest))
+        return TokenStore.of(self.artifacts, texts, self._tokenizer, min(length, self._longest))
 
     @contextmanager
     def _embeddings(self, store: TokenStore, shared: bool = False) -> Iterator[np.ndarray]:
@@ -164,9 +164,9 @@ class DualEncoder(Method):
 
         if shared and self.head != "paper":
             identity = {"backbone": self._sha256, "tokens": store.folder.name}
-            yield shared_embeddings(self.artefacts, self._encoder, store, identity)
+            yield shared_embeddings(self.artifacts, self._encoder, store, identity)
         else:
-            with temporary_embeddings(self._encoder, store, self.artefacts.root) as vectors:
+            with temporary_embeddings(self._encoder, store, self.artifacts.root) as vectors:
                 yield vectors
 
     @property
@@ -198,7 +198,7 @@ class DualEncoder(Method):
             "seed": self.seed,
         }
         note = trained(
-            self.artefacts, self._encoder, task, plan, {**identity, **settings}, self._device, self.processes
+            self.artifacts, self._encoder, task, plan, {**identity, **settings}, self._device, self.processes
         )
         self._encoder.to(self._device)
         self.notes[name] = {**note, "batch": batch, "learning_rate": plan.learning_rate}

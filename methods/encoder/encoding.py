@@ -18,10 +18,7 @@ from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
 
 if TYPE_CHECKING:
-    from xmcbench import Artefacts
-
-#: Raised whenever the same weights and texts would give other vectors.
-VERSION = 1
+    from xmcbench import Artifacts
 
 
 def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarray | None = None) -> None:
@@ -81,15 +78,14 @@ def _no_room(error: OSError, root: Path, rows: int, width: int) -> XmcbenchError
 
 
 def shared_embeddings(
-    artefacts: Artefacts, encoder: Encoder, store: TokenStore, identity: Mapping[str, object]
+    artifacts: Artifacts, encoder: Encoder, store: TokenStore, identity: Mapping[str, object]
 ) -> np.ndarray:
-    """The vectors of a store, float32 [n, width], taken from the artefacts, or made and put there.
+    """The vectors of a store, float32 [n, width], taken from the artifacts, or made and put there.
 
     identity: what weights and texts these are (JSON values).
     """
     key = {
         **identity,
-        "version": VERSION,
         "pooling": encoder.pooling,
         "precision": encoder.precision,
         "device": next(encoder.parameters()).device.type,
@@ -99,5 +95,5 @@ def shared_embeddings(
     def build(folder: Path) -> None:
         encode(encoder, store, mapped(folder / "embeddings.bin", *shape))
 
-    path = artefacts.get("embeddings", key, build) / "embeddings.bin"
+    path = artifacts.get("embeddings", key, build) / "embeddings.bin"
     return np.memmap(path, np.float32, "r", shape=shape) if len(store) else np.empty(shape, np.float32)

@@ -22,10 +22,8 @@ from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
 from xmcbench.methods.encoder.training import Place, Plan, train
 
 if TYPE_CHECKING:
-    from xmcbench import Artefacts, Texts
+    from xmcbench import Artifacts, Texts
 
-#: Raised whenever the same corpus would give another encoder.
-VERSION = 1
 #: Entries of the vocabulary at most; BERT's has 30,522 for a corpus a thousand times as large.
 VOCABULARY = 16_384
 #: Letters at most; the rarer ones are unknown.
@@ -39,7 +37,7 @@ POSITIONS = 512
 
 
 def scratch_checkpoint(
-    artefacts: Artefacts,
+    artifacts: Artifacts,
     raw_X: Texts,
     raw_Y: Texts,
     layers: int,
@@ -50,7 +48,7 @@ def scratch_checkpoint(
     device: str,
     precision: str,
 ) -> Path:
-    """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artefacts, or made and put there.
+    """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artifacts, or made and put there.
 
     steps: of masked-language modelling. Raises UsageError for a shape that is none.
     """
@@ -58,7 +56,6 @@ def scratch_checkpoint(
     if layers < 1 or width < head_size or width % head_size:
         raise UsageError(f"scratch:{layers}x{width} is no encoder", f"the width is a multiple of {head_size}")
     identity = {
-        "version": VERSION,
         "instances": raw_X.digest,
         "labels": raw_Y.digest,
         "shape": [layers, width],
@@ -70,17 +67,17 @@ def scratch_checkpoint(
     def build(folder: Path) -> None:
         _train_tokenizer(folder, raw_X, raw_Y)
         tokenizer = open_tokenizer(folder)
-        stores = [TokenStore.of(artefacts, texts, tokenizer, LENGTH) for texts in (raw_X, raw_Y)]
+        stores = [TokenStore.of(artifacts, texts, tokenizer, LENGTH) for texts in (raw_X, raw_Y)]
         network = _network(layers, width, width // head_size, folder, seed, precision)
         plan = Plan(steps, LEARNING_RATE, seed=seed)
-        state = artefacts.root / "checkpoints" / f"scratch-{layers}x{width}-{raw_X.digest[:16]}-{seed}"
+        state = artifacts.unfinished("scratch", identity, scratch_checkpoint)
         with alone():  # a warm-up is short, and the same on every machine
             history = train(network, MaskedWords(stores, seed), plan, state, identity, device)
         network.cpu().model.bert.save_pretrained(folder)
         (folder / "history.json").write_text(json.dumps(history.note()))
         checkpoints.remove(state)
 
-    return artefacts.get("scratch", identity, build)
+    return artifacts.get("scratch", identity, build)
 
 
 def _train_tokenizer(folder: Path, raw_X: Texts, raw_Y: Texts) -> None:

@@ -15,10 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as FastTokenizer
 
-    from xmcbench import Artefacts, Texts
+    from xmcbench import Artifacts, Texts
 
-#: Raised whenever the same texts and tokenizer would give another store.
-VERSION = 1
 #: Texts handed to the tokenizer at a time; it spreads them over the cores.
 _BATCH = 4096
 
@@ -54,13 +52,13 @@ class TokenStore:
     @classmethod
     def shared(
         cls,
-        artefacts: Artefacts,
+        artifacts: Artifacts,
         identity: Mapping[str, object],
         texts: Callable[[], Iterable[list[str]]],
         tokenizer: Tokenizer,
         max_length: int,
     ) -> TokenStore:
-        """The store of these texts, taken from the artefacts, or made and put there.
+        """The store of these texts, taken from the artifacts, or made and put there.
 
         identity: what the texts are (their digest and how they were cut out of it); texts: gives them in lists.
         max_length: tokens of a text at most, special tokens included.
@@ -79,12 +77,12 @@ class TokenStore:
             np.save(folder / "starts.npy", np.array(starts, np.int64))
             (folder / "facts.json").write_text(json.dumps({"at_the_limit": longer}))
 
-        key = {"version": VERSION, "texts": dict(identity), "tokenizer": tokenizer.sha256, "max_length": max_length}
-        return cls(artefacts.get("tokens", key, build), tokenizer.pad)
+        key = {"texts": dict(identity), "tokenizer": tokenizer.sha256, "max_length": max_length}
+        return cls(artifacts.get("tokens", key, build, uses=(texts,)), tokenizer.pad)
 
     @classmethod
     def of(
-        cls, artefacts: Artefacts, texts: Texts, tokenizer: Tokenizer, max_length: int, titles: bool = False
+        cls, artifacts: Artifacts, texts: Texts, tokenizer: Tokenizer, max_length: int, titles: bool = False
     ) -> TokenStore:
         """The store of whole texts, or of their titles alone."""
 
@@ -97,7 +95,7 @@ class TokenStore:
                     yield batch.to_pylist()
 
         identity = {"digest": texts.digest, "part": "titles" if titles else "texts"}
-        return cls.shared(artefacts, identity, parts, tokenizer, max_length)
+        return cls.shared(artifacts, identity, parts, tokenizer, max_length)
 
     def __len__(self) -> int:
         return len(self.starts) - 1

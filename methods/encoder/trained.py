@@ -1,4 +1,4 @@
-"""A training as an artefact: done once for what it depends on, whoever asks for it, by one process or several."""
+"""A training as an artifact: done once for what it depends on, whoever asks for it, by one process or several."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.training import History, Plan, Task, train
 
 if TYPE_CHECKING:
-    from xmcbench import Artefacts
-
-#: Raised whenever the same training would give other weights.
-VERSION = 1
+    from xmcbench import Artifacts
 
 
 def trained(
-    artefacts: Artefacts,
+    artifacts: Artifacts,
     encoder: Encoder,
     task: Task,
     plan: Plan,
@@ -39,12 +36,11 @@ def trained(
     identity: what the task depends on (JSON values); the encoder's weights, the plan, the precision and the number of
     processes are added to it. processes: on this machine; on several machines, see ``machines``, all of theirs train
     together, and each machine keeps the weights. A training that was killed goes on from its last checkpoint, below
-    ``artefacts.root``. Raises UsageError where the environment names several machines and makes no sense, MethodError
+    ``artifacts.root``. Raises UsageError where the environment names several machines and makes no sense, MethodError
     where a training process fails.
     """
     machines = Machines.here()
     key = {
-        "version": VERSION,
         "task": dict(identity),
         "plan": plan.identity(),
         "weights": weights_digest(encoder.weights()),
@@ -53,17 +49,17 @@ def trained(
         "precision": encoder.precision,
         "processes": machines.count * processes,
     }
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
 
     def build(folder: Path) -> None:
-        arguments = (encoder, task, plan, artefacts.root / "checkpoints" / name, key, device, folder)
+        state = artifacts.unfinished("training", key, trained, task)
+        arguments = (encoder, task, plan, state, key, device, folder)
         if machines.count * processes == 1:
             with alone():
                 _train_and_save(*arguments)
         else:
             _in_processes(machines, processes, arguments)
 
-    folder = artefacts.get("training", key, build)
+    folder = artifacts.get("training", key, build, uses=(task,))
     encoder.load_weights(read_weights(folder / "weights.safetensors"))
     note: dict[str, object] = json.loads((folder / "history.json").read_text())
     return note

@@ -13,35 +13,35 @@ from xmcbench.methods.maclr_stages.own_titles import OwnTitles
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Artefacts, Texts, TopK
+    from xmcbench import Artifacts, Texts, TopK
     from xmcbench.methods.sparse.ngrams import Recipe
 
 #: N-grams and max_df of the TF-IDF pseudo labels by vectoriser. MACLR's, by its maintainer (pecos#206), are PECOS's.
 RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}
 
 
-def tfidf_ranking(artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
+def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
     """The ``depth`` nearest labels of each text by TF-IDF, made once for a corpus."""
-    from xmcbench.methods.sparse.features import VERSION, TfidfFeatures
+    from xmcbench.methods.sparse.features import TfidfFeatures
 
     ngrams, max_df = RECIPES[recipe]
 
     def search() -> TopK:
-        return TfidfFeatures.shared(artefacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(raw_X, depth)
+        return TfidfFeatures.shared(artifacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(raw_X, depth)
 
     texts = [raw_X.digest, raw_Y.digest]
-    identity = {"by": "TF-IDF", "texts": texts, "recipe": [VERSION, recipe, ngrams, max_df], "depth": depth}
-    return kept_ranking(artefacts, identity, search)
+    identity = {"by": "TF-IDF", "texts": texts, "recipe": [recipe, ngrams, max_df], "depth": depth}
+    return kept_ranking(artifacts, identity, search)
 
 
-def kept_ranking(artefacts: Artefacts, identity: Mapping[str, object], search: Callable[[], TopK]) -> TopK:
-    """A ranking from the artefacts, or made and put there: the rows of an ablation share it."""
+def kept_ranking(artifacts: Artifacts, identity: Mapping[str, object], search: Callable[[], TopK]) -> TopK:
+    """A ranking from the artifacts, or made and put there: the rows of an ablation share it."""
     from xmcbench import TopK
 
     def build(folder: Path) -> None:
         search().save(folder / "nearest.npz")
 
-    return TopK.load(artefacts.get("nearest", identity, build) / "nearest.npz")
+    return TopK.load(artifacts.get("nearest", identity, build, uses=(search,)) / "nearest.npz")
 
 
 def chosen(

@@ -1,4 +1,4 @@
-"""The TF-IDF features of a data set, made once and shared by every method and cell that asks for the same."""
+"""The TF-IDF features of a dataset, made once and shared by every method and cell that asks for the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench import Artefacts, Texts, UsageError
+from xmcbench import Artifacts, Texts, UsageError
 from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
 from xmcbench.methods.sparse.search import SparseIndex, joined
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench import TopK
-
-#: Raised whenever the same texts and parameters would give other features, or the files of the artefact change.
-VERSION = 2
 
 
 class TfidfFeatures:
@@ -29,7 +26,7 @@ class TfidfFeatures:
 
     @classmethod
     def shared(
-        cls, artefacts: Artefacts, raw_X: Texts, raw_Y: Texts, recipe: Recipe, ngrams: int, max_df: float
+        cls, artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, recipe: Recipe, ngrams: int, max_df: float
     ) -> TfidfFeatures:
         """The features of these texts, taken from the store, or made and put there.
 
@@ -41,7 +38,6 @@ class TfidfFeatures:
         from scipy.sparse import load_npz, save_npz
 
         identity = {
-            "version": VERSION,
             "instances": raw_X.digest,
             "labels": raw_Y.digest,
             "recipe": recipe,
@@ -54,7 +50,7 @@ class TfidfFeatures:
             vectorizer.save(folder)
             save_npz(folder / "labels.npz", cls(vectorizer, None).transform(raw_Y), compressed=False)
 
-        folder = artefacts.get("tfidf", identity, build)
+        folder = artifacts.get("tfidf", identity, build)
         return cls(NgramTfidf.load(folder, recipe), load_npz(folder / "labels.npz"))
 
     def batches(self, texts: Texts) -> Iterator[csr_matrix]:

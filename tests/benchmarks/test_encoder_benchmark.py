@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, load_dataset
+from xmcbench import Artifacts, load_dataset
 
 DOCUMENTS, LABELS_AT = 400, 100
 
@@ -20,8 +20,8 @@ def prepared(tmp_path_factory):
     from xmcbench.methods.encoder.backbone import MINILM, find_backbone
 
     dataset = load_dataset("lf-debian-2k")
-    artefacts = Artefacts(tmp_path_factory.mktemp("artefacts"))
-    folder = find_backbone(MINILM, artefacts, dataset.train, dataset.labels).folder
+    artifacts = Artifacts(tmp_path_factory.mktemp("artifacts"))
+    folder = find_backbone(MINILM, artifacts, dataset.train, dataset.labels).folder
     return dataset, folder, tmp_path_factory
 
 
@@ -54,7 +54,7 @@ def test_encoding(benchmark, prepared):
     tokenizer = open_tokenizer(folder)
 
     def ours(texts):
-        store = TokenStore.of(Artefacts(factory.mktemp("store")), texts, tokenizer, reference.max_seq_length)
+        store = TokenStore.of(Artifacts(factory.mktemp("store")), texts, tokenizer, reference.max_seq_length)
         out = np.empty((len(texts), encoder.width), np.float32)
         encode(encoder, store, out)
         return out
@@ -96,10 +96,10 @@ def test_training_step(benchmark, prepared):
 
     dataset, folder, factory = prepared
     texts, batch, temperature, steps = dataset.train, 32, 0.05, 3
-    artefacts, tokenizer = Artefacts(factory.mktemp("store")), open_tokenizer(folder)
+    artifacts, tokenizer = Artifacts(factory.mktemp("store")), open_tokenizer(folder)
     stores = (
-        TokenStore.of(artefacts, texts, tokenizer, 288),
-        TokenStore.of(artefacts, texts, tokenizer, 64, titles=True),
+        TokenStore.of(artifacts, texts, tokenizer, 288),
+        TokenStore.of(artifacts, texts, tokenizer, 64, titles=True),
     )
     encoder = open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu")).train()
     task, plan = TwoViews(*stores, batch, temperature, 0), Plan(1000, 1e-5)

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, load_dataset
+from xmcbench import Artifacts, load_dataset
 
 BATCH, SAMPLED, LENGTHS, TEMPERATURE, BAR = 16, 16, (288, 64), 0.05, 2
 
@@ -26,11 +26,11 @@ def sources(tmp_path_factory):
     from xmcbench.methods.maclr_stages.first_stage import Sources
     from xmcbench.methods.maclr_stages.own_titles import OwnTitles
 
-    dataset, artefacts = load_dataset("lf-debian-2k"), Artefacts(tmp_path_factory.mktemp("artefacts"))
-    folder = find_backbone(MINILM, artefacts, dataset.train, dataset.labels).folder
+    dataset, artifacts = load_dataset("lf-debian-2k"), Artifacts(tmp_path_factory.mktemp("artifacts"))
+    folder = find_backbone(MINILM, artifacts, dataset.train, dataset.labels).folder
     tokenizer = open_tokenizer(folder)
     drawn = context_pairs(
-        artefacts,
+        artifacts,
         dataset.train,
         tokenizer,
         context_length=LENGTHS[0],
@@ -39,9 +39,9 @@ def sources(tmp_path_factory):
         title_taken_out=0.9,
         seed=0,
     )
-    documents = TokenStore.of(artefacts, dataset.train, tokenizer, LENGTHS[0])
-    labels = TokenStore.of(artefacts, dataset.labels, tokenizer, LENGTHS[1])
-    titles = TokenStore.of(artefacts, dataset.train, tokenizer, LENGTHS[1], titles=True)
+    documents = TokenStore.of(artifacts, dataset.train, tokenizer, LENGTHS[0])
+    labels = TokenStore.of(artifacts, dataset.labels, tokenizer, LENGTHS[1])
+    titles = TokenStore.of(artifacts, dataset.train, tokenizer, LENGTHS[1], titles=True)
     own = OwnTitles.of(titles, labels)
     return Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, own), folder
 

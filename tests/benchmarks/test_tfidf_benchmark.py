@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, load_dataset, usable_cores
+from xmcbench import Artifacts, load_dataset, usable_cores
 from xmcbench.methods.tfidf import Tfidf
 
 DEPTH = 100
@@ -41,7 +41,7 @@ def measured():
 
 def search(dataset, preset, store):
     method = Tfidf(**Tfidf.presets[preset])
-    method.artefacts = Artefacts(store)
+    method.artifacts = Artifacts(store)
     method.fit(dataset.train, dataset.labels)
     return method.predict(dataset.test, k=DEPTH)
 
@@ -49,10 +49,10 @@ def search(dataset, preset, store):
 def peak_gib(folder, preset, store):
     """Peak memory of the same walk in a process of its own."""
     code = (
-        "import resource, sys; from pathlib import Path; from xmcbench import Artefacts, load_dataset;"
+        "import resource, sys; from pathlib import Path; from xmcbench import Artifacts, load_dataset;"
         "from xmcbench.methods.tfidf import Tfidf;"
         f"dataset = load_dataset(Path({str(folder)!r})); method = Tfidf(**Tfidf.presets[{preset!r}]);"
-        f"method.artefacts = Artefacts(Path({str(store)!r})); method.fit(dataset.train, dataset.labels);"
+        f"method.artifacts = Artifacts(Path({str(store)!r})); method.fit(dataset.train, dataset.labels);"
         f"method.predict(dataset.test, k={DEPTH}); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

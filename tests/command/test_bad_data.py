@@ -1,4 +1,4 @@
-"""A damaged data set ends `xmcbench run` in one line that names file and place, with exit code 1."""
+"""A damaged dataset ends `xmcbench run` in one line that names file and place, with exit code 1."""
 
 import gzip
 import json

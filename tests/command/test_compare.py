@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK
-from xmcbench.atomic import write_json
-from xmcbench.canonical import sha256_file
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.canonical import sha256_file
 from xmcbench.records.record import sealed
 
 
@@ -134,10 +134,10 @@ def test_two_data_sets_and_two_protocols_are_refused_unless_forced(xmcbench, run
     (file,) = (tmp_path / "small" / "records").rglob("*.json")
     (mine,) = (runs / "records").rglob("ez/bm25-s0*.json")
     ended = xmcbench("compare", mine, file)
-    assert (ended.returncode, "differ in their data sets" in ended.stderr) == (2, True)
+    assert (ended.returncode, "differ in their datasets" in ended.stderr) == (2, True)
     forced = xmcbench("compare", mine, file, "--force")
     assert forced.returncode == 0, forced.stderr
-    assert "no test: the rows differ in their data sets: LF-Debian-2K and tiny" in forced.stdout
+    assert "no test: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout
     assert " p" not in forced.stdout.splitlines()[5]
     assert result(xmcbench("compare", mine, file, "--force", "--json"))["metrics"]["P@1"]["p"] is None
 

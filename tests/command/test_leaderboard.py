@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK
-from xmcbench.atomic import write_json
-from xmcbench.canonical import sha256_file, sha256_json
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.records.record import sealed
 
 
@@ -21,7 +21,7 @@ def kept(tmp_path_factory):
 
 @pytest.fixture
 def runs(xmcbench, tiny, tmp_path, kept):
-    """A runs folder with two methods at zero shot and at half of the labels; ``tiny`` is the data set it is about."""
+    """A runs folder with two methods at zero shot and at half of the labels; ``tiny`` is the dataset it is about."""
     if not (kept / "sent").exists():
         for words in (("--setting", "ez"), ("--setting", "fs", "--ratio", "0.5")):
             ended = xmcbench("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
@@ -190,7 +190,7 @@ def _another_method(record, path):
 FORGERIES = {
     "no measurements": (forged(lambda record, _: record.pop("measured")), "it has no measured"),
     "a name that is a path": (forged(_named_out_of_the_board), "the cell is none that a run could have"),
-    "a data set of another name": (forged(_of_another_name), "its data set is called TINY, the one here tiny"),
+    "a dataset of another name": (forged(_of_another_name), "its dataset is called TINY, the one here tiny"),
     "a title": (forged(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
     "a budget": (forged(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
     "the title of another": (forged(_another_method), "its method mine has the title of another, TF-IDF"),

@@ -75,7 +75,7 @@ def test_doctor_names_a_broken_card(xmcbench, tmp_path):
     ended = xmcbench("doctor", "--json", env=environment)
     document = json.loads(ended.stdout)
     assert ended.returncode == 1
-    assert "data set odd" in document["broken"][0]
+    assert "dataset odd" in document["broken"][0]
     assert document["hub"] == "offline"
 
 

@@ -9,7 +9,7 @@ from xmcbench import TopK
 
 @pytest.fixture
 def predictions(tmp_path):
-    """Perfect for the tiny data set: instance r has the labels r and r + 3, modulo 10."""
+    """Perfect for the tiny dataset: instance r has the labels r and r + 3, modulo 10."""
     rows = np.arange(100, 130)
     indices = np.sort(np.stack([rows % 10, (rows + 3) % 10], axis=1), axis=1).astype(np.int32)
     path = tmp_path / "p.npz"

@@ -1,4 +1,4 @@
-"""Data sets of a few rows, written line by line so that any line can be broken."""
+"""Datasets of a few rows, written line by line so that any line can be broken."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The data sets that come with xmcbench, and real ones where they are on the machine."""
+"""The datasets that come with xmcbench, and real ones where they are on the machine."""
 
 import numpy as np
 import pytest

@@ -10,7 +10,7 @@ CARD = 'name = "Tea-3"\nslug = "tea-3"\nhomepage = "https://example.org/tea"\n'
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A folder of the user's own data sets."""
+    """A folder of the user's own datasets."""
     folder = tmp_path / "own"
     folder.mkdir()
     monkeypatch.setenv("XMCBENCH_DATASETS", str(folder))
@@ -43,7 +43,7 @@ def test_a_folder_without_a_card_is_listed_too(root, write_folder):
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(root):
-    with pytest.raises(UnknownName, match=r"unknown data set 'lf-debiann-2k' \(did you mean 'lf-debian-2k'"):
+    with pytest.raises(UnknownName, match=r"unknown dataset 'lf-debiann-2k' \(did you mean 'lf-debian-2k'"):
         load_dataset("lf-debiann-2k")
 
 
@@ -102,10 +102,10 @@ def test_a_folder_that_does_not_exist_is_passed_over(root, monkeypatch):
 
 def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
     """Beside an installed package, a folder called datasets is somebody else's package."""
-    module = tmp_path / "lib" / "xmcbench" / "shipped.py"
+    module = tmp_path / "lib" / "xmcbench" / "storage" / "shipped.py"
     for folder in (module.parent, tmp_path / "lib" / "datasets", tmp_path / "share" / "xmcbench" / "datasets" / "x"):
         folder.mkdir(parents=True)
     (tmp_path / "share" / "xmcbench" / "datasets" / "x" / "card.toml").write_text(CARD)
-    monkeypatch.setattr("xmcbench.shipped.__file__", str(module))
-    monkeypatch.setattr("xmcbench.shipped.sysconfig.get_path", lambda *_: str(tmp_path))
+    monkeypatch.setattr("xmcbench.storage.shipped.__file__", str(module))
+    monkeypatch.setattr("xmcbench.storage.shipped.sysconfig.get_path", lambda *_: str(tmp_path))
     assert [each.slug for each in known_datasets()] == ["tea-3"]

@@ -84,7 +84,7 @@ def indices(tmp_path):
 
 @pytest.fixture
 def card(tmp_path, monkeypatch, indices):
-    """The path of the card of a data set ``letters`` that is built from these indices."""
+    """The path of the card of a dataset ``letters`` that is built from these indices."""
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     path = tmp_path / "sets" / "letters" / "card.toml"
     path.parent.mkdir(parents=True)
@@ -167,7 +167,7 @@ def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tm
     (indices / "Packages").write_text(PACKAGES.replace("first letter", "a letter"))
     with pytest.raises(DataError, match=r"Packages in .* are not those of Greek 1"):
         build("letters", indices=indices)
-    with pytest.raises(UsageError, match="another release is another data set"):
+    with pytest.raises(UsageError, match="another release is another dataset"):
         build("letters", indices=indices, allow_other_release=True)
     built = build("letters", tmp_path / "other", indices, allow_other_release=True)
     made = read_card(tmp_path / "other" / "card.toml")

@@ -17,7 +17,7 @@ def _text(wanted, seed=0, source="source", what="labels"):
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    """A made-up data set ``source`` with a filter file, and a card ``d`` to derive from it."""
+    """A made-up dataset ``source`` with a filter file, and a card ``d`` to derive from it."""
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     synthesize(tmp_path / "sets" / "source", 120, 40, 0)
     (tmp_path / "sets" / "source" / "filter_labels_test.txt").write_text("0 3\n1 2\n5 7\n")

@@ -37,7 +37,7 @@ def test_equal_arguments_give_equal_bytes(tmp_path):
 
 @pytest.mark.parametrize("sizes", [(0, 5), (5, 0), (5, 5, -1)])
 def test_impossible_sizes_are_refused(tmp_path, sizes):
-    with pytest.raises(UsageError, match="no data set of"):
+    with pytest.raises(UsageError, match="no dataset of"):
         synthesize(tmp_path / "made", *sizes)
 
 

@@ -9,7 +9,7 @@ from xmcbench.errors import DataError
 
 @pytest.fixture
 def exported(write_folder, tmp_path):
-    """A data set whose card names every file and count."""
+    """A dataset whose card names every file and count."""
     export(load_dataset(write_folder()), tmp_path / "out", "xc")
     return tmp_path / "out"
 

@@ -23,7 +23,7 @@ def _scores(value, half_width):
 
 @pytest.fixture
 def record():
-    """A record of the data set Tiny; every metric has the same value."""
+    """A record of the dataset Tiny; every metric has the same value."""
 
     def make(
         method="tfidf",

@@ -141,5 +141,5 @@ def test_losses_stand_below_the_table_and_rows_that_share_a_training_share_a_lin
     assert ">3 (LR)<" in first
     assert ">4 (MAC, LR); 5 (MAC, LR, E)<" in first
     assert board["ablation.md"].rindex("| Row ") < board["ablation.md"].index("-stage-i-cluster.svg)")
-    # Zero-shot rows with a component off are not drawn again on the page of the data set.
+    # Zero-shot rows with a component off are not drawn again on the page of the dataset.
     assert "## Training" not in board["tiny.md"]

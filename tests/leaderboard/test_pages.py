@@ -90,7 +90,7 @@ def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
     assert made["tiny.md"].index("| Tiny ") < made["tiny.md"].index("## Remarks")
     assert made["tiny.md"].replace("## Remarks\n\nBy *hand*.\n\n### And so on\n\n", "") == plain["tiny.md"]
     assert made["README.md"].index("](tiny.md)") < made["README.md"].index(
-        "## Remarks\n\nOn the index.\n\n## Data sets"
+        "## Remarks\n\nOn the index.\n\n## Datasets"
     )
     ablation = files(pages(some, remarks={"ablation": "Above all."}))["ablation.md"]
     assert "# Ablation\n\n## Remarks\n\nAbove all.\n\n## LF-Amazon-131K, published" in ablation
@@ -137,7 +137,7 @@ def test_write_and_differences(tmp_path, some, record):
         path.unlink()
         assert differences(tmp_path, made) == [f"{path} is missing"]
         path.write_text(content)
-    # The figures of a data set that is gone are removed with its page.
+    # The figures of a dataset that is gone are removed with its page.
     fewer = files(pages([]))
     assert [line.split()[0].removeprefix(f"{tmp_path}/") for line in differences(tmp_path, fewer)] == [
         *("tiny.md", "figures/tiny-label-p5.svg", "figures/tiny-label-p5.csv"),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artefacts, Texts
+from xmcbench import Artifacts, Texts
 
 TOPICS = ["neural network", "graph theory", "Linear Algebra", "text retrieval", "speech", "protein folding", "ocean"]
 
@@ -32,7 +32,7 @@ def fitted(tmp_path_factory):
     def fit(kind, raw_X, raw_Y, pairs=None, seed=0, **values):
         method = kind(**values)
         method.seed = seed
-        method.artefacts = Artefacts(tmp_path_factory.mktemp("store"))
+        method.artifacts = Artifacts(tmp_path_factory.mktemp("store"))
         method.fit(raw_X, raw_Y, pairs)
         return method
 

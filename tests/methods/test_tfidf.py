@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, Texts, UsageError
+from xmcbench import Artifacts, Texts, UsageError
 from xmcbench.methods.tfidf import Tfidf
 
 BOTH = pytest.mark.parametrize("preset", ["sklearn", "pecos"])
@@ -55,10 +55,10 @@ def test_the_store_serves_only_the_same_texts_and_parameters(corpus, tmp_path):
 
     def reused(instances, **values):
         method = Tfidf(**values)
-        method.artefacts = Artefacts(tmp_path)
+        method.artifacts = Artifacts(tmp_path)
         method.fit(instances, raw_Y)
         method.predict(new).check(len(new), 100, len(raw_Y))
-        return method.artefacts.reused_s > 0
+        return method.artifacts.reused_s > 0
 
     assert not reused(raw_X)
     assert reused(raw_X)

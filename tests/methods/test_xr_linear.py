@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artefacts, Texts, UsageError
+from xmcbench import Artifacts, Texts, UsageError
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.methods.xr_linear import XRLinear
 
@@ -108,13 +108,13 @@ def test_a_wide_beam_leaves_room_for_100_predictions(fitted):
 def test_shares_its_features_with_tfidf(corpus, tmp_path):
     raw_X, raw_Y, pairs, new = corpus
     first = Tfidf()
-    first.artefacts = Artefacts(tmp_path)
+    first.artifacts = Artifacts(tmp_path)
     first.fit(raw_X, raw_Y)
-    assert first.artefacts.reused_s == 0
+    assert first.artifacts.reused_s == 0
     second = XRLinear()
-    second.artefacts = Artefacts(tmp_path)
+    second.artifacts = Artifacts(tmp_path)
     second.fit(raw_X, raw_Y, pairs)
-    assert second.artefacts.reused_s > 0
+    assert second.artifacts.reused_s > 0
     second.predict(new).check(len(new), 100, len(raw_Y))
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from xmcbench.canonical import sha256_json
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.errors import StorageError
 from xmcbench.records import Cell, Store, read_record
 from xmcbench.records.record import sealed

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xmcbench.command import request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-    from xmcbench.records import Store
+    from xmcbench.records import Record, Standing, Store
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import Plan
 
@@ -37,9 +37,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
     from xmcbench.command import report
-    from xmcbench.records import Store
+    from xmcbench.records import Standing, Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.execution import execute
+    from xmcbench.runner.execution import Place, execute
 
     limits = request.limits(arguments)
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
@@ -56,17 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
         for row, planned in plans.items():
             print(f"row {row}", report.plan_table(planned, store), sep="\n", end="\n\n")
         return 0
-    records: dict[str, list[dict[str, Any]]] = {}
+    records: dict[str, list[Record]] = {}
     for row, planned in plans.items():
-        progress = report.Progress(len(planned.cells))
-        records[row] = execute(
-            planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force
-        )
+        place, progress = Place(dataset, arguments.dataset, store, limits), report.Progress(len(planned.cells))
+        records[row] = execute(planned, place, progress, arguments.force)
+    standing = Standing({name: source for each in plans.values() for name, source in each.standing.sources.items()})
     if arguments.json:
-        report.print_json({"filter": filter_name, "rows": records})
+        rows = {row: report.records_json(each, standing) for row, each in records.items()}
+        report.print_json({"filter": filter_name, "rows": rows})
     else:
-        print(_table(dataset.name, filter_name, ablation, records))
-    return 0 if all(record["status"] == "ok" for each in records.values() for record in each) else 1
+        print(_table(dataset.name, filter_name, ablation, records, standing))
+    return 0 if all(record.ok for each in records.values() for record in each) else 1
 
 
 def _only_ablation(registry: Registry) -> str:
@@ -97,7 +97,7 @@ def _plans(
         for parameter in set(own) & set(changes):
             raise UsageError(f"--set {method}.{parameter} is what the rows of the ablation change")
         wanted = Request(setting, (name,), arguments.preset, {**given, method: {**own, **changes}}, seeds)
-        plans[row] = plan(wanted, dataset, registry, store, arguments.force)
+        plans[row] = plan(wanted, dataset, registry, store, arguments.force, arguments.refresh)
     return plans
 
 
@@ -105,7 +105,8 @@ def _table(
     dataset: str,
     filter_name: str,
     ablation: Mapping[str, Mapping[str, object]],
-    records: Mapping[str, Sequence[dict[str, Any]]],
+    records: Mapping[str, Sequence[Record]],
+    standing: Standing,
 ) -> str:
     """The rows in the method's order, components first, as the paper's table; then what failed."""
     from xmcbench.leaderboard.markup import plain
@@ -113,7 +114,7 @@ def _table(
     from xmcbench.leaderboard.tables import MAIN, Cell, Column, Line, Table, metric_table
 
     components = list(dict.fromkeys(name for changes in ablation.values() for name in changes))
-    made = {row: rows(each, filter_name)[0] for row, each in records.items()}
+    made = {row: rows(each, filter_name, standing)[0] for row, each in records.items()}
     done = {row: each for row, each in made.items() if each.figures}
     # One table of all rows, so that every row has the column of seeds if one has.
     measured = metric_table(list(done.values()), MAIN)
@@ -123,7 +124,7 @@ def _table(
     ]
     heads = [Column("", name.replace("_", " ")) for name in components]
     table = Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
-    problems = [f"row {row}: {problem}" for row, each in made.items() for problem in each.problems]
+    problems = [f"row {row}: {each}" for row, own in made.items() for each in (*own.problems, *own.marks)]
     headline = f"{dataset}, filter {filter_name}. Per cent ± half-width of the 95% interval over test instances."
     return "\n\n".join([headline, *([plain(table)] if lines else []), *problems])
 

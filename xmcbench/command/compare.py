@@ -1,7 +1,8 @@
 """Compare two rows instance by instance: which metrics differ, by how much, how surely; then what the rows differ in.
 
 A row is a method (NAME, NAME:VARIANT, or NAME: for the one without a variant), the beginning of a record's key, or a
-record's file. A method's seeds are averaged instance by instance. --setting and --ratio choose among settings.
+record's file. Differences are A - B. With several seeds the test is over instances and seeds. Only the ranks that are
+stored with the records are needed. --setting and --ratio choose among settings.
 
   xmcbench compare tfidf bm25 --setting ez
   xmcbench compare tfidf:pecos bm25 --dataset lf-debian-20k --setting ez --runs leaderboards
@@ -21,9 +22,13 @@ from xmcbench.errors import UsageError
 if TYPE_CHECKING:
     from xmcbench.command.selection import Selected
     from xmcbench.metrics.paired import Difference
+    from xmcbench.records import Record, Standing
 
-#: Fields that are the result, not its circumstances; ``cell.seed`` is told apart.
-_RESULT = ("key", "sha256", "metrics", "predictions", "notes", "measured", "schema", "reason", "log")
+#: Fields that are the result, not its circumstances; the seed of the cell is told apart.
+_RESULT = ("key", "sha256", "metrics", "predictions", "ranks", "notes", "measured", "schema", "reason", "log", "checks")
+
+#: Differences with an adjusted p-value below this are called differences.
+_LEVEL = 0.05
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,16 +41,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ratio", type=float, metavar="R", help="of --setting fs")
     parser.add_argument("--by", choices=("label", "pair"), help="of --setting fs (default: label)")
     parser.add_argument("--seed", metavar="S[,S..]", help="default: the seeds that both have")
-    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
-    parser.add_argument("--force", action="store_true", help="put two protocols or data sets side by side all the same")
+    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the dataset's card says")
+    parser.add_argument("--force", action="store_true", help="put two datasets or filters side by side all the same")
+    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Choose, score again, test, print; the exit code says nothing about the difference."""
+    """Choose, test, print; the exit code says nothing about the difference."""
     from xmcbench.command.request import seeds
     from xmcbench.command.selection import Choice, choose
-    from xmcbench.leaderboard.rows import row_name
+    from xmcbench.metrics.corrections import holm
+    from xmcbench.records import Standing
+    from xmcbench.registry import Registry
     from xmcbench.setting import Setting
 
     setting = Setting.of(arguments.setting, arguments.ratio, arguments.by) if arguments.setting else None
@@ -57,40 +65,50 @@ def run(arguments: argparse.Namespace) -> int:
     if unpaired and not arguments.force:
         raise UsageError(f"the two rows differ in their {unpaired}", "--force puts them side by side, without a test")
     differences, rows, filter_name = _differences(arguments, first, second, bool(unpaired))
+    adjusted = holm({name: each.p for name, each in differences.items()}) if not unpaired else {}
     apart = list(_apart(first.records, second.records))
+    standing = Standing(Registry(arguments.plugin).sources())
     if arguments.json:
         document = {
             "first": first.keys,
             "second": second.keys,
             "filter": filter_name,
             "instances": rows,
-            "metrics": {name: _as_json(each) for name, each in differences.items()},
+            "metrics": {
+                name: {**_as_json(each), "p_holm": adjusted.get(name)} for name, each in differences.items()
+            },
+            "problems": {"first": standing.problems(first.records), "second": standing.problems(second.records)},
             "apart": {place: [one, other] for place, one, other in apart},
         }
         print(json.dumps(document, indent=1, sort_keys=True))
         return 0
     for letter, row in (("A", first), ("B", second)):
-        record = row.records[0]
-        where = f"{record['cell']['dataset']}, {Setting(**record['cell']['setting']).title}"
-        print(f"{letter}: {row_name(record)}, {where}, seed {', '.join(map(str, row.seeds))}")
+        print(_described(letter, row, standing))
     print()
-    print(_table(differences, rows, filter_name, bool(unpaired)))
-    print(f"\n{_verdict(differences)}" if not unpaired else f"\nno test: the rows differ in their {unpaired}")
+    print(_table(differences, adjusted, rows, filter_name))
+    print(f"\n{_verdict(differences, adjusted)}" if not unpaired else f"\nno test: the rows differ in their {unpaired}")
     print("\nWhat differs:" if apart else "\nThe rows differ in nothing else that a record holds.")
     for place, one, other in apart:
         print(f"  {place}: {_shown(one)} | {_shown(other)}")
     return 0
 
 
+def _described(letter: str, row: Selected, standing: Standing) -> str:
+    record = row.records[0]
+    where = f"{record.cell.dataset}, {record.cell.setting.title}"
+    line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"
+    return "\n".join([line, *(f"   {problem}" for problem in standing.problems(row.records))])
+
+
 def _obstacle(first: Selected, second: Selected) -> str:
     """What stands in the way of pairing the instances of two rows."""
     one, other = first.records[0], second.records[0]
-    if one["cell"]["dataset"] != other["cell"]["dataset"]:
-        return f"data sets: {one['cell']['dataset']} and {other['cell']['dataset']}"
-    if one["cell"]["dataset_sha256"] != other["cell"]["dataset_sha256"]:
-        return f"versions of {one['cell']['dataset']}"
-    if one["protocol"] != other["protocol"]:
-        return f"protocols: {_shown(one['protocol'])} and {_shown(other['protocol'])}"
+    if one.cell.dataset != other.cell.dataset:
+        return f"datasets: {one.cell.dataset} and {other.cell.dataset}"
+    if one.cell.dataset_sha256 != other.cell.dataset_sha256:
+        return f"versions of {one.cell.dataset}"
+    if one.protocol.filter != other.protocol.filter:
+        return f"filters: {one.protocol.filter} and {other.protocol.filter}"
     return ""
 
 
@@ -98,33 +116,38 @@ def _differences(
     arguments: argparse.Namespace, first: Selected, second: Selected, unpaired: bool
 ) -> tuple[dict[str, Difference], int, str]:
     """The difference of every metric, the instances it is over, and the filter."""
-    from xmcbench.data import load_dataset
     from xmcbench.metrics import paired
     from xmcbench.metrics.paired import Difference
-    from xmcbench.runner.rescoring import mean_scores
+    from xmcbench.runner.rescoring import evaluations
 
     if unpaired:
         nan = float("nan")
-        filters = [arguments.filter or row.records[0]["protocol"]["filter"] for row in (first, second)]
+        filters = [arguments.filter or row.records[0].protocol.filter for row in (first, second)]
         one, other = (row.means(name) for row, name in zip((first, second), filters, strict=True))
         found = {
-            name: Difference(one[name], other[name], other[name] - one[name], nan, nan, nan)
+            name: Difference(one[name], other[name], one[name] - other[name], nan, nan, nan, False, False)
             for name in one
             if name in other
         }
         return found, 0, " and ".join(dict.fromkeys(filters))
-    dataset = load_dataset(arguments.dataset or first.records[0]["cell"]["dataset"])
-    filter_name = arguments.filter or dataset.card.filter
-    scores = [mean_scores(row.records, row.store, dataset, filter_name) for row in (first, second)]
-    return paired.compare(scores[0], scores[1]), scores[0].scored, filter_name
+    filter_name = arguments.filter or first.records[0].protocol.filter
+    constants = first.records[0].protocol.propensity
+    scores = [evaluations(row.records, row.store, filter_name, constants) for row in (first, second)]
+    differences = paired.compare(
+        *scores,
+        matched=first.subsets == second.subsets and None not in first.subsets,
+        deterministic=(first.deterministic, second.deterministic),
+    )
+    return differences, scores[0][0].scored, filter_name
 
 
-def _as_json(difference: Difference) -> dict[str, float | None]:
+def _as_json(difference: Difference) -> dict[str, Any]:
     """The fields of a difference; what was not tested is null."""
-    return {name: None if math.isnan(value) else value for name, value in difference._asdict().items()}
+    values = difference._asdict()
+    return {name: None if isinstance(each, float) and math.isnan(each) else each for name, each in values.items()}
 
 
-def _table(differences: Mapping[str, Difference], rows: int, filter_name: str, unpaired: bool) -> str:
+def _table(differences: Mapping[str, Difference], adjusted: Mapping[str, float], rows: int, filter_name: str) -> str:
     from tabulate import tabulate
 
     from xmcbench.metrics import METRICS, protocol
@@ -133,34 +156,41 @@ def _table(differences: Mapping[str, Difference], rows: int, filter_name: str, u
     for name in (metric for metric in METRICS if metric in differences):
         each = differences[name]
         figures = [f"{100 * each.first:.2f}", f"{100 * each.second:.2f}", f"{100 * each.delta:+.2f}"]
-        if not unpaired:
-            figures += [f"{100 * each.low:+.2f} to {100 * each.high:+.2f}", f"{each.p:.4f}"]
+        if adjusted:
+            figures += [f"{100 * each.low:+.2f} to {100 * each.high:+.2f}", f"{each.p:.4f}", f"{adjusted[name]:.4f}"]
         lines.append([name, *figures])
-    heads = ["Metric", "A", "B", "B - A", *([] if unpaired else ["95% interval", "p"])]
+    heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if adjusted else [])]
     head = f"Per cent; filter {filter_name}, metric protocol {protocol.VERSION}"
-    head += "." if unpaired else f", paired over {rows:,} test instances."
+    head += f", paired over {rows:,} test instances." if adjusted else "."
     aligned = ("left", *["right"] * (len(heads) - 1))
     return f"{head}\n\n{tabulate(lines, heads, disable_numparse=True, colalign=aligned)}"
 
 
-def _verdict(differences: Mapping[str, Difference]) -> str:
-    found = [name for name, each in differences.items() if each.p < 0.05]
-    if not found:
-        return "No metric differs at the 5% level (randomisation test over instances)."
-    return (
-        f"At the 5% level these differ: {', '.join(found)} (randomisation test over instances; p is not corrected for "
-        f"the number of metrics, of {len(differences)} that do not differ one in twenty would)."
-    )
+def _verdict(differences: Mapping[str, Difference], adjusted: Mapping[str, float]) -> str:
+    over_seeds = any(each.over_seeds for each in differences.values())
+    test = "test over instances and seeds" if over_seeds else "randomization test over instances"
+    found = [name for name, p in adjusted.items() if p < _LEVEL]
+    if found:
+        verdict = f"At the 5% level these differ: {', '.join(found)}"
+    else:
+        verdict = "No metric differs at the 5% level"
+    lines = [f"{verdict} ({test}; Holm's correction over {len(adjusted)} metrics)."]
+    if any(each.about_runs for each in differences.values()):
+        lines.append(
+            "The verdict is about these runs, not about the methods: a side has one run, and another seed would give it "
+            "other results. Several seeds on each side (--seed 0,1,2) tell methods apart."
+        )
+    return "\n".join(lines)
 
 
-def _apart(
-    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, object, object]]:
+def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, object, object]]:
     """Where two rows differ, but for their results: (place, one, other), of the first seed where they differ there."""
+    from xmcbench.records import as_json
+
     found: dict[str, tuple[object, object]] = {}
-    for one, other in zip(first, second, strict=False):
-        for name in sorted({*one, *other} - {*_RESULT}):
-            for place, mine, theirs in _leaves(one.get(name), other.get(name), name):
+    for one, other in zip(map(as_json, first), map(as_json, second), strict=False):
+        for name in sorted(one.keys() - {*_RESULT}):
+            for place, mine, theirs in _leaves(one[name], other[name], name):
                 found.setdefault(place, (mine, theirs))
     for place in sorted(found):
         yield place, *found[place]

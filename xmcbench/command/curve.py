@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xmcbench.command import request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-    from xmcbench.records import Store
+    from xmcbench.records import Record, Standing, Store
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import Plan
 
@@ -48,11 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Execute what is missing, draw; 1 if a cell failed or there is nothing to draw."""
     from xmcbench.command import report
     from xmcbench.leaderboard import raster
-    from xmcbench.leaderboard.rows import row_name
-    from xmcbench.records import Store
+    from xmcbench.records import Standing, Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.execution import execute
-    from xmcbench.setting import Setting
+    from xmcbench.runner.execution import Place, execute
 
     ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
     if arguments.png:
@@ -61,35 +59,37 @@ def run(arguments: argparse.Namespace) -> int:
     dataset, filter_name = request.filtered(arguments)
     store, registry = Store(arguments.runs), Registry(arguments.plugin)
     plans = _plans(arguments, dataset, registry, store, ratios)
-    records: list[dict[str, Any]] = []
+    standing = Standing({name: source for _, each in plans for name, source in each.standing.sources.items()})
+    records: list[Record] = []
     expected = []
     for ratio, planned in plans:
         for each in planned.cells:  # a finished one is called as when it ran
             finished = each.record if each.state != "to run" else None
-            expected.append((row_name(finished) if finished else each.name, ratio, each.cell.seed))
+            expected.append((finished.name if finished else each.name, ratio, each.cell.seed))
         if arguments.no_run:
             records += [each.record for each in planned.cells if each.record]
             continue
-        progress = report.Progress(len(planned.cells))
-        records += execute(
-            planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force
-        )
+        place, progress = Place(dataset, arguments.dataset, store, limits), report.Progress(len(planned.cells))
+        records += execute(planned, place, progress, arguments.force)
     out = arguments.out or arguments.runs / "curves"
-    drawn = _draw(records, arguments.by, metrics, filter_name, ratios, expected, out, arguments.png)
-    lost = [record for record in records if record["status"] != "ok"]
+    drawn = _draw(records, arguments.by, metrics, filter_name, ratios, expected, standing, out, arguments.png)
+    for name, problem in report.stale(records, standing):
+        print(f"{name}: {problem}")
+    lost = [record for record in records if not record.ok]
     for record in lost:
-        where = f"{Setting(**record['cell']['setting']).slug}, seed {record['cell']['seed']}"
-        print(f"{row_name(record)}, {where}: {record['status']}: {record['reason']}")
-    return 0 if drawn and not {record["status"] for record in lost} & {"failed", "timeout"} else 1
+        where = f"{record.cell.setting.slug}, seed {record.cell.seed}"
+        print(f"{record.name}, {where}: {record.status}: {record.reason}")
+    return 0 if drawn and not {record.status for record in lost} & {"failed", "timeout"} else 1
 
 
 def _draw(
-    records: list[dict[str, Any]],
+    records: list[Record],
     by: str,
     metrics: list[str],
     filter_name: str,
     ratios: list[float],
     expected: list[tuple[str, float, int]],
+    standing: Standing,
     out: Path,
     png: bool,
 ) -> bool:
@@ -98,7 +98,7 @@ def _draw(
     from xmcbench.leaderboard.curves import curve, table
     from xmcbench.leaderboard.markup import plain
 
-    drawn = [curve(records, by, metric, filter_name, ratios, expected) for metric in metrics]
+    drawn = [curve(records, by, metric, filter_name, ratios, expected, standing) for metric in metrics]
     for made in drawn:
         if made is None:
             print("there is no result to draw")
@@ -142,7 +142,7 @@ def _plans(
                 own = {name: each for name, each in overrides.items() if name in {x.partition(":")[0] for x in chosen}}
                 setting = setting_at(ratio, arguments.by)
                 wanted = Request(setting, chosen, arguments.preset, own, seeds[:1] if flat else seeds, beside=names)
-                plans.append((ratio, plan(wanted, dataset, registry, store, arguments.force)))
+                plans.append((ratio, plan(wanted, dataset, registry, store, arguments.force, arguments.refresh)))
     return plans
 
 

@@ -1,4 +1,4 @@
-"""Build, fetch, verify, describe, export or synthesise data sets."""
+"""Build, fetch, verify, describe, export or synthesise datasets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench data``."""
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    build = verbs.add_parser("build", help="build a data set from its source")
+    build = verbs.add_parser("build", help="build a dataset from its source")
     build.add_argument("name")
-    build.add_argument("--out", type=Path, metavar="DIR", help="default: where the data set's card lies")
+    build.add_argument("--out", type=Path, metavar="DIR", help="default: where the dataset's card lies")
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
     build.add_argument("--other-release", action="store_true", help="take a release other than the card's (with --out)")
 
-    fetch = verbs.add_parser("fetch", help="bring the files a data set is built from")
+    fetch = verbs.add_parser("fetch", help="bring the files a dataset is built from")
     fetch.add_argument("name")
     fetch.add_argument("--out", type=Path, required=True, metavar="DIR")
 
-    verify = verbs.add_parser("verify", help="hold a data set's files against its card")
+    verify = verbs.add_parser("verify", help="hold a dataset's files against its card")
     verify.add_argument("name", metavar="NAME|FOLDER")
 
-    info = verbs.add_parser("info", help="a data set's card and statistics")
+    info = verbs.add_parser("info", help="a dataset's card and statistics")
     info.add_argument("name", metavar="NAME|FOLDER")
     info.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
-    export = verbs.add_parser("export", help="write a data set in another format")
+    export = verbs.add_parser("export", help="write a dataset in another format")
     export.add_argument("name", metavar="NAME|FOLDER")
     export.add_argument("--out", type=Path, required=True, metavar="DIR")
     export.add_argument("--format", required=True, choices=("xc", "pecos", "maclr", "zestxml"))
 
-    synth = verbs.add_parser("synth", help="make a data set of any size, for tests of scale")
+    synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
     synth.add_argument("name", metavar="FOLDER", type=Path)
     synth.add_argument("--instances", type=int, required=True, metavar="N")
     synth.add_argument("--labels", type=int, required=True, metavar="L")

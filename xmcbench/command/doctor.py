@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         for entry in entries
     }
     broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
-    broken += [f"data set {each.slug}: {each.problem}" for each in datasets if each.card is None]
+    broken += [f"dataset {each.slug}: {each.problem}" for each in datasets if each.card is None]
     if not _writable(cache):
         broken.append(f"the cache {cache} cannot be written: set XMCBENCH_CACHE to a folder that can")
     examination = {

@@ -11,6 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xmcbench.records import Record, Store
 
 BOARD = Path("leaderboards")
 
@@ -32,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME|FOLDER",
-        help="add: where a data set lies; may be repeated",
+        help="add: where a dataset lies; may be repeated",
     )
 
 
@@ -42,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _add(arguments)
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
-    from xmcbench.records import Store
+    from xmcbench.records import Standing, Store
+    from xmcbench.registry import Registry
 
     if arguments.sources:
         raise UsageError(f"what is to be done with {arguments.sources[0]}?", "xmcbench leaderboard add RUNS...")
@@ -51,59 +56,94 @@ def run(arguments: argparse.Namespace) -> int:
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs names the folder that `xmcbench run --runs` wrote")
-    made = files(pages(Store(runs).records(), remarks=read_remarks(runs / "remarks")), arguments.format)
+    standing = Standing(Registry(arguments.plugin).sources())
+    records, outdated = _with_current_figures(Store(runs), arguments.check)
+    made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)
+    stale = sum(bool(standing.problem(record)) for record in records if record.ok)
+    if stale:
+        print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)
     if not arguments.check:
         write(out, made)
         index = f", the index is {out / 'README.md'}" if plain else ""
         print(f"{len(made)} files in {out}{index}")
         return 0
-    found = differences(out, made)
+    found = [*outdated, *differences(out, made)]
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
     print(f"{len(made)} files are up to date" if not found else f"{len(found)} files are not: `xmcbench leaderboard`")
     return 1 if found else 0
 
 
+def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list[str]]:
+    """The records, scored again from their ranks where the metrics or a dataset's propensities have changed.
+
+    With ``check`` nothing is written; the second part names the records that would be.
+    """
+    from xmcbench.data.catalogue import known_datasets
+    from xmcbench.records.standing import figures_current
+    from xmcbench.runner.execution import rescored
+    from xmcbench.runner.scorer import Scorer
+
+    cards = {each.name: each.card for each in known_datasets() if each.card}
+    records, outdated = [], []
+    with Scorer() as scorer:
+        for record in store.records():
+            card = cards.get(record.cell.dataset)
+            constants = card.propensity if card else record.protocol.propensity
+            if record.ok and record.ranks and constants and not figures_current(record, constants):
+                outdated.append(f"{store.record_path(record.cell)}: figures of other metrics or propensities")
+                if not check:
+                    records.append(rescored(record, record.protocol.filter, constants, store, scorer))
+                    continue
+            records.append(record)
+    return records, outdated
+
+
 def _add(arguments: argparse.Namespace) -> int:
-    from xmcbench.atomic import copy
     from xmcbench.data import load_dataset
     from xmcbench.errors import StorageError, UsageError, XmcbenchError
-    from xmcbench.records import Cell, Store, read_record
+    from xmcbench.records import Store, read_record
     from xmcbench.registry import Registry
     from xmcbench.runner.audit import audit
+    from xmcbench.runner.scorer import Scorer
+    from xmcbench.storage.atomic import copy
 
     if not arguments.sources:
         raise UsageError("leaderboard add names no runs folder", "xmcbench leaderboard add RUNS...")
     board = Store(arguments.out or BOARD)
     registry = Registry(arguments.plugin)
-    loaded = {dataset.name: dataset for dataset in map(load_dataset, arguments.dataset)}
+    loaded = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
     refused = 0
-    for root in arguments.sources:
-        sent, paths = Store(root), sorted((root / "records").rglob("*.json"))
-        if not paths:
-            raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
-        for path in paths:
-            try:
-                record = read_record(path)
-                if record["status"] != "ok":
-                    print(f"left out: {path}: {record['status']}: {record['reason']}")
+    with Scorer() as scorer:
+        for root in arguments.sources:
+            sent, paths = Store(root), sorted((root / "records").rglob("*.json"))
+            if not paths:
+                raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
+            for path in paths:
+                try:
+                    record = read_record(path)
+                    if not record.ok:
+                        print(f"left out: {path}: {record.status}: {record.reason}")
+                        continue
+                    name = record.cell.dataset
+                    if name not in loaded:
+                        loaded[name] = (load_dataset(name), name)
+                    dataset, source = loaded[name]
+                    audit(record, sent, dataset, source, registry, scorer)
+                    cell = record.cell
+                    place = board.record_path(cell)
+                    if place.exists() and not arguments.force and (here := read_record(place)) != record:
+                        raise StorageError(
+                            f"{place} is another record of this cell, of {here.measured.started}",
+                            "--force replaces it",
+                        )
+                except XmcbenchError as error:
+                    refused += 1
+                    print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
                     continue
-                name = record["cell"]["dataset"]
-                if name not in loaded:
-                    loaded[name] = load_dataset(name)
-                audit(record, sent, loaded[name], registry)
-                cell = Cell.of(record)
-                place = board.record_path(cell)
-                if place.exists() and not arguments.force and (here := read_record(place)) != record:
-                    raise StorageError(
-                        f"{place} is another record of this cell, of {here['measured']['started']}",
-                        "--force replaces it",
-                    )
-            except XmcbenchError as error:
-                refused += 1
-                print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
-                continue
-            copy(sent.predictions_path(cell), board.predictions_path(cell))
-            board.write(cell, record)
-            print(f"added: {place}")
+                copy(sent.predictions_path(cell), board.predictions_path(cell))
+                assert record.predictions is not None
+                scorer.score(cell, board.root, source, record.predictions.depth)  # writes the ranks
+                board.write(record)
+                print(f"added: {place}")
     return 1 if refused else 0

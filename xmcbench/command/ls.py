@@ -1,4 +1,4 @@
-"""List methods, data sets, or results."""
+"""List methods, datasets, or results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-#: What is too wide for a column and stands below the table.
-_ASIDE = ("parameters", "origin", "hint")
+#: What is too wide for a column and is printed below the table.
+_ASIDE = ("parameters", "origin", "hint", "other_packages")
+#: Fractions, which are shown in per cent.
+_PER_CENT = ("P@1", "R@100")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,16 +34,20 @@ def run(arguments: argparse.Namespace) -> int:
     from tabulate import tabulate
 
     columns = [name for name in listing[0] if name not in _ASIDE]
-    rows = [[_shown(entry[name]) for name in columns] for entry in listing]
-    print(tabulate(rows, columns, disable_numparse=True))
+    rows = [[_shown(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
+    print(tabulate(rows, [name.replace("_", " ") for name in columns], disable_numparse=True))
     for name in _ASIDE:
-        aside = {entry["name"]: entry[name] for entry in listing if entry.get(name)}
+        aside: dict[str, list[str]] = {}
+        for entry in listing:
+            if entry.get(name):
+                aside.setdefault(_shown(entry[name]), []).append(entry.get("name") or entry["method"])
         if aside:
-            print(f"\n{name}")
-            for owner, value in aside.items():
+            print(f"\n{name.replace('_', ' ')}")
+            for value, owners in aside.items():
+                owner = ", ".join(dict.fromkeys(owners))
                 print(
                     textwrap.fill(
-                        _shown(value),
+                        value,
                         100,
                         initial_indent=f"  {owner:20}",
                         subsequent_indent=" " * 22,
@@ -52,9 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, per_cent: bool = False) -> str:
+    if per_cent and isinstance(value, float):
+        return f"{100 * value:.2f}"
     if isinstance(value, dict):
-        return " ".join(f"{name}={each['default']}" for name, each in value.items())
+        parts = {name: each["default"] if isinstance(each, dict) else each for name, each in value.items()}
+        return " ".join(f"{name}={each}" for name, each in parts.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, float):
@@ -109,33 +118,31 @@ def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from xmcbench import environment
     from xmcbench.errors import UsageError
-    from xmcbench.leaderboard.rows import row_name
-    from xmcbench.records import Store
+    from xmcbench.records import Standing, Store
     from xmcbench.registry import Registry
-    from xmcbench.setting import Setting
-    from xmcbench.source import source_digest
 
     if not arguments.runs.is_dir():
         raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
-    today = {entry.name: source_digest(entry.method) for entry in Registry(arguments.plugin) if entry.method}
+    standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
     listing = []
     for record in Store(arguments.runs).records():
-        cell, name = record["cell"], record["protocol"]["filter"]
-        stale = record["method"]["source_sha256"] != today.get(cell["method"], record["method"]["source_sha256"])
-        values = record["metrics"][name]["values"] if record["status"] == "ok" else {}
+        values = record.metrics[record.protocol.filter].values if record.ok else {}
+        other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}
         listing.append(
             {
-                "dataset": cell["dataset"],
-                "setting": Setting(**cell["setting"]).slug,
-                "method": row_name(record),
-                "seed": cell["seed"],
-                "status": "stale" if stale and record["status"] == "ok" else record["status"],
-                "P@1": 100 * values["P@1"] if values else None,
-                "R@100": 100 * values["R@100"] if values else None,
-                "filter": name,
-                "total s": record["measured"]["total_s"],
-                "reason": record["reason"],
+                "dataset": record.cell.dataset,
+                "setting": record.cell.setting.slug,
+                "method": record.name,
+                "seed": record.cell.seed,
+                "status": "stale" if record.ok and standing.problem(record) else record.status,
+                "P@1": values.get("P@1"),
+                "R@100": values.get("R@100"),
+                "filter": record.protocol.filter,
+                "total_s": record.measured.total_s,
+                "reason": record.reason or standing.problem(record),
+                "other_packages": other,
             }
         )
     return listing

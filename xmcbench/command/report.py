@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xmcbench.leaderboard.markup import plain
-from xmcbench.leaderboard.rows import rows
+from xmcbench.leaderboard.rows import grouped, names, rows
 from xmcbench.leaderboard.tables import MAIN, cost_table, metric_table
-from xmcbench.records import Store
+from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 
 
@@ -20,7 +20,7 @@ class Progress:
     def __init__(self, cells: int) -> None:
         self._cells, self._shown = cells, sys.stderr.isatty()
 
-    def __call__(self, planned: PlannedCell, position: int, record: dict[str, Any] | None) -> None:
+    def __call__(self, planned: PlannedCell, position: int, record: Record | None) -> None:
         """Say that a cell starts (no record) or how it ended."""
         if not self._shown:
             return
@@ -28,7 +28,7 @@ class Progress:
         if record is None:
             print(f"{place} ...", file=sys.stderr, end="\r", flush=True)
         else:
-            print(f"{place}: {record['status']}, {record['measured']['total_s']:.1f} s", file=sys.stderr)
+            print(f"{place}: {record.status}, {record.measured.total_s:.1f} s", file=sys.stderr)
 
 
 def warn_skipped(skipped: Sequence[Skipped]) -> None:
@@ -37,17 +37,28 @@ def warn_skipped(skipped: Sequence[Skipped]) -> None:
         print(f"xmcbench: {each}", file=sys.stderr)
 
 
-def tables(records: Sequence[dict[str, Any]], filter_name: str, stale: Sequence[str]) -> str:
+def tables(records: Sequence[Record], filter_name: str, standing: Standing) -> str:
     """The result of a run: metrics, costs, then what failed and what is stale."""
-    made = rows(records, filter_name)
+    made = rows(records, filter_name, standing)
     parts = []
     if any(row.figures for row in made):
         # One machine has run all this, or a row stands twice.
-        costs = [(row.name, cost) for row in made for cost in row.costs.values()]
+        costs = [(row, cost) for row in made for cost in row.costs.values()]
         parts += [plain(metric_table(made, MAIN)), plain(cost_table(costs))]
     parts += [f"{row.name}, {problem}" for row in made for problem in row.problems]
-    parts += [f"{name} is stale: its source changed since it ran (--force runs it again)" for name in stale]
+    parts += [f"{row.name}: {mark} (--refresh runs it again)" for row in made for mark in row.marks]
     return "\n\n".join(parts)
+
+
+def stale(records: Sequence[Record], standing: Standing) -> list[tuple[str, str]]:
+    """(row, what is wrong) of every row with stale results, or with results of different code."""
+    groups = grouped(record for record in records if record.ok)
+    return [(name, each) for key, name in names(groups).items() for each in standing.problems(groups[key])]
+
+
+def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str, Any]]:
+    """Records as JSON values, each with what a reader has to know of it: null, or why it is stale."""
+    return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]
 
 
 def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
@@ -82,15 +93,15 @@ def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
     latest = {} if all(each.record for each in planned.cells) else store.latest(planned.cells[0].cell.dataset)
     cells = []
     for each in planned.cells:
-        measured = (each.record or latest.get(each.cell.method) or {}).get("measured", {})
+        last = each.record or latest.get(each.cell.method)
         cells.append(
             {
                 "method": each.name,
                 "seed": each.cell.seed,
                 "state": each.state,
                 "key": each.cell.key,
-                "last_s": measured.get("total_s"),
-                "last_peak_memory_bytes": measured.get("peak_memory_bytes"),
+                "last_s": last.measured.total_s if last else None,
+                "last_peak_memory_bytes": last.measured.peak_memory_bytes if last else None,
             }
         )
     return cells

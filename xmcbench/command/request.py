@@ -18,7 +18,7 @@ DEFAULT_DATASET = "lf-debian-2k"
 
 
 def add_dataset(group: Any) -> None:
-    """The flag for the data set, for an argument group."""
+    """The flag for the dataset, for an argument group."""
     group.add_argument("--dataset", default=DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
 
 
@@ -45,6 +45,7 @@ def add_execution(group: Any) -> None:
     )
     group.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
     group.add_argument("--force", action="store_true", help="run finished cells again")
+    group.add_argument("--refresh", action="store_true", help="run finished cells again whose code has changed since")
 
 
 def add_dry_run(group: Any) -> None:
@@ -54,7 +55,7 @@ def add_dry_run(group: Any) -> None:
 
 def add_filter(group: Any) -> None:
     """The flag for the filter, for an argument group."""
-    group.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
+    group.add_argument("--filter", choices=("none", "self", "file"), help="default: what the dataset's card says")
 
 
 def add_shown(group: Any) -> None:
@@ -71,7 +72,7 @@ def setting(arguments: argparse.Namespace) -> Setting:
 
 
 def filtered(arguments: argparse.Namespace) -> tuple[Dataset, str]:
-    """The data set and the name of its filter; one that it does not have is refused before anything runs."""
+    """The dataset and the name of its filter; one that it does not have is refused before anything runs."""
     from xmcbench.data import load_dataset
 
     dataset = load_dataset(arguments.dataset)

@@ -1,4 +1,4 @@
-"""Run methods on a data set under a setting, and print the table.
+"""Run methods on a dataset under a setting, and print the table.
 
 Finished cells are kept below --runs and not run again: the same command after Ctrl-C goes on where it stopped.
 """
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.execution import execute
+    from xmcbench.runner.execution import Place, execute
     from xmcbench.runner.plan import Request, plan
 
     setting = request.setting(arguments)
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     registry = Registry(arguments.plugin)
     dataset, filter_name = request.filtered(arguments)
     store = Store(arguments.runs)
-    planned = plan(wanted, dataset, registry, store, arguments.force)
+    planned = plan(wanted, dataset, registry, store, arguments.force, arguments.refresh)
     report.warn_skipped(planned.skipped)
     if not planned.cells:
         raise UsageError("no method can run", "the lines above say what is missing")
@@ -61,15 +61,19 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             print(report.plan_table(planned, store))
         return 0
-    progress = report.Progress(len(planned.cells))
-    records = execute(planned, dataset, arguments.dataset, store, arguments.plugin, limits, progress, arguments.force)
+    place, progress = Place(dataset, arguments.dataset, store, limits), report.Progress(len(planned.cells))
+    records, standing = execute(planned, place, progress, arguments.force), planned.standing
     if arguments.json:
-        skipped = report.skipped_json(planned.skipped)
-        report.print_json({"filter": filter_name, "records": records, "skipped": skipped})
+        report.print_json(
+            {
+                "filter": filter_name,
+                "records": report.records_json(records, standing),
+                "skipped": report.skipped_json(planned.skipped),
+            }
+        )
     else:
-        stale = [each.name for each in planned.cells if each.state == "stale"]
-        print(_headline(dataset, setting, filter_name), report.tables(records, filter_name, stale), sep="\n\n")
-    statuses = {record["status"] for record in records}
+        print(_headline(dataset, setting, filter_name), report.tables(records, filter_name, standing), sep="\n\n")
+    statuses = {record.status for record in records}
     return 0 if "ok" in statuses and not statuses & {"failed", "timeout"} else 1
 
 
@@ -80,5 +84,5 @@ def _headline(dataset: Dataset, setting: Setting, filter_name: str) -> str:
     return (
         f"{dataset.name} ({counts['train']:,} train, {counts['test']:,} test, {counts['labels']:,} labels), "
         f"{setting.title}, filter {filter_name}, metric protocol {protocol.VERSION}. "
-        "Per cent ± half-width of the 95% interval over test instances."
+        "Per cent ± half-width of the 95% interval over test instances and, with several seeds, seeds."
     )

@@ -1,10 +1,12 @@
-"""Score a prediction file against a data set's test pairs, by the written-down protocol."""
+"""Score a prediction file against a dataset's test pairs, by the written-down protocol."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
+
+import msgspec
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--predictions", required=True, type=Path, metavar="FILE.npz", help="int32 'indices', float32 'scores' [N, k]"
     )
-    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the data set's card says")
+    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the dataset's card says")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -23,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from xmcbench.data import load_dataset
     from xmcbench.metrics import evaluate, inverse_propensity, protocol
-    from xmcbench.runner.scoring import as_json
+    from xmcbench.runner.scoring import figures_of
     from xmcbench.topk import TopK
 
     dataset = load_dataset(arguments.dataset)
@@ -33,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     predictions.check(len(dataset.test), predictions.k, len(dataset.labels))
     weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
     scores = evaluate(predictions, dataset.test_pairs(), removed=removed, inverse_propensity=weights)
-    result = as_json(scores)
+    result = msgspec.to_builtins(figures_of(scores))
     if arguments.json:
         head = {"dataset": dataset.name, "filter": filter_name, "protocol": protocol.VERSION, "depth": predictions.k}
         print(json.dumps({**head, **result}, indent=1, sort_keys=True))

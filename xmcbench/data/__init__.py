@@ -1,6 +1,6 @@
-"""Data sets: cards, readers and writers of the field's file formats, and the loaded form.
+"""Datasets: cards, readers and writers of the field's file formats, and the loaded form.
 
-The names below are the public ones, imported on first use: describing a data set costs no numpy, reading its texts no
+The names below are the public ones, imported on first use: describing a dataset costs no numpy, reading its texts no
 scipy.
 """
 

@@ -1,4 +1,4 @@
-"""The card of a data set: what it is, where it comes from, and what its files must look like. A TOML file."""
+"""The card of a dataset: what it is, where it comes from, and what its files must look like. A TOML file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import get_args
 
-from xmcbench.atomic import write_text
+from xmcbench.storage.atomic import write_text
 from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
 
-#: The constants of the propensity model for data sets that are neither Amazon's nor Wikipedia's (Jain et al., 2016).
+#: The constants of the propensity model for datasets that are neither Amazon's nor Wikipedia's (Jain et al., 2016).
 DEFAULT_PROPENSITY = (0.55, 1.5)
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """A data set made on load from the data set ``source``, by a draw under ``seed``. One of the two is given.
+    """A dataset made on load from the dataset ``source``, by a draw under ``seed``. One of the two is given.
 
     labels: so many labels, and the instances that have one of them. held_out: so many training instances become the
     test instances, for choosing hyper-parameters without a look at the test instances of the source.
@@ -33,7 +33,7 @@ class Derivation:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a data set is built: the file format it is read from, the release, and the SHA-256 of its indices."""
+    """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices."""
 
     recipe: str
     release: str
@@ -44,7 +44,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of a data set without opening it.
+    """What is known of a dataset without opening it.
 
     counts: any of train, test, labels, train_pairs, test_pairs. propensity: A and B of the propensity model.
     filter: the filter that its tables use by default. files: file name -> SHA-256.
@@ -58,7 +58,7 @@ class Card:
     licence: str = ""
     homepage: str = ""
     filter: Filter = "none"
-    counts: Mapping[Count, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     propensity: tuple[float, float] = DEFAULT_PROPENSITY
     files: Mapping[str, str] = field(default_factory=dict)
     derive: Derivation | None = None
@@ -98,7 +98,7 @@ def read_card(path: Path) -> Card:
     files = section.sub("files")
     return Card(
         **texts,  # type: ignore[arg-type]
-        counts={key: counts.integer(key) for key in counts.table},  # type: ignore[misc]
+        counts={key: counts.integer(key) for key in counts.table},
         propensity=(propensity.number("a"), propensity.number("b")) if propensity.table else DEFAULT_PROPENSITY,
         files={key: files.text(key) for key in files.table},
         derive=_derivation(section.sub("derive")) if "derive" in table else None,
@@ -137,7 +137,7 @@ def write_card(path: Path, card: Card) -> None:
     write_text(path, "\n".join(lines) + "\n")
 
 
-def _table(name: str, values: Mapping[str, object] | Mapping[Count, int]) -> list[str]:
+def _table(name: str, values: Mapping[str, object]) -> list[str]:
     if not values:
         return []
     return ["", f"[{name}]", *(f"{_key(key)} = {_quoted(value)}" for key, value in values.items())]

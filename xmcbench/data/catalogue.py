@@ -1,6 +1,6 @@
-"""Finding data sets: the cards that come with xmcbench, the user's own folders, and plain paths.
+"""Finding datasets: the cards that come with xmcbench, the user's own folders, and plain paths.
 
-A data set that cannot be used is a row with its reason; it never breaks a listing.
+A dataset that cannot be used is a row with its reason; it never breaks a listing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.compression import find_source
 from xmcbench.errors import DataError, UnknownName, UsageError
-from xmcbench.shipped import shipped
+from xmcbench.storage.shipped import shipped
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listing:
-    """A data set by name: its card, the folder that holds its data, and why it cannot be used, if it cannot.
+    """A dataset by name: its card, the folder that holds its data, and why it cannot be used, if it cannot.
 
-    folder is None for a data set that is derived from another, or not on this machine.
+    folder is None for a dataset that is derived from another, or not on this machine.
     """
 
     slug: str
@@ -37,21 +37,21 @@ class Listing:
 
 
 def roots() -> list[Path]:
-    """The folders that hold data-set folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""
+    """The folders that hold dataset folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""
     given = [Path(each) for each in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if each]
     return [*given, *bundled()]
 
 
 def bundled() -> list[Path]:
-    """The folder of the data sets that come with xmcbench: one path, or none."""
+    """The folder of the datasets that come with xmcbench: one path, or none."""
     folder = shipped("datasets")
     return [folder] if folder else []
 
 
 def known_datasets() -> list[Listing]:
-    """All data sets by name, in alphabetical order. Reads cards, opens no data.
+    """All datasets by name, in alphabetical order. Reads cards, opens no data.
 
-    The card and the data of one data set may lie in different folders: the first of each that ``roots`` gives counts.
+    The card and the data of one dataset may lie in different folders: the first of each that ``roots`` gives counts.
     """
     cards: dict[str, tuple[Card | None, str]] = {}
     folders: dict[str, Path] = {}
@@ -102,17 +102,17 @@ def slug_of(name: str) -> str:
 
 
 def find(name: str) -> Listing:
-    """The data set of this name, in any case. Raises UnknownName (did you mean ...?)."""
+    """The dataset of this name, in any case. Raises UnknownName (did you mean ...?)."""
     listings = known_datasets()
     for listing in listings:
         if name.casefold() in (listing.slug.casefold(), listing.name.casefold()):
             return listing
     hint = "see `xmcbench ls datasets`, or give the folder that it lies in"
-    raise UnknownName("data set", name, {listing.slug for listing in listings}, hint)
+    raise UnknownName("dataset", name, {listing.slug for listing in listings}, hint)
 
 
 def locate(name_or_folder: str | Path) -> Listing:
-    """The data set of this name or in this folder; a name goes before a folder of the same name that lies here.
+    """The dataset of this name or in this folder; a name goes before a folder of the same name that lies here.
 
     Raises UnknownName for a name nobody knows, UsageError for a folder that is not there, DataError for a broken card.
     """
@@ -121,7 +121,7 @@ def locate(name_or_folder: str | Path) -> Listing:
     if isinstance(name_or_folder, Path) or folder.name != given:
         if not folder.is_dir():
             raise UsageError(
-                f"there is no folder {folder}", "a data set is a name (`xmcbench ls datasets`) or a folder"
+                f"there is no folder {folder}", "a dataset is a name (`xmcbench ls datasets`) or a folder"
             )
         return from_folder(folder)
     try:
@@ -133,9 +133,9 @@ def locate(name_or_folder: str | Path) -> Listing:
 
 
 def load_dataset(name_or_folder: str | Path) -> Dataset:
-    """Load a data set by name, or from any folder in the XC raw layout.
+    """Load a dataset by name, or from any folder in the XC raw layout.
 
-    A folder needs no card; without one the propensities are those of data sets other than Amazon's and Wikipedia's.
+    A folder needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
     The first time the files are read and checked; later loads map what was kept.
 
     Raises what ``locate`` raises, and DataError when the data are not on this machine or are broken.
@@ -152,7 +152,7 @@ def load_dataset(name_or_folder: str | Path) -> Dataset:
 
 
 def source_of(listing: Listing) -> Listing:
-    """The data set, with data of its own, that this one is derived from. Raises DataError where there is none."""
+    """The dataset, with data of its own, that this one is derived from. Raises DataError where there is none."""
     parent = find(listing.card.derive.source if listing.card and listing.card.derive else listing.slug)
     if parent.card is None or parent.folder is None:
         reason = parent.problem or f"{parent.name} is derived itself"
@@ -161,7 +161,7 @@ def source_of(listing: Listing) -> Listing:
 
 
 def from_folder(folder: Path) -> Listing:
-    """The data set in a folder, with the card that lies in it or a bare one. Raises DataError for a broken card."""
+    """The dataset in a folder, with the card that lies in it or a bare one. Raises DataError for a broken card."""
     name = folder.resolve().name
     card = read_card(folder / "card.toml") if (folder / "card.toml").is_file() else Card(name=name, slug=slug_of(name))
     if card.derive and not find_source(folder, "lbl.json"):

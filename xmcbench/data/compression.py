@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from xmcbench.atomic import atomic_file
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.errors import DataError
 
 #: Read ahead this many decompressed bytes: lines are then found in C.

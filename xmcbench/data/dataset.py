@@ -1,4 +1,4 @@
-"""A data set in its loaded form: texts, pairs, and the predictions that a filter removes."""
+"""A dataset in its loaded form: texts, pairs, and the predictions that a filter removes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.canonical import sha256_json
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.compression import find_source
-from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, read_pairs, write_corpus, write_pairs
-from xmcbench.data.vocabulary import Count, Filter
+from xmcbench.data.sealing import check_open
+from xmcbench.data.store import Corpus, cache_root, corpus, fingerprint, kept, open_corpus, write_corpus
+from xmcbench.data.vocabulary import Filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -26,19 +28,32 @@ TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 
 
 @dataclass(frozen=True)
+class _OwnLabels:
+    """labels: for every test instance the label that is the instance itself, or -1: int [M]."""
+
+    labels: np.ndarray
+
+    @cached_property
+    def digest(self) -> str | None:
+        """SHA-256 (hex) of the content; None where no instance is a label."""
+        rows = np.flatnonzero(self.labels >= 0)
+        return pairs_digest(rows, self.labels[rows]) if len(rows) else None
+
+
+@dataclass(frozen=True)
 class Dataset:
     """N training and M test instances, L labels, and the pairs between them.
 
-    card: what is known of it. digest: SHA-256 (hex) of the content: of the source files, and of the derivation where
-    it is derived. Nothing is opened before it is asked for; texts and pairs live in files of their own.
+    card: what is known of it. sources: the files that it was read from. Nothing is opened before it is asked for; texts
+    and pairs are in files of their own.
     """
 
     card: Card
-    digest: str
     train_corpus: Corpus
     test_corpus: Corpus
     label_corpus: Corpus
     filter_pairs: Path | None = None
+    sources: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -56,6 +71,18 @@ class Dataset:
         return self.card.propensity
 
     @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the content: texts, pairs, and what the filters remove, whatever files they are read from."""
+        parts = {
+            "train": [self.train.digest, self.train_corpus.pairs_sha256],
+            "test": [self.test.digest, self.test_corpus.pairs_sha256],
+            "labels": self.labels.digest,
+            "self": self._own.digest,
+            "file": _filter_digest(self.filter_pairs) if self.filter_pairs else None,
+        }
+        return sha256_json(parts)
+
+    @cached_property
     def train(self) -> Texts:
         """Texts of the N training instances."""
         return Texts.open(self.train_corpus.texts)
@@ -71,14 +98,16 @@ class Dataset:
         return Texts.open(self.label_corpus.texts)
 
     def train_pairs(self) -> csr_matrix:
-        """The training pairs: binary CSR, float32 [N, L], label ids ascending."""
+        """The training pairs: binary CSR, float32 [N, L], label ids ascending. Raises DataError inside a cell."""
+        check_open("training pairs")
         return read_pairs(self.train_corpus.pair_file, self.label_corpus.rows)
 
     def test_pairs(self) -> csr_matrix:
-        """The test pairs: binary CSR, float32 [M, L], label ids ascending."""
+        """The test pairs: binary CSR, float32 [M, L], label ids ascending. Raises DataError inside a cell."""
+        check_open("test pairs")
         return read_pairs(self.test_corpus.pair_file, self.label_corpus.rows)
 
-    def counts(self) -> dict[Count, int]:
+    def counts(self) -> dict[str, int]:
         """Numbers of training and test instances, labels, and pairs of either side."""
         return {
             "train": self.train_corpus.rows,
@@ -90,9 +119,9 @@ class Dataset:
 
     @cached_property
     def filters(self) -> tuple[Filter, ...]:
-        """The filters this data set has: ``self`` where a test instance is a label too, ``file`` where there is one."""
+        """The filters this dataset has: ``self`` where a test instance is a label too, ``file`` where there is one."""
         found: list[Filter] = ["none"]
-        if (self._own_label >= 0).any():
+        if (self._own.labels >= 0).any():
             found.append("self")
         if self.filter_pairs:
             found.append("file")
@@ -101,10 +130,11 @@ class Dataset:
     def filter(self, kind: Filter) -> csr_matrix | None:
         """The (test instance, label) predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``.
 
-        Raises UsageError when the data set has no such filter.
+        Raises UsageError when the dataset has no such filter.
         """
         from scipy.sparse import csr_matrix
 
+        check_open("a filter")
         if kind not in self.filters:
             why = {"self": "no test instance of it is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(kind, "")
             raise UsageError(
@@ -114,9 +144,9 @@ class Dataset:
             return None
         if kind == "file" and self.filter_pairs:
             return read_pairs(self.filter_pairs, self.label_corpus.rows)
-        rows = np.flatnonzero(self._own_label >= 0)
+        rows = np.flatnonzero(self._own.labels >= 0)
         shape = (self.test_corpus.rows, self.label_corpus.rows)
-        return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own_label[rows])), shape=shape)
+        return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own.labels[rows])), shape=shape)
 
     @cached_property
     def longest_filter(self) -> int:
@@ -125,19 +155,26 @@ class Dataset:
         return max((int(np.diff(matrix.indptr).max()) for matrix in matrices if matrix is not None), default=0)
 
     @cached_property
-    def _own_label(self) -> np.ndarray:
-        """For every test instance the label with the same uid, or -1: int64 [M]."""
+    def _own(self) -> _OwnLabels:
+        """For every test instance the label with the same uid."""
         import pyarrow.compute as pc
 
         if not (self.test_corpus.uids and self.label_corpus.uids):
-            return np.full(self.test_corpus.rows, -1)
-        labels = self.labels.uids.to_arrow().combine_chunks()
-        found = pc.index_in(self.test.uids.to_arrow(), value_set=labels)
-        return np.asarray(pc.fill_null(found, -1).to_numpy(), np.int64)
+            return _OwnLabels(np.full(self.test_corpus.rows, -1))
+
+        def fill(folder: Path) -> None:
+            labels = self.labels.uids.to_arrow().combine_chunks()
+            found = pc.index_in(self.test.uids.to_arrow(), value_set=labels)
+            np.save(folder / "labels.npy", np.asarray(pc.fill_null(found, -1).to_numpy(), np.int32))
+
+        # The path of a corpus in the cache says what it was made from.
+        made_from = [str(each.folder.relative_to(cache_root())) for each in (self.test_corpus, self.label_corpus)]
+        folder = kept("own-labels", {"corpora": made_from}, fill)
+        return _OwnLabels(np.load(folder / "labels.npy", allow_pickle=False))
 
 
 def source_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder in the XC raw layout that make the data set: trn, tst, lbl, and filter where it has one.
+    """The files of a folder in the XC raw layout that make the dataset: trn, tst, lbl, and filter where it has one.
 
     Raises DataError when one of the three is missing.
     """
@@ -145,14 +182,14 @@ def source_files(folder: Path) -> dict[str, Path]:
     missing = [f"{name}.json.gz" for name, path in found.items() if path is None]
     if missing:
         raise DataError(
-            f"{folder} has no {', '.join(missing)}", "a data set is a folder with trn, tst and lbl as .json.gz or .json"
+            f"{folder} has no {', '.join(missing)}", "a dataset is a folder with trn, tst and lbl as .json.gz or .json"
         )
     found["filter"] = find_source(folder, *TEST_FILTER)
     return {name: path for name, path in found.items() if path is not None}
 
 
 def open_folder(folder: Path, card: Card) -> Dataset:
-    """The data set in a folder in the XC raw layout. The first time its files are read and checked.
+    """The dataset in a folder in the XC raw layout. The first time its files are read and checked.
 
     Raises DataError when a file is missing, damaged, breaks the format, or is not the one the card names by its
     SHA-256.
@@ -171,9 +208,8 @@ def open_folder(folder: Path, card: Card) -> Dataset:
         if part.highest >= labels.rows:
             count = f"{files['lbl'].name} has {labels.rows} labels: 0..{labels.rows - 1}"
             raise at(path, part.highest_line, f"target_ind {part.highest} names no label", count)
-    digest = sha256_json({"files": digests})
     pairs = _filter_store(files["filter"], digests["filter"], test.rows, labels.rows) if "filter" in files else None
-    return Dataset(card, digest, train, test, labels, pairs)
+    return Dataset(card, train, test, labels, pairs, tuple(files.values()))
 
 
 def _filter_store(path: Path, digest: str, rows: int, columns: int) -> Path:
@@ -181,13 +217,26 @@ def _filter_store(path: Path, digest: str, rows: int, columns: int) -> Path:
 
     def fill(folder: Path) -> None:
         pairs = read_filter(path, rows, columns)
-        write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
+        _write_filter(folder / "pairs.npz", pairs)
 
     return kept("filter", {"sha256": digest, "rows": rows, "columns": columns}, fill) / "pairs.npz"
 
 
+def _write_filter(path: Path, pairs: csr_matrix) -> None:
+    """Write the pairs of a filter, and their digest beside them."""
+    write_pairs(path, pairs.indptr, pairs.indices)
+    path.with_suffix(".sha256").write_text(pairs_digest(pairs.indptr, pairs.indices))
+
+
+def _filter_digest(path: Path) -> str:
+    try:
+        return path.with_suffix(".sha256").read_text()
+    except OSError as error:
+        raise DataError(f"cannot read the filter {path}: {error}", "delete its folder: it will be regenerated") from None
+
+
 def derive(parent: Dataset, card: Card) -> Dataset:
-    """The data set that ``card.derive`` asks for: some labels of ``parent``, and the instances that have one of them;
+    """The dataset that ``card.derive`` asks for: some labels of ``parent``, and the instances that have one of them;
     or some of its training instances, held out from the others to test on.
 
     Raises DataError when the parent has fewer, or none of its instances is left.
@@ -202,7 +251,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
     from xmcbench.data.derivation import draw, restrict
 
     wanted = derivation.labels or 0
-    digest = sha256_json({"from": parent.digest, "labels": wanted, "seed": derivation.seed})
+    identity = {"from": parent.digest, "labels": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
         labels = draw(parent.label_corpus.rows, wanted, derivation.seed, card.name, "labels")
@@ -218,13 +267,14 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
             write_corpus(folder / name, texts.take(rows), kept_pairs, uids)
             if name == "test" and parent.filter_pairs:
                 removed = read_pairs(parent.filter_pairs, parent.label_corpus.rows)[rows][:, labels]
-                write_pairs(folder / "filter.npz", removed.indptr, removed.indices)
+                _write_filter(folder / "filter.npz", removed)
         (folder / "labels").mkdir()
         write_corpus(folder / "labels", parent.labels.take(labels), None, parent.label_corpus.uids)
 
-    folder = kept("derived", {"digest": digest}, fill)
+    folder = kept("derived", identity, fill)
     train, test, labels = (open_corpus(folder / name) for name in ("train", "test", "labels"))
-    return Dataset(card, digest, train, test, labels, folder / "filter.npz" if parent.filter_pairs else None)
+    filter_pairs = folder / "filter.npz" if parent.filter_pairs else None
+    return Dataset(card, train, test, labels, filter_pairs, parent.sources)
 
 
 def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
@@ -232,7 +282,7 @@ def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     from xmcbench.data.derivation import draw
 
     wanted, total = derivation.held_out or 0, parent.train_corpus.rows
-    digest = sha256_json({"from": parent.digest, "held_out": wanted, "seed": derivation.seed})
+    identity = {"from": parent.digest, "held_out": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
         rows = draw(total, wanted, derivation.seed, card.name, "training instances")
@@ -243,6 +293,6 @@ def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
             (folder / name).mkdir()
             write_corpus(folder / name, parent.train.take(own), pairs[own], parent.train_corpus.uids)
 
-    folder = kept("derived", {"digest": digest}, fill)
+    folder = kept("derived", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    return Dataset(card, digest, train, test, parent.label_corpus)
+    return Dataset(card, train, test, parent.label_corpus, sources=parent.sources)

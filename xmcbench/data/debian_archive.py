@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from xmcbench.atomic import atomic_file
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.data.card import Recipe
 from xmcbench.data.debian_index import INDICES
 from xmcbench.errors import DataError

@@ -1,4 +1,4 @@
-"""Package indices of a Debian release as a data set: from a package's text to the packages that go with it.
+"""Package indices of a Debian release as a dataset: from a package's text to the packages that go with it.
 
     instance   a package that suggests, recommends or enhances another one of the release
     label      a package so named; title "name - synopsis" for both, as ``apt-cache search`` prints it
@@ -157,7 +157,7 @@ def trains(name: str) -> bool:
 
 
 def write_dataset(packages: dict[str, Package], out: Path) -> None:
-    """Write the packages as a data set in the XC raw layout, with the pairs (package, itself) as filter files.
+    """Write the packages as a dataset in the XC raw layout, with the pairs (package, itself) as filter files.
 
     Raises DataError when no package names another one of the index.
     """

@@ -1,4 +1,4 @@
-"""Drawing a data set from another: some of its labels, or some of its training instances to test on."""
+"""Drawing a dataset from another: some of its labels, or some of its training instances to test on."""
 
 from __future__ import annotations
 

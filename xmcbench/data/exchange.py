@@ -1,4 +1,4 @@
-"""Writing a data set in the formats of the field's programs.
+"""Writing a dataset in the formats of the field's programs.
 
 xc        the raw-text layout of the Extreme Classification repository, with label matrices and a card
 pecos     X.{trn,tst}.txt and output-items.txt (a text a line), Y.{trn,tst}.npz (CSR float32)
@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.atomic import atomic_file, atomic_folder
-from xmcbench.canonical import sha256_file
+from xmcbench.storage.atomic import atomic_file, atomic_folder
+from xmcbench.storage.canonical import sha256_file
 from xmcbench.data.card import write_card
 from xmcbench.data.xc_matrix import write_filter, write_matrix
 from xmcbench.data.xc_text import write_instances, write_labels

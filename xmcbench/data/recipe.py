@@ -1,4 +1,4 @@
-"""Building a data set from its source, as the [build] section of its card says."""
+"""Building a dataset from its source, as the [build] section of its card says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xmcbench.atomic import atomic_folder
-from xmcbench.canonical import sha256_file
+from xmcbench.storage.atomic import atomic_folder
+from xmcbench.storage.canonical import sha256_file
 from xmcbench.data import debian_archive, debian_index
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalogue import find, roots
@@ -17,7 +17,7 @@ from xmcbench.errors import DataError, UsageError
 
 @dataclass(frozen=True)
 class Built:
-    """A data set that was built: its folder, its card, and whether its files are those that the card named before."""
+    """A dataset that was built: its folder, its card, and whether its files are those that the card named before."""
 
     folder: Path
     card: Card
@@ -25,18 +25,18 @@ class Built:
 
 
 def build(slug: str, out: Path | None = None, indices: Path | None = None, allow_other_release: bool = False) -> Built:
-    """Build the data set ``slug`` into ``out`` (default: where its card lies), replacing what is there.
+    """Build the dataset ``slug`` into ``out`` (default: where its card lies), replacing what is there.
 
     indices: a folder with the source indices; without it they are fetched. Files and card are written together, or not
-    at all. Raises DataError when the data set has no recipe, the indices are not those of the release on the card and
+    at all. Raises DataError when the dataset has no recipe, the indices are not those of the release on the card and
     ``allow_other_release`` is not set, or they are damaged.
     """
     card, recipe = _recipe_of(slug)
     if allow_other_release and out is None:
-        raise UsageError("another release is another data set", "give it a folder: --out FOLDER")
+        raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
     if target.exists() and any(target.iterdir()) and not (target / "card.toml").is_file():
-        raise UsageError(f"{target} holds something else than a data set", "give a folder of its own: --out FOLDER")
+        raise UsageError(f"{target} holds something else than a dataset", "give a folder of its own: --out FOLDER")
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
         source = indices or Path(temporary)
         if indices is None:
@@ -47,7 +47,7 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
         if other and not allow_other_release:
             raise DataError(
                 f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
-                "they have other SHA-256 sums than the card's; allow another release to build a data set of its own",
+                "they have other SHA-256 sums than the card's; allow another release to build a dataset of its own",
             )
         packages = debian_index.read_packages(*files)
     with atomic_folder(target) as folder:
@@ -67,7 +67,7 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
 def fetch(slug: str, out: Path) -> list[Path]:
     """Bring the source that ``slug`` is built from into the folder ``out``; returns the files.
 
-    Raises DataError, saying where to get it, for a data set that cannot be fetched.
+    Raises DataError, saying where to get it, for a dataset that cannot be fetched.
     """
     _, recipe = _recipe_of(slug)
     return debian_archive.fetch_indices(recipe, out)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.arrays import read_arrays
-from xmcbench.artefacts import Artefacts
-from xmcbench.atomic import atomic_file, write_json
-from xmcbench.canonical import sha256_file, sha256_json
+from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.data.xc_text import Kind, Rows, at, read_rows
 from xmcbench.errors import DataError, StorageError
 from xmcbench.texts import BATCH, Texts, text_digest
@@ -29,9 +29,6 @@ from xmcbench.texts import BATCH, Texts, text_digest
 if TYPE_CHECKING:
     import pyarrow as pa
     from scipy.sparse import csr_matrix
-
-#: Part of every key of the cache: raise it when the loaded form changes.
-VERSION = 1
 
 #: A file changed less than this many seconds ago could change again within the resolution of its time stamp.
 _SETTLED_S = 2.0
@@ -43,6 +40,7 @@ class Corpus:
 
     rows, pairs: counts. highest, highest_line: the highest label id and the line it stands in (-1 and 0 without
     pairs). uids: whether the uids say more than the row number: two files of row numbers share uids by accident.
+    pairs_sha256: digest of the pairs; empty for labels.
     """
 
     folder: Path
@@ -51,6 +49,7 @@ class Corpus:
     highest: int
     highest_line: int
     uids: bool
+    pairs_sha256: str = ""
 
     @property
     def texts(self) -> Path:
@@ -74,7 +73,7 @@ def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], None]
     Raises StorageError, naming the cache, when there is no room or no permission.
     """
     try:
-        return Artefacts(cache_root()).get(kind, {"version": VERSION, **identity}, fill)
+        return Artifacts(cache_root()).get(kind, identity, fill)
     except StorageError as error:
         raise StorageError(error.message, "XMCBENCH_CACHE names another folder for the cache") from error
 
@@ -132,7 +131,7 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
             lengths.extend(rows.lengths)
             done += len(rows.uids)
         if not done:
-            raise DataError(f"{path} is empty", f"a data set needs {kind}")
+            raise DataError(f"{path} is empty", f"a dataset needs {kind}")
 
     texts = write_texts(folder / "texts.arrow", batches())
     _check_uids(path, texts)
@@ -149,7 +148,8 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
     top = int(indices[highest]) if len(indices) else -1
     indptr, indices = _distinct(indptr, indices)
     write_pairs(folder / "pairs.npz", indptr, indices)
-    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, highest_line, named))
+    digest = pairs_digest(indptr, indices)
+    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, highest_line, named, digest))
 
 
 def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: bool) -> Corpus:
@@ -164,7 +164,8 @@ def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: boo
     write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
     top = int(pairs.indices.max()) if pairs.nnz else -1
     line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
-    return _write_facts(folder, Corpus(folder, len(texts), pairs.nnz, top, line, uids))
+    digest = pairs_digest(pairs.indptr, pairs.indices)
+    return _write_facts(folder, Corpus(folder, len(texts), pairs.nnz, top, line, uids, digest))
 
 
 def _write_facts(folder: Path, made: Corpus) -> Corpus:
@@ -224,22 +225,3 @@ def _distinct(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.n
     keys = np.unique(rows * (np.int64(1) << 32) + indices)
     counts = np.bincount(keys >> 32, minlength=len(indptr) - 1)
     return np.concatenate([[0], np.cumsum(counts)]), (keys & 0xFFFFFFFF).astype(np.int32)
-
-
-def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
-    """Write the structure of a binary CSR matrix as .npz."""
-    with atomic_file(path) as stream:
-        np.savez(stream, indptr=indptr.astype(np.int64), indices=indices.astype(np.int32))
-
-
-def read_pairs(path: Path, labels: int) -> csr_matrix:
-    """Read what ``write_pairs`` wrote: a binary CSR matrix, float32 [N, labels], label ids ascending."""
-    from scipy.sparse import csr_matrix
-
-    try:
-        indptr, indices = read_arrays(path, "indptr", "indices")
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the pair store {path}: {error}", "delete its folder: it is made anew") from None
-    if len(indices) < np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, labels))

@@ -1,4 +1,4 @@
-"""The figures that describe a data set: how many, how long, how rare."""
+"""The figures that describe a dataset: how many, how long, how rare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def statistics(dataset: Dataset) -> dict[str, float]:
-    """Counts and means of a data set, by name.
+    """Counts and means of a dataset, by name.
 
     The counts of ``Dataset.counts``; labels per training and test instance, training instances per label; words
     (between white space) per title and content of the instances, and per label; how many labels have no training pair,
@@ -26,7 +26,7 @@ def statistics(dataset: Dataset) -> dict[str, float]:
         for column in ("titles", "contents")
     )
     return {
-        **{str(name): count for name, count in dataset.counts().items()},
+        **dataset.counts(),
         "labels_per_train_instance": train.nnz / len(dataset.train),
         "labels_per_test_instance": test.nnz / len(dataset.test),
         "train_instances_per_label": train.nnz / len(dataset.labels),

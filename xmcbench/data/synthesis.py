@@ -1,4 +1,4 @@
-"""Made-up data sets of any size, for tests of scale: words are nonsense, sizes and skew are those of the field.
+"""Made-up datasets of any size, for tests of scale: words are nonsense, sizes and skew are those of the field.
 
 Labels have two to four words. How often a label is used follows Zipf's law. An instance mentions about half of the
 words of its labels among words of its own, so that text tells something about labels, but not everything.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench.atomic import atomic_folder
+from xmcbench.storage.atomic import atomic_folder
 from xmcbench.data.card import Card, write_card
 from xmcbench.data.catalogue import slug_of
 from xmcbench.data.exchange import check_free
@@ -31,14 +31,14 @@ _BLOCK = 16_384
 
 
 def synthesize(out: Path, instances: int, labels: int, seed: int = 0) -> Path:
-    """Write a made-up data set in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
+    """Write a made-up dataset in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
 
     instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
     Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or when ``out`` is not empty.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
         raise UsageError(
-            f"no data set of {instances} instances and {labels} labels under seed {seed}",
+            f"no dataset of {instances} instances and {labels} labels under seed {seed}",
             "sizes from 1 up, a seed in 0..2^32-1",
         )
     check_free(out)

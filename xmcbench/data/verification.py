@@ -1,16 +1,15 @@
-"""Whether the files of a data set are what its card says: sums, counts, and a full reading."""
+"""Whether the files of a dataset are what its card says: sums, counts, and a full reading."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from xmcbench.canonical import sha256_file
+from xmcbench.storage.canonical import sha256_file
 from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
 from xmcbench.data.compression import find_source
 from xmcbench.data.dataset import TEST_FILTER, source_files
 from xmcbench.data.store import Corpus, load_corpus
-from xmcbench.data.vocabulary import Count
 from xmcbench.data.xc_matrix import read_filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
@@ -20,9 +19,9 @@ TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
 
 
 def verify(name_or_folder: str | Path) -> list[str]:
-    """What is wrong with a data set, a line each; an empty list when all is as its card says.
+    """What is wrong with a dataset, a line each; an empty list when all is as its card says.
 
-    Every file is hashed and read anew, nothing is taken from the cache. A derived data set is derived again, after its
+    Every file is hashed and read anew, nothing is taken from the cache. A derived dataset is derived again, after its
     source has been verified. Raises UnknownName, UsageError, and DataError when there are no data to verify.
     """
     listing = locate(name_or_folder)
@@ -49,7 +48,7 @@ def _verify_folder(listing: Listing, folder: Path) -> list[str]:
     return findings
 
 
-def _compare(listing: Listing, counts: dict[Count, int]) -> list[str]:
+def _compare(listing: Listing, counts: dict[str, int]) -> list[str]:
     expected = listing.card.counts if listing.card else {}
     return [
         f"{listing.name}: {key} is {counts[key]}, the card says {value}"
@@ -58,7 +57,7 @@ def _compare(listing: Listing, counts: dict[Count, int]) -> list[str]:
     ]
 
 
-def count(folder: Path) -> dict[Count, int]:
+def count(folder: Path) -> dict[str, int]:
     """The counts of a folder in the XC raw layout, read from its files.
 
     Raises DataError for whatever breaks the format.

@@ -7,24 +7,23 @@ stand here only beside some without. They are compared on the seeds that all of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-from xmcbench.canonical import sha256_json
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_curves, slug
 from xmcbench.leaderboard.published import Ablation, Source
-from xmcbench.leaderboard.rows import apart, by_setting, grouped, row_name, rows
+from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows
 from xmcbench.leaderboard.tables import MAIN, ablation_table, text_table, without_switches
-from xmcbench.setting import Setting
+from xmcbench.records import Record, Standing
 
 #: The number of a row that nobody has printed.
 NO_INDEX = "-"
 
-Records = Sequence[Mapping[str, Any]]
+Records = Sequence[Record]
 
 
-def page(datasets: Mapping[str, Records], printed: Sequence[Source]) -> Page | None:
+def page(datasets: Mapping[str, Records], printed: Sequence[Source], standing: Standing) -> Page | None:
     """The page, None where no source prints an ablation. ``datasets``: name -> records."""
     blocks: list[Block] = []
     for number, source in enumerate(printed, 1):
@@ -44,17 +43,17 @@ def page(datasets: Mapping[str, Records], printed: Sequence[Source]) -> Page | N
             for setting, records in by_setting(switched_records).items():
                 if groups := _groups(records, ablation):
                     blocks.append(Heading(2, f"{name}, {setting.title}, measured"))
-                    blocks += [each for group in groups for each in _measured(group, ablation)]
+                    blocks += [each for group in groups for each in _measured(group, ablation, standing)]
     return Page("ablation", "Ablation", (*blocks, *citations(printed))) if blocks else None
 
 
 def parted(records: Records, printed: Iterable[Source]) -> tuple[Records, Records]:
     """The records of whole methods, and those of a method with a component switched off."""
     switches = [source.ablation.switches for source in printed if source.ablation]
-    whole: list[Mapping[str, Any]] = []
-    partial: list[Mapping[str, Any]] = []
+    whole: list[Record] = []
+    partial: list[Record] = []
     for record in records:
-        on = [record["cell"]["parameters"][switch] for each in switches if _has(record, each) for switch in each]
+        on = [record.cell.parameters[switch] for each in switches if _has(record, each) for switch in each]
         (whole if all(on) else partial).append(record)
     return whole, partial
 
@@ -64,19 +63,19 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
 
     The name is what rows are called without the switches, the stem names their files.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        cell = record["cell"]
-        others = {name: value for name, value in cell["parameters"].items() if name not in ablation.switches}
-        groups.setdefault(sha256_json([cell["method"], others]), []).append(record)
+        cell = record.cell
+        others = {name: value for name, value in cell.parameters.items() if name not in ablation.switches}
+        groups.setdefault(sha256_json([cell.method, others]), []).append(record)
     named: dict[str, dict[str, Records]] = {}
     for key, group in sorted(groups.items()):
-        if all(all(_switched(record["cell"]["parameters"], ablation)) for record in group):
+        if all(all(_switched(record.cell.parameters, ablation)) for record in group):
             continue
-        cell = group[0]["cell"]
-        place = f"{cell['dataset'].lower()}-{Setting(**cell['setting']).slug}"
-        stem = f"{place}-{slug(cell['method'])}-{key[:6]}"
-        names = {without_switches(row_name(record), ablation.switches) for record in group}
+        cell = group[0].cell
+        place = f"{cell.dataset.lower()}-{cell.setting.slug}"
+        stem = f"{place}-{slug(cell.method)}-{key[:6]}"
+        names = {without_switches(record.name, ablation.switches) for record in group}
         # A row that was set up by hand is called after its parameters, one of a preset shorter.
         named.setdefault(min(names, key=lambda name: (len(name), name)), {})[stem] = group
     return sorted(
@@ -91,21 +90,21 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
 
 def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
     """What tells groups of one name apart: the other parameters in which they differ (a preset may have changed)."""
-    parameters = [group[0]["cell"]["parameters"] for group in groups]
+    parameters = [group[0].cell.parameters for group in groups]
     return apart([{name: own[name] for name in own.keys() - ablation.switches.keys()} for own in parameters])
 
 
-def _measured(group: tuple[str, str, Records], ablation: Ablation) -> Iterator[Block]:
+def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Standing) -> Iterator[Block]:
     """Heading, table and loss curves of one group; rows in the order of the printed ones, which others follow."""
     name, stem, records = group
     records, left_out = _shared_seeds(records)
-    filter_name = records[0]["protocol"]["filter"]
-    made = sorted(rows(records, filter_name), key=lambda row: _order(row.parameters, ablation))
+    filter_name = records[0].protocol.filter
+    made = sorted(rows(records, filter_name, standing), key=lambda row: _order(row.parameters, ablation))
     yield Heading(3, name)
     if any(row.figures for row in made):
         caption = captions.measured_ablation(name, records, filter_name, ablation) + left_out
         yield ablation_table(made, ablation.switches, lambda row: _index(row.parameters, ablation), stem, caption)
-    drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record["cell"]["parameters"], ablation))
+    drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
     if drawn:
         yield Figures(drawn)
     yield from without_a_result(made)
@@ -113,12 +112,12 @@ def _measured(group: tuple[str, str, Records], ablation: Ablation) -> Iterator[B
 
 def _shared_seeds(records: Records) -> tuple[Records, str]:
     """The records whose seed every row has, and a sentence on those left out; all of them where no seed is shared."""
-    seeds = [{record["cell"]["seed"] for record in group} for group in grouped(records).values()]
+    seeds = [{record.cell.seed for record in group} for group in grouped(records).values()]
     shared = set.intersection(*seeds)
     others = set.union(*seeds) - shared
     if not shared or not others:
         return records, ""
-    kept = [record for record in records if record["cell"]["seed"] in shared]
+    kept = [record for record in records if record.cell.seed in shared]
     return kept, f" Seeds that not every row has ({', '.join(map(str, sorted(others)))}) are left out."
 
 
@@ -146,6 +145,6 @@ def _switched(parameters: Mapping[str, object], ablation: Ablation) -> tuple[boo
     return tuple(bool(parameters[switch]) for switch in ablation.switches)
 
 
-def _has(record: Mapping[str, Any], switches: Iterable[str]) -> bool:
-    parameters = record["cell"]["parameters"]
+def _has(record: Record, switches: Iterable[str]) -> bool:
+    parameters = record.cell.parameters
     return all(isinstance(parameters.get(switch), bool) for switch in switches)

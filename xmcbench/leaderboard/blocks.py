@@ -41,7 +41,7 @@ class Page:
 
 
 def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Block]:
-    """The section of sources: all, or those with a row of one data set."""
+    """The section of sources: all, or those with a row of one dataset."""
     lines = [
         f"[{number}] {source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
         for number, source in enumerate(printed, 1)

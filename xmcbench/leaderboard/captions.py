@@ -1,13 +1,13 @@
-"""What stands above a table: data set, setting, protocol, filter, known pairs, and how its marks are to be read."""
+"""What stands above a table: dataset, setting, protocol, filter, known pairs, and how its marks are to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from xmcbench.leaderboard.published import Ablation, PublishedRow, Source
 from xmcbench.metrics import protocol
+from xmcbench.records import Record
 from xmcbench.setting import Setting
 
 READING = f"""\
@@ -23,7 +23,7 @@ record.
 Published rows are italic and cited. They are printed digit by digit, ranked among themselves by the figure as printed,
 and never with measured rows: machine, protocol and filter are not ours. Letters mark what has to be known of a figure.
 
-Times belong to one class of machine, and nothing is ranked in their tables. *Reused* is what artefacts made by an
+Times belong to one class of machine, and nothing is ranked in their tables. *Reused* is what artifacts made by an
 earlier cell (features, pre-training) had cost; it is not part of *fit*.
 
 {protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
@@ -67,13 +67,13 @@ def settings(of: Iterable[Setting]) -> str:
 def main(
     dataset: str,
     setting: Setting,
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     filter_name: str,
     published: Sequence[tuple[Source, PublishedRow]],
 ) -> str:
     """The caption of a main table."""
     parts = []
-    if any(record["status"] == "ok" for record in records):
+    if any(record.ok for record in records):
         parts.append(measured(dataset, setting, records, filter_name))
         parts.append("Best bold, second underlined; rows that the intervals cannot tell apart share a rank.")
     else:
@@ -85,20 +85,20 @@ def main(
     return " ".join(parts)
 
 
-def measured(dataset: str, setting: Setting, records: Sequence[Mapping[str, Any]], filter_name: str) -> str:
-    """Data set, setting, unit, protocol, filter and known pairs of measured rows."""
-    done = [record for record in records if record["status"] == "ok"]
+def measured(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str) -> str:
+    """Dataset, setting, unit, protocol, filter and known pairs of measured rows."""
+    done = [record for record in records if record.ok]
     return (
         f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
         "preset, encoder and budget of the training without pairs are part of a row's name."
     )
 
 
-def measured_ablation(name: str, records: Sequence[Mapping[str, Any]], filter_name: str, printed: Ablation) -> str:
+def measured_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
     """The caption of a measured ablation: what all rows have in common, named ``name``, and what the columns say."""
-    done = [record for record in records if record["status"] == "ok"]
-    cell = done[0]["cell"]
-    place = f"{cell['dataset']}, {Setting(**cell['setting']).title}{_known(done)}"
+    done = [record for record in records if record.ok]
+    cell = done[0].cell
+    place = f"{cell.dataset}, {cell.setting.title}{_known(done)}"
     heads = ", ".join(head for head, _ in printed.switches.values())
     return (
         f"{place}. {name} with its components ({heads}) on or off; rows are numbered as the published ones. "
@@ -112,13 +112,13 @@ def second(dataset: str, setting: Setting, filter_name: str) -> str:
 
 
 def groups(
-    dataset: str, setting: Setting, records: Sequence[Mapping[str, Any]], filter_name: str, names: Sequence[str]
+    dataset: str, setting: Setting, records: Sequence[Record], filter_name: str, names: Sequence[str]
 ) -> str:
     """The caption of a table by groups of labels, with the test instances that each group is averaged over."""
-    views = [record["metrics"][filter_name]["views"] for record in records if record["status"] == "ok"]
+    views = [record.metrics[filter_name].views for record in records if record.ok]
     meanings = []
     for name in names:
-        counts = sorted({view[name]["scored"] for view in views if name in view})
+        counts = sorted({view[name].scored for view in views if name in view})
         instances = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}" if counts else "0"
         meanings.append(f"{name.capitalize()}: {_GROUPS[name]} ({instances} test instances)")
     return f"{dataset}, {setting.title}: by group of labels; {_protocol(filter_name)}. {'; '.join(meanings)}."
@@ -141,8 +141,8 @@ def ablation(printed: Ablation, source: Source) -> str:
     return f"{head} {switches}."
 
 
-def _figures(done: Sequence[Mapping[str, Any]], filter_name: str) -> str:
-    scored = done[0]["metrics"][filter_name]["scored"]
+def _figures(done: Sequence[Record], filter_name: str) -> str:
+    scored = done[0].metrics[filter_name].scored
     interval = f"Per cent ± half-width of the 95% bootstrap interval over {scored:,} test instances"
     return f"{interval}; {_protocol(filter_name)}"
 
@@ -151,13 +151,13 @@ def _protocol(filter_name: str) -> str:
     return f"filter {filter_name}, metric protocol {protocol.VERSION}"
 
 
-def _known(done: Sequence[Mapping[str, Any]]) -> str:
+def _known(done: Sequence[Record]) -> str:
     """How many pairs the rows could see."""
-    subsets = {record["cell"]["seed"]: record["subset"] for record in done if record.get("subset")}
+    subsets = {record.cell.seed: record.subset for record in done if record.subset}
     if not subsets:
         return ""
-    pairs, labels = (fmean(subset[what] for subset in subsets.values()) for what in ("pairs", "labels"))
-    mean = ", mean over seeds" if len({subset["pairs"] for subset in subsets.values()}) > 1 else ""
+    pairs, labels = (fmean(getattr(subset, what) for subset in subsets.values()) for what in ("pairs", "labels"))
+    mean = ", mean over seeds" if len({subset.pairs for subset in subsets.values()}) > 1 else ""
     return f": {pairs:,.0f} known pairs of {labels:,.0f} labels{mean}"
 
 

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from xmcbench.errors import MethodError, StorageError
-from xmcbench.metrics import invariants, protocol
-from xmcbench.records import Cell
+from xmcbench.metrics import invariants
+from xmcbench.records import Record
+from xmcbench.records.record import Figures
 
 #: The mean over rows and that over resampled rows add up in another order.
 _ROUNDING = 1e-9
 
 
-def check(records: Iterable[Mapping[str, Any]]) -> None:
+def check(records: Iterable[Record]) -> None:
     """Raise StorageError, naming the record, unless all of them can stand on one board.
 
-    Every metric satisfies the invariants of the protocol and lies in its interval; records of one data set are of one
-    version of its data and one default filter, over the same instances, all of this xmcbench's protocol; records of one
+    Every metric satisfies the invariants of the protocol and lies in its interval; records of one dataset are of one
+    version of its data, one default filter and one definition of propensities, over the same instances; records of one
     subset have the same pairs.
     """
     known: dict[tuple[object, ...], tuple[object, str]] = {}
     for record in records:
-        name = f"{Cell.of(record).path.as_posix()}.json"
-        cell = record["cell"]
-        if record["protocol"]["version"] != protocol.VERSION:
-            raise StorageError(
-                f"the record {name} is of metric protocol {record['protocol']['version']}, not {protocol.VERSION}",
-                "run the cell again with this xmcbench",
-            )
-        scored = {}
-        for filter_name, scores in sorted(record.get("metrics", {}).items()):
-            scored[filter_name] = scores["scored"]
-            for each in (scores, *scores["views"].values()):
+        name = f"{record.cell.path.as_posix()}.json"
+        cell = record.cell
+        scored, constants = {}, record.protocol.propensity
+        for filter_name, scores in sorted(record.metrics.items()):
+            scored[filter_name] = scores.scored
+            for each in (scores, *scores.views.values()):
                 _check_scores(each, name)
         same = {
-            "data": (("data", cell["dataset"]), cell["dataset_sha256"]),
-            "counts": (("counts", cell["dataset"]), tuple(sorted(record["counts"].items()))),
-            "default filter": (("filter", cell["dataset"]), record["protocol"]["filter"]),
-            **({"instances": (("scored", cell["dataset"]), tuple(scored.items()))} if scored else {}),
-            "subset": (("subset", cell["dataset"], Cell.of(record).setting, cell["seed"]), cell["subset_sha256"]),
+            "data": (("data", cell.dataset), cell.dataset_sha256),
+            "counts": (("counts", cell.dataset), tuple(sorted(record.counts.items()))),
+            "default filter": (("filter", cell.dataset), record.protocol.filter),
+            **({"propensities": (("propensity", cell.dataset), constants)} if constants else {}),
+            **({"instances": (("scored", cell.dataset), tuple(scored.items()))} if scored else {}),
+            "subset": (("subset", cell.dataset, cell.setting, cell.seed), cell.subset_sha256),
         }
         for what, (place, value) in same.items():
             first, where = known.setdefault(place, (value, name))
@@ -50,16 +46,16 @@ def check(records: Iterable[Mapping[str, Any]]) -> None:
                 )
 
 
-def _check_scores(scores: Mapping[str, Any], name: str) -> None:
+def _check_scores(scores: Figures, name: str) -> None:
     try:
-        invariants.check(scores["values"])
+        invariants.check(scores.values)
     except MethodError as error:
         raise StorageError(
             f"the record {name}: {error.message}", "its figures are not those of any predictions"
         ) from error
-    for metric in scores["values"]:
-        low, high = scores["intervals"][metric]
-        value = scores["values"][metric]
+    for metric in scores.values:
+        low, high = scores.intervals[metric]
+        value = scores.values[metric]
         if not low - _ROUNDING <= value <= high + _ROUNDING:
             raise StorageError(f"the record {name}: {metric} is {value}, its interval {low} to {high}")
 

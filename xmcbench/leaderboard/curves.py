@@ -7,12 +7,15 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
+from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+
+#: Behind the name of a row with a mark.
+DAGGER = "\u2020"
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -33,16 +36,22 @@ class Point:
 @dataclass(frozen=True)
 class Line:
     """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
-    ratios, under the first of them."""
+    ratios, under the first of them. ``marks``: what a reader has to know of the points, such as that some are stale."""
 
     name: str
     flat: bool
     points: Mapping[float, Point]
+    marks: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name, with a dagger where there is something to know."""
+        return f"{self.name}{DAGGER}" if self.marks else self.name
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The lines of one metric on one data set. ``missing``: what is asked for and not there, a line each."""
+    """The lines of one metric on one dataset. ``missing``: what is asked for and not there, a line each."""
 
     dataset: str
     by: str
@@ -54,7 +63,7 @@ class Curve:
 
     @property
     def stem(self) -> str:
-        """The name of its files: data set, what is drawn, metric."""
+        """The name of its files: dataset, what is drawn, metric."""
         return f"{self.dataset.lower()}-{self.by}-{self.metric.lower().replace('@', '')}"
 
     @property
@@ -76,29 +85,31 @@ def setting_at(ratio: float, by: str) -> Setting:
 
 
 def curve(
-    records: Iterable[Mapping[str, Any]],
+    records: Iterable[Record],
     by: str,
     metric: str,
     filter_name: str,
     ratios: Sequence[float] | None = None,
     expected: Iterable[tuple[str, float, int]] = (),
+    standing: Standing | None = None,
 ) -> Curve | None:
-    """The curve of records of one data set, None where there is nothing to draw.
+    """The curve of records of one dataset, None where there is nothing to draw.
 
     With ``ratios`` every row that has a point is drawn. Without, they are those of the records, and a row that looks
     at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected`` are
-    (row name, ratio, seed) that should be there, on top of what the lines themselves lead to expect.
+    (row name, ratio, seed) that should be there, on top of what the lines themselves lead to expect. ``standing``:
+    today's code, by which stale rows are marked.
     """
-    groups: dict[str, tuple[str, list[tuple[float, Mapping[str, Any]]]]] = {}
+    groups: dict[str, tuple[str, list[tuple[float, Record]]]] = {}
     dataset = ""
     by_row = grouped(records)
     for key, name in names(by_row).items():
         group = by_row[key]
-        dataset = group[0]["cell"]["dataset"]
-        done = [record for record in group if record["status"] == "ok"]
+        dataset = group[0].cell.dataset
+        done = [record for record in group if record.ok]
         groups[name] = (
-            str(group[0]["method"]["supervision"]),
-            [(ratio, record) for record in done if (ratio := _ratio(record["cell"]["setting"], by)) is not None],
+            str(group[0].method.supervision),
+            [(ratio, record) for record in done if (ratio := _ratio(record.cell.setting, by)) is not None],
         )
     grid = tuple(ratios) if ratios is not None else _grid(groups.values())
     lines, needed = [], set(expected)
@@ -110,7 +121,8 @@ def curve(
             points = {grid[0] if grid else first: points[first]}
         if not points or (ratios is None and not flat and len(points) < 2):
             continue
-        lines.append(Line(name, flat, points))
+        marks = (standing or Standing()).problems(each for _, each in placed)
+        lines.append(Line(name, flat, points, marks))
         seeds = {seed for point in points.values() for seed in point.seeds}
         if not flat:
             needed |= {(name, ratio, seed) for ratio in grid if ratio or supervision != "required" for seed in seeds}
@@ -129,7 +141,7 @@ def table(made: Curve) -> Table:
             point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
             spread = f" ({100 * point.low:.2f} to {100 * point.high:.2f})" if point and point.low < point.high else ""
             cells.append(f"{100 * point.value:.2f}{spread}" if point else "")
-        lines.append((line.name, cells, 0))
+        lines.append((line.label, cells, 0))
     return text_table(made.stem, "", "Method", [f"{100 * ratio:g}%" for ratio in made.ratios], lines)
 
 
@@ -138,7 +150,7 @@ def as_csv(made: Curve) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     figures = ("value", "lowest_seed", "highest_seed", "half_width")
-    writer.writerow(["dataset", "by", "ratio", "method", "metric", *figures, "seeds", "filter", "protocol"])
+    writer.writerow(["dataset", "by", "ratio", "method", "metric", *figures, "seeds", "filter", "protocol", "marks"])
     for line in made.lines:
         for ratio in made.ratios:
             point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
@@ -146,30 +158,30 @@ def as_csv(made: Curve) -> str:
                 values = [f"{100 * each:.4f}" for each in (point.value, point.low, point.high, point.half_width)]
                 seeds = " ".join(map(str, point.seeds))
                 head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
-                writer.writerow([*head, *values, seeds, made.filter, protocol.VERSION])
+                writer.writerow([*head, *values, seeds, made.filter, protocol.VERSION, " ".join(line.marks)])
     return stream.getvalue()
 
 
-def _ratio(setting: Mapping[str, Any], by: str) -> float | None:
-    if setting["kind"] == "fs":
-        return float(setting["ratio"]) if setting["by"] == by else None
-    return 0.0 if setting["kind"] == "ez" else 1.0
+def _ratio(setting: Setting, by: str) -> float | None:
+    if setting.kind == "fs":
+        return setting.ratio if setting.by == by else None
+    return 0.0 if setting.kind == "ez" else 1.0
 
 
-def _grid(groups: Iterable[tuple[str, list[tuple[float, Any]]]]) -> tuple[float, ...]:
+def _grid(groups: Iterable[tuple[str, list[tuple[float, Record]]]]) -> tuple[float, ...]:
     return tuple(sorted({ratio for supervision, placed in groups if supervision != "unused" for ratio, _ in placed}))
 
 
-def _points(placed: Iterable[tuple[float, Mapping[str, Any]]], metric: str, filter_name: str) -> dict[float, Point]:
-    at: dict[float, list[Mapping[str, Any]]] = {}
+def _points(placed: Iterable[tuple[float, Record]], metric: str, filter_name: str) -> dict[float, Point]:
+    at: dict[float, list[Record]] = {}
     for ratio, record in placed:
         at.setdefault(ratio, []).append(record)
     points = {}
     for ratio in sorted(at):
-        scores = [record["metrics"][filter_name] for record in at[ratio]]
-        values = [each["values"][metric] for each in scores]
-        widths = [(each["intervals"][metric][1] - each["intervals"][metric][0]) / 2 for each in scores]
-        seeds = tuple(record["cell"]["seed"] for record in at[ratio])
+        scores = [record.metrics[filter_name] for record in at[ratio]]
+        values = [each.values[metric] for each in scores]
+        widths = [(each.intervals[metric][1] - each.intervals[metric][0]) / 2 for each in scores]
+        seeds = tuple(record.cell.seed for record in at[ratio])
         points[ratio] = Point(fmean(values), min(values), max(values), fmean(widths), seeds)
     return points
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xmcbench.leaderboard import chart
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
-from xmcbench.leaderboard.curves import Curve
+from xmcbench.leaderboard.curves import DAGGER, Curve
 from xmcbench.leaderboard.curves import Line as CoverageLine
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.metrics import protocol
@@ -21,15 +21,16 @@ def _coverage(made: Curve) -> Chart:
     """Shares stand side by side, as steps. A method that sees no pair is a flat line."""
     ticks = tuple((float(place), f"{100 * ratio:g}") for place, ratio in enumerate(made.ratios))
     what = "labels with known pairs" if made.by == "label" else "training pairs known"
+    stale = f"; {DAGGER} stale or mixed" if any(line.marks for line in made.lines) else ""
     return Chart(
         title=f"{made.metric} on {made.dataset}, in per cent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(
-            Line(f"{line.name}, which sees no pair" if line.flat else line.name, tuple(_runs(made, line)), line.flat)
+            Line(f"{line.label}, which sees no pair" if line.flat else line.label, tuple(_runs(made, line)), line.flat)
             for line in made.lines
         ),
         digits=1,
-        foot=f"filter {made.filter}, metric protocol {protocol.VERSION}; bands: lowest to highest seed",
+        foot=f"filter {made.filter}, metric protocol {protocol.VERSION}; bands: lowest to highest seed" + stale,
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from xmcbench.atomic import write_text
+from xmcbench.storage.atomic import write_text
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import curves, figure, losses, markup
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
-from xmcbench.leaderboard.curves import Curve
+from xmcbench.leaderboard.curves import DAGGER, Curve
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
@@ -122,7 +122,15 @@ def _figures(block: Figures) -> str:
     drawn = [f"![{each.title}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
     points = [f"[{each.short}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
     missing = dict.fromkeys(each for made in block.curves for each in made.missing)
+    marked = dict.fromkeys(
+        f"{line.name}: {mark}"
+        for made in block.curves
+        if isinstance(made, Curve)
+        for line in made.lines
+        for mark in line.marks
+    )
     parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
+    parts += [f"{DAGGER} {'; '.join(marked)}."] if marked else []
     return "\n\n".join([*parts, *([f"Missing: {'; '.join(missing)}."] if missing else [])])
 
 

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from xmcbench.leaderboard.rows import grouped, names
-from xmcbench.setting import Setting
+from xmcbench.records import Record
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class LossCurve:
 
 
 def loss_curves(
-    records: Iterable[Mapping[str, Any]], stem: str, label: Callable[[Mapping[str, Any]], str] | None = None
+    records: Iterable[Record], stem: str, label: Callable[[Record], str] | None = None
 ) -> tuple[LossCurve, ...]:
-    """The loss curves of records of one data set and setting, by training and loss.
+    """The loss curves of records of one dataset and setting, by training and loss.
 
     ``stem`` begins the names of their files; ``label`` says of a record what the legend calls its row (default: its
     name). A line has the steps that all its seeds have; one of fewer than two points is left out. Rows with equal
@@ -81,12 +81,12 @@ def loss_curves(
     groups = grouped(records)
     for key, name in names(groups).items():
         group = groups[key]
-        dataset, setting = group[0]["cell"]["dataset"], Setting(**group[0]["cell"]["setting"]).slug
+        dataset, setting = group[0].cell.dataset, group[0].cell.setting.slug
         told: dict[tuple[str, str], dict[int, Mapping[float, float]]] = {}
         for record in group:
-            if record["status"] == "ok":
-                for what, points in _trainings(record.get("notes", {})):
-                    told.setdefault(what, {})[record["cell"]["seed"]] = points
+            if record.ok:
+                for what, points in _trainings(record.notes):
+                    told.setdefault(what, {})[record.cell.seed] = points
         for what, by_seed in told.items():
             shared = _over_seeds([*by_seed.values()])
             if len(shared) > 1:

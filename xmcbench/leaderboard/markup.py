@@ -40,7 +40,7 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     marks = _Marks(table, lambda mark: f"<sup>{mark}</sup>")
 
     def name(line: Line) -> str:
-        shown = _escaped(line.name)
+        shown = _escaped(line.name) + marks.of(line.notes)
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
     def cell(line: Line, cell: Cell) -> str:
@@ -65,7 +65,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     marks = _Marks(table, lambda mark: f"$^{{{mark}}}$")
 
     def name(line: Line) -> str:
-        shown = _tex(line.name)
+        shown = _tex(line.name) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
     def cell(line: Line, cell: Cell) -> str:
@@ -118,7 +118,8 @@ def as_csv(table: Table) -> str:
     writer.writerow([table.head, "source", *itertools.chain(*heads), "notes"])
     for line in table.lines:
         cells = [(cell.text, *([cell.spread] if wide else [])) for cell, wide in _with(line.cells, spread)]
-        notes = [
+        notes = list(line.notes)
+        notes += [
             f"{column.text}: {note}"
             for column, cell in zip(table.columns, line.cells, strict=True)
             for note in (*cell.notes, *(column.notes if line.source else ()))
@@ -137,6 +138,7 @@ def as_json(table: Table) -> dict[str, Any]:
             {
                 "name": line.name,
                 "source": line.source,
+                "notes": list(line.notes),
                 "cells": {
                     column.text: {"text": cell.text, "half_width": cell.spread or None, "rank": cell.rank}
                     | ({"notes": list(cell.notes)} if cell.notes else {})
@@ -153,7 +155,8 @@ class _Marks:
 
     def __init__(self, table: Table, dress: Callable[[str], str]) -> None:
         met = [note for column in table.columns for note in column.notes]
-        met += [note for line in table.lines for cell in line.cells for note in cell.notes]
+        for line in table.lines:
+            met += [*line.notes, *(note for cell in line.cells for note in cell.notes)]
         self._letters = dict(zip(dict.fromkeys(met), _letters(), strict=False))
         self._dress = dress
         self.notes = [(dress(letter), note) for note, letter in self._letters.items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import ablation, captions, consistency
@@ -14,6 +13,7 @@ from xmcbench.leaderboard.losses import loss_curves
 from xmcbench.leaderboard.published import PublishedRow, Source, sources
 from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
 from xmcbench.leaderboard.tables import MAIN, SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
 #: The metrics whose coverage curves stand on a page, as in the paper's Figure 2.
@@ -21,36 +21,38 @@ CURVES = ("P@5", "R@100")
 
 
 def pages(
-    records: Iterable[Mapping[str, Any]],
+    records: Iterable[Record],
     published: Sequence[Source] | None = None,
     remarks: Mapping[str, str] | None = None,
+    standing: Standing | None = None,
 ) -> list[Page]:
-    """The index, a page for each data set that has records or published rows, and the ablation.
+    """The index, a page for each dataset that has records or published rows, and the ablation.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
-    -> text; default: none). Raises StorageError for records that cannot stand on one board and for a remark on a page
+    -> text; default: none). standing: today's code, by which rows are marked that are stale. Raises StorageError for records that cannot stand on one board and for a remark on a page
     that there is not.
     """
     printed = tuple(sources() if published is None else published)
-    datasets: dict[str, list[Mapping[str, Any]]] = {}
-    for record in sorted(records, key=lambda record: str(record["key"])):
-        datasets.setdefault(record["cell"]["dataset"], []).append(record)
+    datasets: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: record.key):
+        datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
-    made = [_dataset_page(name, datasets.get(name, []), printed) for name in names]
-    ablations = ablation.page(datasets, printed)
+    standing = standing or Standing()
+    made = [_dataset_page(name, datasets.get(name, []), printed, standing) for name in names]
+    ablations = ablation.page(datasets, printed, standing)
     board = [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
     return _with_remarks(board, remarks or {})
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """Every data set has a page, and files are told apart by more than the case of their letters."""
+    """Every dataset has a page, and files are told apart by more than the case of their letters."""
     taken = {"readme": "the index", "ablation": "the ablation"}
     for name in names:
         other = taken.setdefault(name.lower(), name)
         if other != name:
-            raise StorageError(f"the page of the data set {name} would replace that of {other}", "give it another name")
+            raise StorageError(f"the page of the dataset {name} would replace that of {other}", "give it another name")
 
 
 def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Page]:
@@ -69,7 +71,7 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
 
 
 def _index(
-    datasets: Mapping[str, Sequence[Mapping[str, Any]]], printed: Sequence[Source], names: Sequence[str], ablated: bool
+    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str], ablated: bool
 ) -> Page:
     lines = []
     for name in names:
@@ -79,38 +81,38 @@ def _index(
     if ablated:
         lines.append("* [Ablation](ablation.md) of MACLR's pre-training")
     statistics = _statistics(datasets, printed, names)
-    blocks: list[Block] = ["\n".join(lines), Heading(2, "Data sets"), statistics]
+    blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]
     return Page("README", "Leaderboards", tuple(blocks))
 
 
 def _statistics(
-    datasets: Mapping[str, Sequence[Mapping[str, Any]]], printed: Sequence[Source], names: Sequence[str]
+    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]
 ) -> Table:
     """The paper's Table 1, with pairs where they are known."""
     lines: list[tuple[str, Sequence[str], int]] = []
     for name in names:
         for record in datasets.get(name, ())[:1]:
-            counts = record["counts"]
+            counts = record.counts
             sizes = [counts[size] for size in ("train", "test", "labels", "train_pairs", "test_pairs")]
             per_instance = f"{counts['test_pairs'] / max(1, counts['test']):.2f}"
             lines.append((name, [*(f"{size:,}" for size in sizes), per_instance, ""], 0))
         for number, source in enumerate(printed, 1):
             for line in source.statistics:
                 if line["dataset"] == name:
-                    sizes = [f"{int(line[size]):,}" for size in ("N_train", "N_test", "N_label")]
-                    lines.append((name, [*sizes, "", "", "", f"{int(line['D_BoW']):,}"], number))
+                    printed_sizes = [f"{int(line[size]):,}" for size in ("N_train", "N_test", "N_label")]
+                    lines.append((name, [*printed_sizes, "", "", "", f"{int(line['D_BoW']):,}"], number))
     heads = ["N train", "N test", "N label", "training pairs", "test pairs", "labels per test instance", "D BoW"]
-    return text_table("statistics", captions.STATISTICS, "Data set", heads, lines)
+    return text_table("statistics", captions.STATISTICS, "Dataset", heads, lines)
 
 
-def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequence[Source]) -> Page:
+def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source], standing: Standing) -> Page:
     """Rows with a component switched off stand on the page of the ablation alone."""
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
-    filter_name = records[0]["protocol"]["filter"] if records else "none"
+    filter_name = records[0].protocol.filter if records else "none"
     whole, partial = ablation.parted(records, printed)
     for by in ("label", "pair"):
-        drawn = tuple(filter(None, (curve(whole, by, metric, filter_name) for metric in CURVES)))
+        drawn = tuple(filter(None, (curve(whole, by, metric, filter_name, standing=standing) for metric in CURVES)))
         if drawn:
             blocks += [Heading(2, f"Coverage curves, by {by}"), captions.CURVE, Figures(drawn)]
     complete, ablated = by_setting(whole), by_setting(partial)
@@ -125,9 +127,9 @@ def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequ
         ]
         blocks.append(Heading(2, setting.title.capitalize()))
         if inside or rows_:
-            blocks += _section(name, setting, inside, rows_, printed)
+            blocks += _section(name, setting, inside, rows_, printed, standing)
         if setting in ablated:
-            blocks.append(captions.on_the_ablation({record["method"]["title"] for record in ablated[setting]}))
+            blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     return Page(name.lower(), name, (*blocks, *citations(printed, name)))
@@ -136,12 +138,13 @@ def _dataset_page(name: str, records: Sequence[Mapping[str, Any]], printed: Sequ
 def _section(
     dataset: str,
     setting: Setting,
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[Record],
     published: Sequence[tuple[int, PublishedRow]],
     printed: Sequence[Source],
+    standing: Standing,
 ) -> list[Block]:
-    filter_name = records[0]["protocol"]["filter"] if records else "none"
-    made = rows(records, filter_name)
+    filter_name = records[0].protocol.filter if records else "none"
+    made = rows(records, filter_name, standing)
     notes = {
         metric: each
         for number, row in published
@@ -170,10 +173,10 @@ def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, captio
 
 def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
     """One table a class of machine: times from different machines are never ranked together."""
-    machines: dict[str, list[tuple[str, Cost]]] = {}
+    machines: dict[str, list[tuple[Row, Cost]]] = {}
     for row in made:
         for machine, cost in row.costs.items():
-            machines.setdefault(machine, []).append((row.name, cost))
+            machines.setdefault(machine, []).append((row, cost))
     found: list[Block] = [Heading(3, "Time and memory")]
     for number, machine in enumerate(sorted(machines), 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")

@@ -16,7 +16,7 @@ from typing import Any
 
 from xmcbench.errors import DataError
 from xmcbench.setting import Setting
-from xmcbench.shipped import shipped
+from xmcbench.storage.shipped import shipped
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _figures(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_columns(errata: list[dict]) -> list[dict]:
-    """The errata that are about a whole column: they single out neither data set nor method."""
+    """The errata that are about a whole column: they single out neither dataset nor method."""
     return [each for each in errata if "datasets" not in each and "methods" not in each]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from xmcbench.atomic import atomic_file
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.errors import Unavailable
 
 #: Pixels per unit of the drawing: 960 wide, enough for print at the width of a column.

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, sqrt
 from statistics import fmean, stdev
-from typing import Any
 
-from xmcbench.canonical import canonical_json
-from xmcbench.environment import hardware_class
+from xmcbench.storage.canonical import canonical_json
+from xmcbench.metrics.seeds import half_width
+from xmcbench.records import Record, Standing
+from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric of one row, as fractions: the mean over seeds, the half-width of its 95% interval over test
-    instances (mean over seeds), and the standard deviation over seeds where there are several.
+    """One metric of one row, as fractions: the mean over seeds, and the standard deviation over them where there are
+    several.
 
-    uncertainty: the half-width of a 95% interval over test instances and seeds; over instances alone with one seed,
-    which says nothing of others.
+    half_width: of the 95% interval, over test instances and seeds; over instances alone with one seed, which says
+    nothing of others.
     """
 
     value: float
     half_width: float
     seed_sd: float | None
-    uncertainty: float
 
 
 @dataclass(frozen=True)
 class Cost:
     """What a row took on one class of machine: means over seeds, memory the highest.
 
-    fit_s: seconds before predictions (load excluded). reused_s: seconds that artefacts made earlier had cost, not part
+    fit_s: seconds before predictions (load excluded). reused_s: seconds that artifacts made earlier had cost, not part
     of fit_s. peak_gpu_bytes: None where no GPU was used.
     """
 
@@ -45,10 +44,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """A method and variant under one setting of one data set.
+    """A method and variant under one setting of one dataset.
 
     views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
-    problems: one entry a seed that has no result, "seed 1: failed: reason".
+    problems: one entry per seed that has no result, "seed 1: failed: reason". marks: what a reader has to know of the
+    figures, such as that they are stale.
     """
 
     name: str
@@ -58,32 +58,33 @@ class Row:
     views: Mapping[str, Mapping[str, Figure]]
     costs: Mapping[str, Cost]
     problems: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
-def rows(records: Iterable[Mapping[str, Any]], filter_name: str) -> list[Row]:
-    """The rows of records of one data set and setting, best P@1 first; rows without a result come last.
+def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
+    """The rows of records of one dataset and setting, best P@1 first; rows without a result come last.
 
-    The variants of a method are rows of their own.
+    The variants of a method are rows of their own. standing: today's code, by which stale rows are marked.
     """
     groups = grouped(records)
-    made = [_row(name, groups[key], filter_name) for key, name in names(groups).items()]
+    made = [_row(name, groups[key], filter_name, standing or Standing()) for key, name in names(groups).items()]
     return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
-def grouped(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records by method and parameters, each group by seed."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        cell = record["cell"]
-        groups.setdefault(canonical_json([cell["method"], cell["parameters"]]), []).append(record)
-    return {key: sorted(groups[key], key=lambda record: record["cell"]["seed"]) for key in sorted(groups)}
+        cell = record.cell
+        groups.setdefault(canonical_json([cell.method, cell.parameters]), []).append(record)
+    return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
 
 
-def by_setting(records: Iterable[Mapping[str, Any]]) -> dict[Setting, list[Mapping[str, Any]]]:
+def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
     """Records by setting, in the order of a page."""
-    groups: dict[Setting, list[Mapping[str, Any]]] = {}
+    groups: dict[Setting, list[Record]] = {}
     for record in records:
-        groups.setdefault(Setting(**record["cell"]["setting"]), []).append(record)
+        groups.setdefault(record.cell.setting, []).append(record)
     return {setting: groups[setting] for setting in sorted(groups, key=order)}
 
 
@@ -92,24 +93,18 @@ def order(setting: Setting) -> tuple[int, str, float]:
     return ("ez", "fs", "full").index(setting.kind), setting.by or "", setting.ratio or 0.0
 
 
-def row_name(record: Mapping[str, Any]) -> str:
-    """Title and variant of a record's method."""
-    title, variant = record["method"]["title"], record["method"]["variant"]
-    return " ".join((f"{title} ({variant})" if variant else str(title)).split())  # a name is one line
-
-
-def names(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     """The name of every group of records; groups of one name are told apart by the parameters in which they differ.
 
     They meet where a preset was changed between two runs, or where two methods have one title.
     """
     alike: dict[str, list[str]] = {}
     for key, group in groups.items():
-        alike.setdefault(row_name(group[0]), []).append(key)
+        alike.setdefault(group[0].name, []).append(key)
     found = {}
     for name, keys in alike.items():
-        cells = [groups[key][0]["cell"] for key in keys]
-        differences = apart([{"method": cell["method"], **cell["parameters"]} for cell in cells])
+        cells = [groups[key][0].cell for key in keys]
+        differences = apart([{"method": cell.method, **cell.parameters} for cell in cells])
         found.update({key: name + difference for key, difference in zip(keys, differences, strict=True)})
     return found
 
@@ -124,47 +119,48 @@ def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     return ["".join(f", {name}={each[name]}" for name in differing if name in each) for each in parameters]
 
 
-def _row(name: str, group: Sequence[Mapping[str, Any]], filter_name: str) -> Row:
-    done = [record for record in group if record["status"] == "ok"]
+def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standing) -> Row:
+    done = [record for record in group if record.ok]
     problems = tuple(
-        f"seed {record['cell']['seed']}: {record['status']}: {record['reason']}"
+        f"seed {record.cell.seed}: {record.status}: {record.reason}"
         for record in group
-        if record["status"] != "ok"
+        if not record.ok
     )
-    scores = [record["metrics"][filter_name] for record in done]
-    shared = set.intersection(*(set(each["views"]) for each in scores)) if scores else set()
-    machines: dict[str, list[Mapping[str, Any]]] = {}
+    scores = [record.metrics[filter_name] for record in done]
+    shared = set.intersection(*(set(each.views) for each in scores)) if scores else set()
+    machines: dict[str, list[Measured]] = {}
     for record in done:
-        machines.setdefault(hardware_class(record["environment"]["hardware"]), []).append(record["measured"])
+        machines.setdefault(record.environment.hardware.kind, []).append(record.measured)
     return Row(
         name=name,
-        parameters=group[0]["cell"]["parameters"],
-        seeds=tuple(record["cell"]["seed"] for record in done),
+        parameters=group[0].cell.parameters,
+        seeds=tuple(record.cell.seed for record in done),
         figures=_figures(scores),
-        views={view: _figures([each["views"][view] for each in scores]) for view in sorted(shared)},
+        views={view: _figures([each.views[view] for each in scores]) for view in sorted(shared)},
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
+        marks=standing.problems(done),
     )
 
 
-def _figures(scores: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+def _figures(scores: Sequence[Figures]) -> dict[str, Figure]:
     if not scores:
         return {}
     figures = {}
-    for name in scores[0]["values"]:
-        values = [each["values"][name] for each in scores]
-        widths = [(each["intervals"][name][1] - each["intervals"][name][0]) / 2 for each in scores]
-        width, spread = fmean(widths), stdev(values) if len(values) > 1 else None
-        figures[name] = Figure(fmean(values), width, spread, hypot(width, 1.96 * (spread or 0) / sqrt(len(values))))
+    for name in scores[0].values:
+        values = [each.values[name] for each in scores]
+        widths = [(each.intervals[name][1] - each.intervals[name][0]) / 2 for each in scores]
+        spread = stdev(values) if len(values) > 1 else None
+        figures[name] = Figure(fmean(values), half_width(values, widths), spread)
     return figures
 
 
-def _cost(measured: Sequence[Mapping[str, Any]]) -> Cost:
-    gpu = [each["peak_gpu_memory_bytes"] for each in measured if "peak_gpu_memory_bytes" in each]
+def _cost(measured: Sequence[Measured]) -> Cost:
+    gpu = [each.peak_gpu_memory_bytes for each in measured if each.peak_gpu_memory_bytes is not None]
     return Cost(
-        fit_s=fmean(each["wall_s"].get("fit", 0.0) + each["wall_s"].get("pretrain", 0.0) for each in measured),
-        reused_s=fmean(each["reused_s"] for each in measured),
-        predict_ms=fmean(each["predict_ms_per_instance"] for each in measured),
-        peak_memory_bytes=max(each["peak_memory_bytes"] for each in measured),
+        fit_s=fmean(each.wall_s.get("fit", 0.0) + each.wall_s.get("pretrain", 0.0) for each in measured),
+        reused_s=fmean(each.reused_s for each in measured),
+        predict_ms=fmean(each.predict_ms_per_instance or 0.0 for each in measured),
+        peak_memory_bytes=max(each.peak_memory_bytes for each in measured),
         peak_gpu_bytes=max(gpu, default=None),
     )

@@ -28,11 +28,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One row; ``source`` is the number of the publication it is from, 0 for a measured one."""
+    """One row; ``source`` is the number of the publication it is from, 0 for a measured one; ``notes``: what is to be
+    said of all of its figures."""
 
     name: str
     cells: tuple[Cell, ...]
     source: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def metric_table(
     several_seeds = any(len(row.seeds) > 1 for row in rows)
     measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [
-        Line(row.name, (*cells, *([_seeds(row)] if several_seeds else [])))
+        Line(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks)
         for row, cells in zip(rows, measured, strict=True)
     ]
     printed = sorted(published, key=lambda each: (-float(each[1].figures[metrics[0]]), each[1].method))
@@ -126,18 +128,18 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
     measured = _measured([[row.views[group][metric] for group, metric in pairs] for row in rows])
-    lines = [Line(row.name, tuple(cells)) for row, cells in zip(rows, measured, strict=True)]
+    lines = [Line(row.name, tuple(cells), notes=row.marks) for row, cells in zip(rows, measured, strict=True)]
     return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
 
 
-def cost_table(costs: Sequence[tuple[str, Cost]], name: str = "", caption: str = "") -> Table:
-    """Time and memory of (row name, cost) on one class of machine. Nothing is ranked."""
+def cost_table(costs: Sequence[tuple[Row, Cost]], name: str = "", caption: str = "") -> Table:
+    """Time and memory of (row, cost) on one class of machine. Nothing is ranked."""
     gpu = any(cost.peak_gpu_bytes is not None for _, cost in costs)
     lines = []
     for row, cost in costs:
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
-        lines.append(Line(row, tuple(Cell(text) for text in texts)))
+        lines.append(Line(row.name, tuple(Cell(text) for text in texts), notes=row.marks))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
 
@@ -175,7 +177,7 @@ def ranks(figures: Sequence[Figure]) -> list[int | None]:
 
     Figures share a rank with the first of that rank when they cannot be told apart from it: when they look equal, or
     differ by no more than the half-width of a difference of independent values, the root of the sum of squares of
-    their own uncertainties. Rows are measured on the same instances, which makes most differences surer than this; what
+    their own half-widths. Rows are measured on the same instances, which makes most differences surer than this; what
     a record holds allows no more, ``xmcbench compare`` does. Zero has no rank.
     """
     found: list[int | None] = [None] * len(figures)
@@ -196,7 +198,7 @@ def ranks(figures: Sequence[Figure]) -> list[int | None]:
 
 def _tied(first: Figure, second: Figure) -> bool:
     apart = abs(first.value - second.value)
-    return _shown(first.value) == _shown(second.value) or apart <= hypot(first.uncertainty, second.uncertainty)
+    return _shown(first.value) == _shown(second.value) or apart <= hypot(first.half_width, second.half_width)
 
 
 def _ranks_as_printed(figures: Sequence[str]) -> list[int | None]:

@@ -1,6 +1,8 @@
-"""Records: what came out of a cell, one JSON file each."""
+"""Records: what came out of a cell, one JSON file each, with the ranks that its figures follow from."""
 
-from xmcbench.records.record import SCHEMA, Cell, read_record
+from xmcbench.records.ranks import Ranks, Truth
+from xmcbench.records.record import Cell, Record, as_json, read_record
+from xmcbench.records.standing import Standing
 from xmcbench.records.store import Store
 
-__all__ = ["SCHEMA", "Cell", "Store", "read_record"]
+__all__ = ["Cell", "Ranks", "Record", "Standing", "Store", "Truth", "as_json", "read_record"]

@@ -1,139 +1,272 @@
-"""A cell's identity and its record.
+"""The record of a cell: one JSON file, its fields typed and checked when it is read.
 
-A cell is data set x setting x subset x method x parameters x seed; its key is the SHA-256 of that as canonical JSON.
-The record (``schema`` 1) holds
+A cell is dataset x setting x subset x method x parameters x seed; its key is the SHA-256 of that as canonical JSON. A
+record holds the cell and everything that is known of its result. Figures are fractions, times seconds, memory bytes.
+``sha256`` covers all the other fields, as canonical JSON: a record that was edited by hand is refused.
 
-    key, cell       the identity and its hash
-    method          title in tables, variant (preset and changed parameters), supervision, source hash
-    status          ok | failed | timeout | skipped, with ``reason``
-    subset          name, hash and counts of the pairs the method was handed, or null
-    counts          instances, labels and pairs of the data set
-    protocol        version of the metric protocol, default filter
-    metrics         filter -> values, intervals, counts, and the views by label group
-    predictions     path below the runs folder, SHA-256, depth
-    notes           what the method wished to say
-    environment     packages and hardware
-    measured        start, wall seconds of each phase, seconds reused from artefacts, peak memory: all that two equal
-                    runs do not share
-    sha256          of the canonical JSON of all the other fields: a record edited by hand is refused
+Decoding and its error messages are msgspec's: it checks types while it parses, names the field that is wrong, and
+imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, which lacks some fields, is read as well.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from xmcbench.canonical import canonical_json, sha256_json
+import msgspec
+from msgspec import Meta, Struct
+
+from xmcbench.environment import Hardware, Program
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.setting import Setting
+from xmcbench.storage.canonical import canonical_json, sha256_json
 
-SCHEMA = 1
+SCHEMA = 2
 
-#: Fields that every record has, whatever became of its cell.
-_REQUIRED = ("schema", "key", "cell", "method", "status", "sha256")
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Meta(ge=0)]
+#: Seconds, milliseconds or shares of a run.
+Amount = Annotated[float, Meta(ge=0)]
+
+#: Keys of tables in a record; plain strings for whoever looks something up.
+FilterName = Annotated[str, Meta(pattern="^(none|self|file)$")]
+Counted = Annotated[str, Meta(pattern="^(train|test|labels|train_pairs|test_pairs)$")]
+
+Status = Literal["ok", "failed", "timeout", "skipped"]
 
 
-@dataclass(frozen=True)
-class Cell:
+class _Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a record: read-only, without a field that is not declared."""
+
+
+class Cell(_Part, frozen=True, kw_only=True):
     """The identity of one run."""
 
     dataset: str
-    dataset_digest: str
+    dataset_sha256: Sha256
     setting: Setting
-    subset_digest: str | None
+    subset_sha256: Sha256 | None
     method: str
-    parameters: Mapping[str, object]
-    seed: int
+    parameters: dict[str, bool | int | float | str | None]
+    seed: Annotated[int, Meta(ge=0, lt=2**32)]
 
-    def identity(self) -> dict[str, object]:
-        """The cell as JSON values."""
-        return {
-            "dataset": self.dataset,
-            "dataset_sha256": self.dataset_digest,
-            "setting": self.setting.identity(),
-            "subset_sha256": self.subset_digest,
-            "method": self.method,
-            "parameters": dict(self.parameters),
-            "seed": self.seed,
-        }
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no run could have: names are names of files, a setting is one."""
+        for name in (self.dataset, self.method):
+            if not name.isprintable() or {*name} & {*"/\\"} or not name.strip(". "):
+                raise ValueError(f"{name!r} cannot name a file")
+        setting = self.setting
+        try:
+            valid = setting == Setting.of(setting.kind, setting.ratio, setting.by)
+        except UsageError as error:
+            raise ValueError(error.message) from None
+        if not valid:
+            raise ValueError("the setting is incomplete")
 
     @property
     def key(self) -> str:
         """SHA-256 (hex) of the identity."""
-        return sha256_json(self.identity())
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Cell:
-        """The cell of a record."""
-        cell = record["cell"]
-        return cls(
-            cell["dataset"],
-            cell["dataset_sha256"],
-            Setting(**cell["setting"]),
-            cell["subset_sha256"],
-            cell["method"],
-            cell["parameters"],
-            cell["seed"],
-        )
+        return sha256_json(msgspec.to_builtins(self))
 
     @property
     def path(self) -> Path:
-        """Where the cell's files stand below each room of a runs folder, without a suffix."""
+        """Where the cell's files are below each folder of a runs folder, without a suffix."""
         return Path(self.dataset.lower(), self.setting.slug, f"{self.method}-s{self.seed}-{self.key[:12]}")
 
 
-def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with its ``sha256`` made anew."""
-    return {**record, "sha256": _seal(record)}
+class MethodFacts(_Part, frozen=True, kw_only=True):
+    """What a method says of itself.
 
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record from its file.
-
-    Raises StorageError when it is none, its cell is none, its key is not that of its cell, or it is not what was
-    written.
+    variant: preset, encoder, training budget, changed parameters. deterministic: whether the seed changes nothing.
+    source_sha256: of the code that made the result (``xmcbench.storage.source``).
     """
+
+    title: str
+    variant: str
+    supervision: Literal["unused", "optional", "required"]
+    deterministic: bool = False
+    source_sha256: Sha256
+
+
+class SubsetFacts(_Part, frozen=True, kw_only=True):
+    """The pairs that the method was handed."""
+
+    name: str
+    sha256: Sha256
+    pairs: Count
+    labels: Count
+    instances: Count
+
+
+class Protocol(_Part, frozen=True, kw_only=True):
+    """How the figures were computed: the version of the protocol, the dataset's default filter, the constants A and B
+    of its propensities, and the source of the metrics. The last two are null in records of schema 1."""
+
+    version: Count
+    filter: Literal["none", "self", "file"]
+    propensity: tuple[float, float] | None = None
+    source_sha256: Sha256 | None = None
+
+
+class Figures(_Part, frozen=True, kw_only=True):
+    """Metric -> value and 95% interval; how many test rows were scored, and how many have no label."""
+
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    scored: Count
+    unlabeled: Count
+
+
+class FilteredFigures(Figures, frozen=True, kw_only=True):
+    """The figures under one filter, over all labels and by group of labels."""
+
+    views: dict[str, Figures]
+
+
+class Predictions(_Part, frozen=True, kw_only=True):
+    """file: below the runs folder. depth: predictions per row, those that a filter may remove included."""
+
+    file: str
+    sha256: Sha256
+    depth: Annotated[int, Meta(ge=1)]
+
+
+class RanksFacts(_Part, frozen=True, kw_only=True):
+    """The stored ranks of the true pairs, and the SHA-256 of the true pairs that they belong to."""
+
+    file: str
+    sha256: Sha256
+    truth_sha256: Sha256
+
+
+class Environment(_Part, frozen=True, kw_only=True):
+    """Where a cell ran: versions by package, machine, xmcbench (null in records of schema 1)."""
+
+    packages: dict[str, str]
+    hardware: Hardware
+    xmcbench: Program | None = None
+
+
+class Measured(_Part, frozen=True, kw_only=True):
+    """All that two equal runs do not share. wall_s: seconds by phase; reused_s: what reused artifacts had cost."""
+
+    started: str
+    total_s: Amount
+    wall_s: dict[str, Amount]
+    peak_memory_bytes: Count
+    reused_s: Amount = 0.0
+    predict_ms_per_instance: Amount | None = None
+    peak_gpu_memory_bytes: Count | None = None
+
+
+class SourceCheck(_Part, frozen=True, kw_only=True):
+    """A later source that gives the same result, as a rerun of one cell has shown (``xmcbench confirm``).
+
+    source_sha256: of the later code. key: of the cell that was run again. date: when. same_ranks: share of its true
+    pairs whose rank is unchanged. largest_change: of any of its figures, as a fraction.
+    """
+
+    source_sha256: Sha256
+    key: Sha256
+    date: str
+    same_ranks: Annotated[float, Meta(ge=0, le=1)]
+    largest_change: Annotated[float, Meta(ge=0, le=1)]
+
+
+class Record(_Part, frozen=True, kw_only=True):
+    """What came out of a cell.
+
+    reason: why there is no result. metrics: by filter, empty without a result. notes: what the method wished to say.
+    isolation: ``landlock`` where the files of pairs were out of the method's reach, else ``process``. checks: later
+    sources that are known to give the same. log: of a cell without a result, below the runs folder.
+    """
+
+    schema: Literal[2] = 2
+    key: Sha256
+    cell: Cell
+    method: MethodFacts
+    status: Status
+    reason: str
+    subset: SubsetFacts | None
+    counts: dict[Counted, Count]
+    protocol: Protocol
+    metrics: dict[FilterName, FilteredFigures] = {}
+    predictions: Predictions | None = None
+    ranks: RanksFacts | None = None
+    notes: dict[str, Any] = {}
+    environment: Environment
+    measured: Measured
+    isolation: Literal["landlock", "process"] = "process"
+    checks: tuple[SourceCheck, ...] = ()
+    log: str | None = None
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a record with a result that holds none."""
+        if self.key != self.cell.key:
+            raise ValueError("the key is not that of the cell")
+        if self.ok and (self.predictions is None or self.protocol.filter not in self.metrics):
+            raise ValueError("status is ok, but predictions or figures are missing")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the cell has a result."""
+        return self.status == "ok"
+
+    @property
+    def name(self) -> str:
+        """Title and variant of the method, in one line: the name of the row."""
+        title, variant = self.method.title, self.method.variant
+        return " ".join((f"{title} ({variant})" if variant else title).split())
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """The record as JSON values."""
+    values: dict[str, Any] = msgspec.to_builtins(record, str_keys=True)
+    return values
+
+
+def sealed(record: Record) -> Record:
+    """The record with the checksum of its content."""
+    return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
+
+
+def read_record(path: Path) -> Record:
+    """A record from its file. Raises StorageError, naming the file, where it is damaged, edited or not a record."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-        canonical_json(record).encode()  # half a surrogate pair is JSON, and no text
-    except (OSError, ValueError, RecursionError) as error:
+        values = msgspec.json.decode(path.read_bytes())
+        canonical_json(values).encode()  # half a surrogate pair is JSON, but not text
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
-    if not isinstance(record, dict) or any(field not in record for field in _REQUIRED):
-        raise StorageError(
-            f"{path} is no record of a run", "or one of an older xmcbench: delete it, run the cell again"
-        )
-    if record["schema"] != SCHEMA:
-        raise StorageError(f"{path} has schema {record['schema']}, this xmcbench reads {SCHEMA}", "upgrade xmcbench")
-    if not _is_cell(record["cell"]):
-        raise StorageError(f"{path}: the cell is none that a run could have", "run the cell again")
-    if sha256_json(record["cell"]) != record["key"]:
-        raise StorageError(f"{path}: the key is not that of the cell", "the record was edited; run the cell again")
-    if _seal(record) != record["sha256"]:
-        raise StorageError(f"{path} is not as it was written: its sha256 differs", "get it back, or run the cell again")
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if schema not in (1, SCHEMA):
+        hint = "upgrade xmcbench" if isinstance(schema, int) else "delete it and run the cell again"
+        raise StorageError(f"{path} is not a record of schema 1 or {SCHEMA}", hint)
+    try:
+        record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
+    if _seal(values) != values.get("sha256"):
+        raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
     return record
 
 
-def _is_cell(cell: object) -> bool:
-    """Whether JSON values are a cell's identity: names that are names of files, a setting, a whole seed."""
-    try:
-        made = Cell.of({"cell": cell})
-        names = (made.dataset, made.method)
-        return (
-            made.identity() == cell
-            and type(made.seed) is int
-            and made.setting == Setting.of(made.setting.kind, made.setting.ratio, made.setting.by)
-            and all(name.isprintable() and not {*name} & {*"/\\"} and name.strip(". ") for name in names)
-        )
-    except (AttributeError, KeyError, TypeError, UsageError):
-        return False
+def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Today's fields of a record of schema 1, which knew no ranks, propensities or commit."""
+
+    def figures(old: Mapping[str, Any]) -> dict[str, Any]:
+        new = {name: value for name, value in old.items() if name != "unlabelled"}
+        new["unlabeled"] = old["unlabelled"]
+        if "views" in old:
+            new["views"] = {group: figures(each) for group, each in old["views"].items()}
+        return new
+
+    metrics = {name: figures(each) for name, each in values.get("metrics", {}).items()}
+    return {**values, "schema": SCHEMA, "metrics": metrics}
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _seal(values: Mapping[str, Any]) -> str:
+    return sha256_json({name: value for name, value in values.items() if name != "sha256"})
 
 
-def _seal(record: Mapping[str, Any]) -> str:
-    return sha256_json({name: value for name, value in record.items() if name != "sha256"})

@@ -1,20 +1,20 @@
-"""A runs folder: records, predictions, logs, subsets and artefacts, one file a cell in each room.
+"""A runs folder: one file per cell and kind, under the same path.
 
-records/<data set>/<setting>/<method>-s<seed>-<key>.json
-predictions/...npz    logs/...log    subsets/<data set>/<subset>-<hash>.npz    artefacts/<kind>/<hash>/
+records/<dataset>/<setting>/<method>-s<seed>-<key>.json
+ranks/...npz    predictions/...npz    logs/...log    truth/<dataset>-<hash>.npz    subsets/<dataset>/<subset>-<hash>.npz
+artifacts/<kind>/<hash>/
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from xmcbench.atomic import write_json
 from xmcbench.errors import StorageError
-from xmcbench.lock import exclusive
-from xmcbench.records.record import Cell, read_record, sealed
+from xmcbench.records.ranks import Ranks, Truth
+from xmcbench.records.record import Cell, Record, as_json, read_record, sealed
 from xmcbench.setting import Subset
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.lock import exclusive
 
 
 class Store:
@@ -31,18 +31,30 @@ class Store:
         """The cell's predictions."""
         return self._file("predictions", cell, ".npz")
 
+    def ranks_path(self, cell: Cell) -> Path:
+        """The ranks of the true pairs among the cell's predictions."""
+        return self._file("ranks", cell, ".npz")
+
     def log_path(self, cell: Cell) -> Path:
         """What the cell's process printed."""
         return self._file("logs", cell, ".log")
 
-    def _file(self, room: str, cell: Cell, suffix: str) -> Path:
-        path = self.root / room / cell.path
+    def truth_path(self, dataset: str, truth_sha256: str) -> Path:
+        """The true pairs that ranks on a dataset belong to."""
+        return self.root / "truth" / f"{dataset.lower()}-{truth_sha256[:12]}.npz"
+
+    def _file(self, folder: str, cell: Cell, suffix: str) -> Path:
+        path = self.root / folder / cell.path
         return path.with_name(path.name + suffix)
 
+    def relative(self, path: Path) -> str:
+        """A path below the root, as records name it."""
+        return path.relative_to(self.root).as_posix()
+
     @property
-    def artefacts(self) -> Path:
-        """Where the artefacts that cells share are kept."""
-        return self.root / "artefacts"
+    def artifacts(self) -> Path:
+        """Where the artifacts that cells share are kept."""
+        return self.root / "artifacts"
 
     def lock(self, cell: Cell, wait: bool) -> exclusive:
         """The claim on a cell, for two runs that write one folder at once."""
@@ -55,34 +67,49 @@ class Store:
             subset.save(path)
         return path
 
-    def find(self, cell: Cell) -> dict[str, Any] | None:
+    def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
         path = self.record_path(cell)
         return read_record(path) if path.exists() else None
 
-    def write(self, cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, record: Record) -> Record:
         """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError."""
         written = sealed(record)
-        write_json(self.record_path(cell), written)
+        write_json(self.record_path(record.cell), as_json(written))
         return written
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """Every record, in the order of the file names. Raises StorageError on a damaged or misplaced one."""
         found = []
         for path in sorted((self.root / "records").rglob("*.json")):
             record = read_record(path)
-            place = self.record_path(Cell.of(record))
+            place = self.record_path(record.cell)
             if path != place:
                 raise StorageError(f"{path} is the record of a cell whose place is {place}", "is it a copy? move it")
             found.append(record)
         return found
 
-    def latest(self, dataset: str) -> dict[str, dict[str, Any]]:
-        """Method -> its youngest result on a data set under any setting: what to expect of its next one."""
-        done = [
-            record for record in self.records() if record["status"] == "ok" and record["cell"]["dataset"] == dataset
-        ]
-        return {
-            record["cell"]["method"]: record
-            for record in sorted(done, key=lambda record: str(record["measured"]["started"]))
-        }
+    def latest(self, dataset: str) -> dict[str, Record]:
+        """Method -> its most recent result on a dataset under any setting: what to expect of its next one."""
+        done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
+        return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
+
+    def truth(self, record: Record) -> Truth:
+        """The true pairs that a record was scored against. Raises StorageError where they are missing or others."""
+        if record.ranks is None:
+            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
+        path = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
+        truth = Truth.load(path)
+        if truth.digest != record.ranks.truth_sha256:
+            raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
+        return truth
+
+    def ranks(self, record: Record, truth: Truth) -> Ranks:
+        """The ranks of a record. Raises StorageError where they are missing or not those of the record."""
+        if record.ranks is None:
+            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
+        path = self.ranks_path(record.cell)
+        ranks = Ranks.load(path, len(truth.pairs.labels), len(truth.frequency))
+        if ranks.digest != record.ranks.sha256:
+            raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
+        return ranks

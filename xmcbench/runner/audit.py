@@ -9,14 +9,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from xmcbench.errors import StorageError
 from xmcbench.metrics import protocol
-from xmcbench.records import Cell, Store
+from xmcbench.records import Record, Store, as_json
 from xmcbench.registry import Registry
+from xmcbench.runner.execution import subset_facts
 from xmcbench.runner.plan import variants
-from xmcbench.runner.rescoring import predictions
-from xmcbench.runner.scoring import score
-from xmcbench.setting import Setting, draw
+from xmcbench.runner.scorer import Scorer
+from xmcbench.setting import draw
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -24,71 +26,64 @@ if TYPE_CHECKING:
 #: Sums over rows may differ in the last digits between two builds of numpy.
 _TOLERANCE = 1e-9
 
-#: What a record with a result has besides the fields of every record; a board reads them all.
-_FIELDS = ("subset", "counts", "reason", "protocol", "metrics", "predictions", "notes", "environment", "measured")
 
+def audit(record: Record, store: Store, dataset: Dataset, source: str, registry: Registry, scorer: Scorer) -> None:
+    """Raise an error that says what is wrong unless a record follows from its predictions, dataset and method.
 
-def audit(record: Mapping[str, Any], store: Store, dataset: Dataset, registry: Registry) -> None:
-    """Raise an error that says what is wrong unless a record follows from its predictions, data set and method.
-
-    StorageError for a field that is missing, for a figure, a count or a subset that does not follow, for a name that
-    is not the method's and a measurement that cannot be; otherwise what ``predictions`` raises.
+    source: the name or folder that the dataset is loaded by. The predictions are scored by another process, which
+    imports no method. Raises StorageError for a figure, a rank, a count or a subset that does not follow, for a name
+    that is not the method's and for files that are missing; DataError where the dataset is another version; MethodError
+    where the predictions are not a valid answer.
     """
-    for field in _FIELDS:
-        if field not in record:
-            raise StorageError(f"it has no {field}", "run the cell again")
-    cell = record["cell"]
-    if cell["dataset"] != dataset.name:
-        raise StorageError(f"its data set is called {cell['dataset']}, the one here {dataset.name}")
-    if record["protocol"]["version"] != protocol.VERSION:
-        raise StorageError(f"it is of metric protocol {record['protocol']['version']}, not {protocol.VERSION}")
+    cell = record.cell
+    if cell.dataset != dataset.name:
+        raise StorageError(f"its dataset is called {cell.dataset}, the one here {dataset.name}")
+    if record.protocol.version != protocol.VERSION:
+        raise StorageError(f"it is of metric protocol {record.protocol.version}, not {protocol.VERSION}")
     _check_method(record, registry)
-    _check_measurements(record["measured"], "measured")
-    place = store.predictions_path(Cell.of(record)).relative_to(store.root).as_posix()
-    if record["predictions"]["file"] != place:
-        raise StorageError(f"its predictions are {record['predictions']['file']}, and should be {place}")
-    found = predictions(record, store, dataset)
-    subset = draw(dataset.train_pairs(), Setting(**cell["setting"]), cell["seed"])
-    made = {
-        "counts": dataset.counts(),
-        "protocol": {"version": protocol.VERSION, "filter": dataset.card.filter},
-        "subset": subset.identity() if subset else None,
-        "metrics": score(found, dataset, subset.pairs if subset else None),
-    }
-    if cell["subset_sha256"] != (subset.digest if subset else None):
+    said = as_json(record)
+    place = store.relative(store.predictions_path(cell))
+    if said["predictions"]["file"] != place:
+        raise StorageError(f"its predictions are {said['predictions']['file']}, and should be {place}")
+    if not (store.root / place).is_file():
+        raise StorageError(f"its predictions {store.root / place} are missing", "they are needed to score it again")
+    subset = draw(dataset.train_pairs(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
+    if cell.subset_sha256 != (subset.digest if subset else None):
         raise StorageError("its subset is not the one that its setting and seed draw", "run the cell again")
-    for field, value in made.items():
-        for where, said, follows in _differing(record.get(field), value, field):
-            raise StorageError(f"its {where} is {said}, but {follows} follows from its predictions")
+    scored = scorer.score(cell, store.root, source, said["predictions"]["depth"], keep=False)
+    follows: dict[str, Any] = {
+        "counts": dataset.counts(),
+        "subset": msgspec.to_builtins(subset_facts(subset)),
+        **msgspec.to_builtins(scored, str_keys=True),
+    }
+    # Other metric code is no fault where it gives the same figures.
+    follows["protocol"]["source_sha256"] = said["protocol"]["source_sha256"]
+    for field, value in follows.items():
+        for where, one, other in _differing(said[field], value, field):
+            raise StorageError(f"its {where} is {one}, but {other} follows from its predictions")
 
 
-def _check_method(record: Mapping[str, Any], registry: Registry) -> None:
+def _check_method(record: Record, registry: Registry) -> None:
     """A method that is known here is called what its parameters make of it; no other takes the title of one."""
-    name, said = record["cell"]["method"], record["method"]
+    name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:
         titles = {entry.method.title or entry.name for entry in known.values() if entry.method}
-        if said["title"] in titles:
-            raise StorageError(
-                f"its method {name} has the title of another, {said['title']}", "name its file: --plugin"
-            )
+        if said.title in titles:
+            raise StorageError(f"its method {name} has the title of another, {said.title}", "name its file: --plugin")
         return
     method = known[name].usable()
-    follows = {"title": method.title or name, "supervision": method.supervision}
+    follows = {
+        "title": method.title or name,
+        "supervision": method.supervision,
+        "deterministic": method.deterministic,
+    }
     for field, value in follows.items():
-        if said[field] != value:
-            raise StorageError(f"its method's {field} is {said[field]!r}, and that of {name} is {value!r}")
-    possible = variants(known[name], record["cell"]["parameters"])
-    if said["variant"] not in possible:
-        raise StorageError(f"its variant is {said['variant']!r}, but its parameters make it {possible[0]!r}")
-
-
-def _check_measurements(value: object, place: str) -> None:
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            _check_measurements(each, f"{place}.{name}")
-    elif isinstance(value, float | int) and not (math.isfinite(value) and value >= 0):
-        raise StorageError(f"its {place} is {value}", "times and memory are not negative")
+        if getattr(said, field) != value:
+            raise StorageError(f"its method's {field} is {getattr(said, field)!r}, and that of {name} is {value!r}")
+    possible = variants(known[name], record.cell.parameters)
+    if said.variant not in possible:
+        raise StorageError(f"its variant is {said.variant!r}, but its parameters make it {possible[0]!r}")
 
 
 def _differing(said: object, follows: object, place: str) -> Iterator[tuple[str, object, object]]:

@@ -12,15 +12,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from xmcbench import environment
-from xmcbench.metrics import protocol
-from xmcbench.records import SCHEMA, Store
-from xmcbench.runner.job import Job, Outcome
+from xmcbench.data.catalogue import roots
+from xmcbench.data.store import cache_root
+from xmcbench.errors import XmcbenchError
+from xmcbench.metrics import DEPTH, protocol
+from xmcbench.records import Record, Store
+from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
+from xmcbench.records.standing import figures_current, metrics_digest
+from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
+from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.runner.supervisor import Ending, supervise
+from xmcbench.storage.atomic import make_folder
+from xmcbench.storage.shipped import shipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.setting import Subset
 
 
 @dataclass(frozen=True)
@@ -32,132 +43,212 @@ class Limits:
 
 
 #: Called when a cell starts (record None) and when it ends: the cell, its place, its record.
-Progress = Callable[[PlannedCell, int, dict[str, Any] | None], None]
+Progress = Callable[[PlannedCell, int, Record | None], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cells run. source: the name or folder that the dataset is loaded by, once more in the scoring process."""
+
+    dataset: Dataset
+    source: str
+    store: Store
+    limits: Limits = Limits()
 
 
 def execute(
-    plan: Plan,
-    dataset: Dataset,
-    source: str,
-    store: Store,
-    plugins: Sequence[Path] = (),
-    limits: Limits | None = None,
-    progress: Progress = lambda *_: None,
-    force: bool = False,
-) -> list[dict[str, Any]]:
+    plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False
+) -> list[Record]:
     """The record of every cell of the plan, in its order; cells that have one already are not run.
 
-    ``source`` is the name or folder the data set is loaded by, once more in each process.
-
-    A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. When two runs write
-    one folder, a cell that the other one is at is left to it and its record taken. Raises StorageError when a record
+    A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. A finished cell whose
+    figures are those of other metrics or propensities is scored again from its stored ranks. When two runs write one
+    folder, a cell that the other one is at is left to it and its record taken. Raises StorageError when a record
     cannot be written; on Ctrl-C the finished records stay.
     """
-    records: dict[int, dict[str, Any]] = {}
+    store, records = place.store, {}
     waiting = list(enumerate(plan.cells))
     busy: list[tuple[int, PlannedCell]] = []
-    for wait, queue in ((False, waiting), (True, busy)):
-        for position, planned in queue:
-            if planned.state != "to run" and planned.record is not None:
-                records[position] = planned.record
-                continue
-            with store.lock(planned.cell, wait=wait) as claim:
-                if not claim.held:
-                    busy.append((position, planned))
+    with Scorer() as scorer:
+        for wait, queue in ((False, waiting), (True, busy)):
+            for position, planned in queue:
+                if planned.state != "to run" and planned.record is not None:
+                    records[position] = up_to_date(planned.record, place.dataset, store, scorer)
                     continue
-                # Another run may have ended it since the plan was made.
-                made = store.find(planned.cell)
-                if made is not None and made["status"] == "ok" and made != planned.record and not force:
-                    records[position] = made
-                    continue
-                progress(planned, position, None)
-                records[position] = _run_cell(planned, dataset, source, store, plugins, limits or Limits())
-                progress(planned, position, records[position])
+                with store.lock(planned.cell, wait=wait) as claim:
+                    if not claim.held:
+                        busy.append((position, planned))
+                        continue
+                    # Another run may have ended it since the plan was made.
+                    made = store.find(planned.cell)
+                    if made is not None and made.ok and made != planned.record and not force:
+                        records[position] = made
+                        continue
+                    progress(planned, position, None)
+                    records[position] = _run_cell(planned, place, scorer)
+                    progress(planned, position, records[position])
     return [records[position] for position in sorted(records)]
 
 
-def _run_cell(
-    planned: PlannedCell, dataset: Dataset, source: str, store: Store, plugins: Sequence[Path], limits: Limits
-) -> dict[str, Any]:
-    cell = planned.cell
-    started = datetime.now(UTC)
-    begin = time.perf_counter()
+def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
+    """The record with the figures that today's metrics and the dataset's card give; written if they were others.
+
+    A record without ranks stays as it is: nothing can be computed from it.
+    """
+    current = figures_current(record, dataset.propensity) and record.protocol.filter == dataset.card.filter
+    if not record.ok or current or record.ranks is None:
+        return record
+    return rescored(record, dataset.card.filter, dataset.propensity, store, scorer)
+
+
+def rescored(
+    record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer
+) -> Record:
+    """The record with the figures that today's metrics give from its ranks, written in place of the old one."""
+    scored = scorer.rescore(record.cell, store.root, filter_name, propensity)
+    return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
+
+
+def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
+    cell, store, dataset, limits = planned.cell, place.store, place.dataset, place.limits
+    started, begin = datetime.now(UTC), time.perf_counter()
+    log, depth = store.log_path(cell), DEPTH + dataset.longest_filter
+    for folder in (store.artifacts, store.predictions_path(cell).parent):
+        make_folder(folder)  # a folder that is there beforehand stays readable in the cell
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch:
         outcome_file = Path(scratch, "outcome.json")
-        job = Job(
-            dataset=source,
-            dataset_digest=dataset.digest,
-            method=cell.method,
-            plugins=tuple(str(plugin.resolve()) for plugin in plugins),
-            parameters=cell.parameters,
-            seed=cell.seed,
-            source=planned.source,
-            pairs=str(store.subset_path(dataset.slug, planned.subset).resolve()) if planned.subset else None,
-            predictions=str(store.predictions_path(cell).resolve()),
-            outcome=str(outcome_file),
-            artefacts=str(store.artefacts.resolve()),
-        )
-        job.write(Path(scratch, "job.json"))
-        log = store.log_path(cell)
+        _job(planned, place, depth, outcome_file).write(Path(scratch, "job.json"))
         ending = supervise(
             # -P: the package that is installed, not a folder of its name where the user happens to stand.
             [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
             log,
-            _environment(),
+            _environment(Path(scratch)),
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
         outcome = Outcome.read(outcome_file)
-    record = _record(planned, dataset, outcome, ending, limits)
-    record["measured"] = {
-        **record.pop("measured"),
-        "started": started.isoformat(timespec="seconds"),
-        "total_s": time.perf_counter() - begin,
-    }
-    if record["status"] == "ok":
-        record["predictions"]["file"] = store.predictions_path(cell).relative_to(store.root).as_posix()
-    else:
-        record["log"] = log.relative_to(store.root).as_posix()
-    return store.write(cell, record)
+    status, reason = _status(outcome, ending, limits)
+    scored = None
+    if status == "ok":
+        try:
+            scored = scorer.score(cell, store.root, place.source, depth)
+        except XmcbenchError as error:
+            status, reason = "failed", str(error)
+    outcome = outcome or Outcome(status="failed")
+    measured = Measured(
+        started=started.isoformat(timespec="seconds"),
+        total_s=time.perf_counter() - begin,
+        wall_s=outcome.wall_s if scored else {},
+        reused_s=outcome.reused_s,
+        predict_ms_per_instance=1000 * outcome.wall_s["predict"] / len(dataset.test) if scored else None,
+        # The process knows its own peak exactly, the sampling knows of its children: the higher of the two counts.
+        peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
+        peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
+    )
+    return store.write(_record(planned, dataset, status, reason, outcome, scored, measured, store.relative(log)))
 
 
-def _environment() -> dict[str, str]:
-    """The environment of a cell's process: the user's, and two settings of ours."""
+def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
+    cell, store, dataset = planned.cell, place.store, place.dataset
+    corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
+    read = (dataset.train, dataset.labels, dataset.test)
+    files = zip(corpora, read, strict=True)
+    train, labels, test = (TextFile(str(corpus.texts.resolve()), texts.digest) for corpus, texts in files)
+    return Job(
+        train=train,
+        labels=labels,
+        test=test,
+        pairs=str(store.subset_path(dataset.slug, planned.subset).resolve()) if planned.subset else None,
+        pairs_sha256=cell.subset_sha256,
+        k=depth,
+        method=cell.method,
+        plugin=str(planned.plugin.resolve()) if planned.plugin else None,
+        parameters=cell.parameters,
+        seed=cell.seed,
+        predictions=str(store.predictions_path(cell).resolve()),
+        outcome=str(outcome),
+        artifacts=str(store.artifacts.resolve()),
+        hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
+    )
+
+
+def _hidden(dataset: Dataset, store: Store) -> list[Path]:
+    """Files and folders that hold pairs, or from which they follow."""
+    published = shipped("leaderboards/published")
+    boards = {store.root, *([published.parent] if published else [])}
+    results = [root / name for root in boards for name in ("records", "ranks", "truth", "subsets")]
+    return [cache_root(), *roots(), *dataset.sources, *results]
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """The environment of a cell's process: the user's, and what we set."""
     # A thread that waits gives its core back: spinning ones bring a shared machine to a standstill.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
-    # Hash order must not differ between two runs of one seed.
-    return {**waiting, **os.environ, "PYTHONHASHSEED": "0"}
+    # Hash order must not differ between two runs of one seed. Temporary files go when the cell ends.
+    return {**waiting, **os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(scratch)}
+
+
+def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
+    if ending.timed_out:
+        return "timeout", f"stopped after the time limit of {limits.time_s:g} s"
+    if outcome is None or ending.over_memory:
+        return "failed", ending.reason
+    return outcome.status, outcome.reason
 
 
 def _record(
-    planned: PlannedCell, dataset: Dataset, outcome: Outcome | None, ending: Ending, limits: Limits
-) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    if ending.timed_out:
-        status, reason = "timeout", f"stopped after the time limit of {limits.time_s:g} s"
-    elif outcome is None or ending.over_memory:
-        status, reason = "failed", ending.reason
-    else:
-        status, reason, result = outcome.status, outcome.reason, dict(outcome.result)
-    measured = {"wall_s": {}, **result.pop("measured", {})}
-    # The process knows its own peak exactly, the sampling knows of its children: the higher of the two is meant.
-    measured["peak_memory_bytes"] = max(ending.peak_memory_bytes, measured.get("peak_memory_bytes", 0))
-    return {
-        "schema": SCHEMA,
-        "key": planned.cell.key,
-        "cell": planned.cell.identity(),
-        "method": {
-            "title": planned.title,
-            "variant": planned.variant,
-            "supervision": planned.method.supervision,
-            "source_sha256": planned.source,
-        },
-        "subset": planned.subset.identity() if planned.subset else None,
-        "counts": dataset.counts(),
-        "status": status,
-        "reason": reason,
-        "protocol": {"version": protocol.VERSION, "filter": dataset.card.filter},
-        "environment": {"packages": environment.packages(), "hardware": environment.hardware()},
-        "measured": measured,
+    planned: PlannedCell,
+    dataset: Dataset,
+    status: Status,
+    reason: str,
+    outcome: Outcome,
+    scored: Scored | None,
+    measured: Measured,
+    log: str,
+) -> Record:
+    result: dict[str, Any] = {"log": log}
+    if scored:
+        result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
+        result |= {"notes": outcome.notes, "isolation": outcome.isolation}
+    unscored = Protocol(
+        version=protocol.VERSION,
+        filter=dataset.card.filter,
+        propensity=dataset.propensity,
+        source_sha256=metrics_digest(),
+    )
+    return Record(
+        key=planned.cell.key,
+        cell=planned.cell,
+        method=MethodFacts(
+            title=planned.title,
+            variant=planned.variant,
+            supervision=planned.method.supervision,
+            deterministic=planned.method.deterministic,
+            source_sha256=planned.source,
+        ),
+        status=status,
+        reason=reason,
+        subset=subset_facts(planned.subset),
+        counts=dataset.counts(),
+        protocol=scored.protocol if scored else unscored,
+        environment=Environment(
+            packages={**environment.packages(), **outcome.packages},
+            hardware=environment.hardware(),
+            xmcbench=environment.program(),
+        ),
+        measured=measured,
         **result,
-    }
+    )
+
+
+def subset_facts(subset: Subset | None) -> SubsetFacts | None:
+    """What a record says of the pairs that a method was handed."""
+    if subset is None:
+        return None
+    return SubsetFacts(
+        name=subset.name,
+        sha256=subset.digest,
+        pairs=subset.pairs.nnz,
+        labels=subset.labels,
+        instances=subset.instances,
+    )

@@ -2,55 +2,79 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from xmcbench.atomic import write_json
+import msgspec
+from msgspec import Struct
+
+from xmcbench.errors import StorageError
+from xmcbench.storage.atomic import write_json
 
 
-@dataclass(frozen=True)
-class Job:
-    """One cell for one process. Paths are absolute; ``pairs`` is None in the zero-shot setting."""
+class TextFile(Struct, frozen=True):
+    """A file of texts and the digest of its content."""
 
-    dataset: str
-    dataset_digest: str
-    method: str
-    plugins: tuple[str, ...]
-    parameters: Mapping[str, object]
-    seed: int
-    source: str
+    path: str
+    sha256: str
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One cell for one process. Paths are absolute.
+
+    train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
+    method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
+    hidden: files and folders that hold pairs or figures, out of the method's reach where the kernel can do that.
+    """
+
+    train: TextFile
+    labels: TextFile
+    test: TextFile
     pairs: str | None
+    pairs_sha256: str | None
+    k: int
+    method: str
+    plugin: str | None
+    parameters: dict[str, bool | int | float | str | None]
+    seed: int
     predictions: str
     outcome: str
-    artefacts: str
+    artifacts: str
+    hidden: tuple[str, ...]
 
     def write(self, path: Path) -> None:
         """Write the job as JSON."""
-        write_json(path, asdict(self))
+        write_json(path, msgspec.to_builtins(self))
 
     @classmethod
     def read(cls, path: Path) -> Job:
         """A job from its file."""
-        values = json.loads(path.read_text())
-        return cls(**{**values, "plugins": tuple(values["plugins"])})
+        return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a job: ``result`` holds the fields of the record that only the cell's process knows."""
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What became of a job: why there is no result; or seconds by phase and the rest that only the process knows."""
 
     status: Literal["ok", "failed", "skipped"]
-    reason: str
-    result: Mapping[str, Any]
+    reason: str = ""
+    notes: dict[str, Any] = {}
+    packages: dict[str, str] = {}
+    wall_s: dict[str, float] = {}
+    reused_s: float = 0.0
+    peak_memory_bytes: int = 0
+    peak_gpu_memory_bytes: int | None = None
+    isolation: Literal["landlock", "process"] = "process"
 
     def write(self, path: Path) -> None:
         """Write the outcome as JSON, whole or not at all."""
-        write_json(path, asdict(self))
+        write_json(path, msgspec.to_builtins(self))
 
     @classmethod
     def read(cls, path: Path) -> Outcome | None:
-        """The outcome of a process that lived long enough to write one."""
-        return cls(**json.loads(path.read_text())) if path.exists() else None
+        """The outcome of a process that lived long enough to write one. Raises StorageError where it is not one."""
+        if not path.exists():
+            return None
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except msgspec.MsgspecError as error:
+            raise StorageError(f"the outcome of the cell cannot be read: {error}") from error

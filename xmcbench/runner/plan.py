@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
-from xmcbench.records import Cell, Store
+from xmcbench.records import Cell, Record, Standing, Store
+from xmcbench.records.standing import valid_sources
 from xmcbench.registry import Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
-from xmcbench.source import source_digest
+from xmcbench.storage.source import source_digest
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -51,8 +53,9 @@ class PlannedCell:
     variant: str
     subset: Subset | None
     source: str
-    record: dict[str, Any] | None
+    record: Record | None
     state: State
+    plugin: Path | None = None
 
     @property
     def name(self) -> str:
@@ -79,9 +82,16 @@ class Plan:
     cells: list[PlannedCell]
     skipped: list[Skipped]
 
+    @property
+    def standing(self) -> Standing:
+        """Today's code of the methods in the plan."""
+        return Standing({each.cell.method: each.source for each in self.cells})
 
-def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, force: bool = False) -> Plan:
-    """The cells of a request on a data set.
+
+def plan(
+    request: Request, dataset: Dataset, registry: Registry, store: Store, force: bool = False, refresh: bool = False
+) -> Plan:
+    """The cells of a request on a dataset. force: run finished cells again; refresh: those that are stale.
 
     A method named by the user that cannot run is an error; under ``all`` it is left out with its reason.
     Raises UnknownName, UsageError, PluginError, Unavailable.
@@ -109,9 +119,11 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
             _check_supervision(entry, request.setting)
             values = _values(entry, chosen, request)
             made = [
-                _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store, force)
+                _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store)
                 for seed in request.seeds
             ]
+            again = {*(["cached", "stale"] if force else []), *(["stale"] if refresh else [])}
+            made = [replace(each, state="to run") if each.state in again else each for each in made]
             if any(each.state == "to run" for each in made):  # a finished cell needs nothing any more
                 with _blamed(name):
                     entry.usable()(**values).require()
@@ -127,7 +139,7 @@ def plan(request: Request, dataset: Dataset, registry: Registry, store: Store, f
 
 
 def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
-    """The data set's subset under a setting; the zero-shot setting does not even read the pairs."""
+    """The dataset's subset under a setting; the zero-shot setting does not even read the pairs."""
     return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
 
 
@@ -173,19 +185,24 @@ def _planned(
     subset: Subset | None,
     seed: int,
     store: Store,
-    force: bool,
 ) -> PlannedCell:
     method = entry.usable()
     cell = Cell(
-        dataset.name, dataset.digest, request.setting, subset.digest if subset else None, entry.name, values, seed
+        dataset=dataset.name,
+        dataset_sha256=dataset.digest,
+        setting=request.setting,
+        subset_sha256=subset.digest if subset else None,
+        method=entry.name,
+        parameters=values,  # type: ignore[arg-type] # checked when they were resolved
+        seed=seed,
     )
     source = source_digest(method)
     record = store.find(cell)
     state: State = "to run"
-    if record is not None and record["status"] == "ok" and not force:
-        state = "cached" if record["method"]["source_sha256"] == source else "stale"
+    if record is not None and record.ok:
+        state = "cached" if source in valid_sources(record) else "stale"
     variant = _variant(method, preset, values)
-    return PlannedCell(cell, method, method.title or entry.name, variant, subset, source, record, state)
+    return PlannedCell(cell, method, method.title or entry.name, variant, subset, source, record, state, entry.plugin)
 
 
 def _variant(method: type[Method], preset: str, values: dict[str, object]) -> str:

@@ -1,21 +1,23 @@
-"""Every number of a record that follows from its predictions."""
+"""From predictions to the ranks of the true pairs, and from these to every figure of a record."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench.errors import DataError
 from xmcbench.metrics import (
     Scores,
-    evaluate,
+    evaluate_ranks,
     invariants,
-    inverse_propensity,
+    inverse_propensity_of,
     label_frequency,
     label_views,
-    restrict,
+    true_ranks,
 )
+from xmcbench.records import Ranks, Truth
+from xmcbench.records.record import Figures, FilteredFigures
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -24,40 +26,53 @@ if TYPE_CHECKING:
     from xmcbench.topk import TopK
 
 
-def score(predictions: TopK, dataset: Dataset, pairs: csr_matrix | None) -> dict[str, Any]:
-    """Metrics of predictions [n_test, k] under every filter the data set has, with intervals and views.
+def rank(predictions: TopK, dataset: Dataset, truth: Truth, known: csr_matrix | None) -> Ranks:
+    """The ranks of the true pairs among predictions [n_test, k], under every filter the dataset has.
 
-    ``pairs`` are those the method was handed: they say which labels were seen. Raises MethodError when an invariant
-    of the protocol does not hold.
+    known: the pairs that the method was handed. They say which labels were seen.
     """
-    truth, training = dataset.test_pairs(), dataset.train_pairs()
-    weights = inverse_propensity(training, *dataset.propensity)
-    known = label_frequency(pairs) if pairs is not None else np.zeros(training.shape[1], np.int64)
-    groups = label_views(label_frequency(training), known)
-    result: dict[str, Any] = {}
-    for name in dataset.filters:
-        removed = dataset.filter(name)
-        scores = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
-        views = {
-            group: as_json(evaluate(predictions, restrict(truth, kept), removed=removed))
-            for group, kept in groups.items()
-            if kept[truth.indices].any()
-        }
-        result[name] = {**as_json(scores), "views": views}
-    return result
-
-
-def as_json(scores: Scores) -> dict[str, Any]:
-    """Values, 95% intervals and counts, as JSON values.
-
-    Raises MethodError when an invariant does not hold, DataError when there was no row to score.
-    """
-    if not scores.scored:
-        raise DataError("no test instance has a label: there is nothing to score", "look at target_ind of the test set")
-    invariants.check(scores.values)
-    return {
-        "values": scores.values,
-        "intervals": {name: [each.low, each.high] for name, each in scores.intervals().items()},
-        "scored": scores.scored,
-        "unlabelled": scores.unlabelled,
+    ranks: dict[str, np.ndarray] = {
+        name: true_ranks(predictions.indices, truth.pairs, dataset.filter(name)) for name in dataset.filters
     }
+    seen = label_frequency(known) > 0 if known is not None else np.zeros(len(truth.frequency), bool)
+    return Ranks(ranks, seen)
+
+
+def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict[str, FilteredFigures]:
+    """Filter -> all figures, with intervals and by group of labels.
+
+    propensity: the constants A and B of the dataset. Raises MethodError where an invariant of the protocol does not
+    hold, DataError where there is no row to score.
+    """
+    weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
+    groups = label_views(truth.frequency, ranks.seen.astype(np.int64))
+    found = {}
+    for name, under_filter in ranks.by_filter.items():
+        scores = evaluate_ranks(under_filter, truth.pairs, weights)
+        views = {}
+        for group, members in groups.items():
+            pairs, inside = truth.pairs.restrict(members)
+            if len(pairs):
+                views[group] = figures_of(evaluate_ranks(under_filter[inside], pairs, weights))
+        whole = figures_of(scores)
+        found[name] = FilteredFigures(
+            values=whole.values,
+            intervals=whole.intervals,
+            scored=whole.scored,
+            unlabeled=whole.unlabeled,
+            views=views,
+        )
+    return found
+
+
+def figures_of(scores: Scores) -> Figures:
+    """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
+    if not scores.scored:
+        raise DataError("no test instance has a label, so there is nothing to score", "check target_ind of the test set")
+    invariants.check(scores.values)
+    return Figures(
+        values=scores.values,
+        intervals={name: (each.low, each.high) for name, each in scores.intervals().items()},
+        scored=scores.scored,
+        unlabeled=scores.unlabelled,
+    )

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xmcbench import Artefacts, Texts
+from xmcbench import Artifacts, Texts
 
 WORDS = (  # noqa: SIM905
     "the a of and about story apple bridge candle desert engine forest garden harbor island jungle "
@@ -107,8 +107,8 @@ def side_by_side():
 
 
 @pytest.fixture
-def artefacts(tmp_path):
-    return Artefacts(tmp_path / "artefacts")
+def artifacts(tmp_path):
+    return Artifacts(tmp_path / "artifacts")
 
 
 THINGS = WORDS[6:16]

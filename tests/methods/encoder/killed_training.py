@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 
-def run(artefacts_root, checkpoint, killed_at=None):
+def run(artifacts_root, checkpoint, killed_at=None):
     """Train for 120 steps, two a point of the loss curve, with a checkpoint after each; returns weights and note."""
-    from xmcbench import Artefacts, Texts
+    from xmcbench import Artifacts, Texts
     from xmcbench.methods.encoder.contrastive import TwoViews
     from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
@@ -20,12 +20,12 @@ def run(artefacts_root, checkpoint, killed_at=None):
             if step == killed_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    artefacts = Artefacts(Path(artefacts_root))
+    artifacts = Artifacts(Path(artifacts_root))
     texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
-    store = TokenStore.of(artefacts, texts, open_tokenizer(Path(checkpoint)), 16)
+    store = TokenStore.of(artifacts, texts, open_tokenizer(Path(checkpoint)), 16)
     encoder = open_encoder(Path(checkpoint), "native", seed=0, projection=True)
     plan = Plan(120, 1e-3, seed=5, checkpoint_s=0.0)
-    note = trained(artefacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
+    note = trained(artifacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
     return encoder.weights(), note
 
 

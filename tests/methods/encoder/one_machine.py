@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench import Artefacts, Texts
+from xmcbench import Artifacts, Texts
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -27,15 +27,15 @@ class Killed(TwoViews):
 
 def run(root, checkpoint, killed_at=None):
     """Train twice, one after the other, with a checkpoint after each step; the weights of both, and their notes."""
-    artefacts = Artefacts(Path(root))
+    artifacts = Artifacts(Path(root))
     texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
-    store = TokenStore.of(artefacts, texts, open_tokenizer(Path(checkpoint)), 16)
+    store = TokenStore.of(artifacts, texts, open_tokenizer(Path(checkpoint)), 16)
     weights, notes = {}, []
     for seed in (5, 6):
         encoder = open_encoder(Path(checkpoint), "native", seed=0)
         task = Killed(store, store, 4, 0.05, seed)
         task.at = killed_at
-        notes.append(trained(artefacts, encoder, task, Plan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu"))
+        notes.append(trained(artifacts, encoder, task, Plan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu"))
         weights |= {f"{seed}/{name}": each for name, each in encoder.weights().items()}
     return weights, notes
 

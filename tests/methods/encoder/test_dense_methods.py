@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, MethodError, Texts, Unavailable, UsageError
+from xmcbench import Artifacts, MethodError, Texts, Unavailable, UsageError
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.mpnet import MPNet
 from xmcbench.methods.sentbert import SentBERT
@@ -29,7 +29,7 @@ def run(tmp_path_factory):
         raw_X, raw_Y, _ = stories
         method = kind(**values)
         method.seed = seed
-        method.artefacts = store or Artefacts(tmp_path_factory.mktemp("store"))
+        method.artifacts = store or Artifacts(tmp_path_factory.mktemp("store"))
         if hasattr(method, "pretrain"):
             method.pretrained = method.pretrain(raw_X, raw_Y)
         method.fit(raw_X, raw_Y, pairs)
@@ -86,7 +86,7 @@ def test_pairs_teach(run, checkpoint, stories):
 
 def test_the_store_changes_nothing(run, checkpoint, stories, tmp_path):
     """A second cell takes tokens, training and embeddings from the store."""
-    store = Artefacts(tmp_path)
+    store = Artifacts(tmp_path)
     values = values_of(ICT, checkpoint())
     first, _ = run(ICT, stories, values, pairs=stories[2], store=store)
     before = store.reused_s

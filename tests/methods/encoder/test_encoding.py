@@ -11,8 +11,8 @@ from xmcbench.methods.encoder.tokens import TokenStore
 
 
 @pytest.fixture
-def prepared(artefacts, checkpoint, stories):
-    store = TokenStore.of(artefacts, stories[0], open_tokenizer(checkpoint()), 32)
+def prepared(artifacts, checkpoint, stories):
+    store = TokenStore.of(artifacts, stories[0], open_tokenizer(checkpoint()), 32)
     return open_encoder(checkpoint(), "native", 0), store
 
 
@@ -41,26 +41,26 @@ def test_the_mode_is_left_as_it_was(prepared):
     assert encoder.training
 
 
-def test_shared_by_weights_and_texts(artefacts, prepared):
+def test_shared_by_weights_and_texts(artifacts, prepared):
     encoder, store = prepared
-    first = np.array(shared_embeddings(artefacts, encoder, store, {"backbone": "a"}))
-    before = artefacts.reused_s
-    assert np.array_equal(shared_embeddings(artefacts, encoder, store, {"backbone": "a"}), first)
-    assert artefacts.reused_s > before
-    before = artefacts.reused_s
-    shared_embeddings(artefacts, encoder, store, {"backbone": "b"})
-    assert artefacts.reused_s == before
+    first = np.array(shared_embeddings(artifacts, encoder, store, {"backbone": "a"}))
+    before = artifacts.reused_s
+    assert np.array_equal(shared_embeddings(artifacts, encoder, store, {"backbone": "a"}), first)
+    assert artifacts.reused_s > before
+    before = artifacts.reused_s
+    shared_embeddings(artifacts, encoder, store, {"backbone": "b"})
+    assert artifacts.reused_s == before
 
 
-def test_nothing_to_embed(artefacts, prepared, checkpoint):
+def test_nothing_to_embed(artifacts, prepared, checkpoint):
     encoder, _ = prepared
-    none = TokenStore.of(artefacts, Texts.from_lists([]), open_tokenizer(checkpoint()), 32)
-    with temporary_embeddings(encoder, none, artefacts.root) as vectors:
+    none = TokenStore.of(artifacts, Texts.from_lists([]), open_tokenizer(checkpoint()), 32)
+    with temporary_embeddings(encoder, none, artifacts.root) as vectors:
         assert vectors.shape == (0, 16)
-    assert shared_embeddings(artefacts, encoder, none, {}).shape == (0, 16)
+    assert shared_embeddings(artifacts, encoder, none, {}).shape == (0, 16)
 
 
-def test_no_room_for_the_embeddings(artefacts, prepared):
+def test_no_room_for_the_embeddings(artifacts, prepared):
     """A map of a full disk would end the process without a word."""
     encoder, store = prepared
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -68,14 +68,14 @@ def test_no_room_for_the_embeddings(artefacts, prepared):
     try:
         with (
             pytest.raises(XmcbenchError, match="cannot write 30 embeddings"),
-            temporary_embeddings(encoder, store, artefacts.root),
+            temporary_embeddings(encoder, store, artifacts.root),
         ):
             pass
         with pytest.raises(XmcbenchError, match="no room left to write"):
-            shared_embeddings(artefacts, encoder, store, {})
+            shared_embeddings(artifacts, encoder, store, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not list(artefacts.root.glob(".embeddings-*"))
+    assert not list(artifacts.root.glob(".embeddings-*"))
 
 
 def test_bf16_where_the_processor_has_it(monkeypatch):

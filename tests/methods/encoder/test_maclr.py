@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from xmcbench import Artefacts, MethodError, Texts, UsageError
+from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
 
@@ -39,7 +39,7 @@ def run(tmp_path_factory, checkpoint):
     def go(corpus, kind=MACLR, new=STRANGE, pairs=None, seed=0, store=None, **values):
         method = kind(backbone=str(checkpoint()), **{**(TINY if kind is MACLR else SHARED), **values})
         method.seed = seed
-        method.artefacts = store or Artefacts(tmp_path_factory.mktemp("store"))
+        method.artifacts = store or Artifacts(tmp_path_factory.mktemp("store"))
         method.pretrained = method.pretrain(corpus[0], corpus[1])
         method.fit(corpus[0], corpus[1], pairs)
         found = method.predict(new, k=7)
@@ -106,7 +106,7 @@ def test_rows_share_stage_one(run, stories, tmp_path, monkeypatch):
         return original(network, task, *arguments)
 
     monkeypatch.setattr(trained, "train", counted)
-    store, alone = Artefacts(tmp_path), {}
+    store, alone = Artifacts(tmp_path), {}
     for row in "4567":
         run(stories, store=store, **MACLR.ablation[row])
     assert sorted(trainings) == ["FirstStage", *["SecondStage"] * 3]
@@ -141,7 +141,7 @@ def test_fewer_documents_than_clusters(run, stories):
     """K = min(K, N): each document its own cluster, which is equation 2."""
     _, few = run(stories, clusters=10**6, clusters_updated_every=1, **{**OFF, "adaptive_clustering": True})
     _, none = run(stories, **OFF)
-    assert not list(few.artefacts.root.glob("embeddings/*"))
+    assert not list(few.artifacts.root.glob("embeddings/*"))
     for name, weights in none.pretrained.items():
         assert np.array_equal(few.pretrained[name], weights), name
 

@@ -29,11 +29,11 @@ def encoder(checkpoint):
 
 
 @pytest.fixture
-def sources(artefacts, checkpoint, stories):
+def sources(artifacts, checkpoint, stories):
     raw_X, raw_Y, _ = stories
     tokenizer = open_tokenizer(checkpoint())
     drawn = context_pairs(
-        artefacts,
+        artifacts,
         raw_X,
         tokenizer,
         context_length=24,
@@ -42,8 +42,8 @@ def sources(artefacts, checkpoint, stories):
         title_taken_out=0.0,
         seed=0,
     )
-    documents, labels = (TokenStore.of(artefacts, texts, tokenizer, 24) for texts in (raw_X, raw_Y))
-    titles = TokenStore.of(artefacts, raw_X, tokenizer, 24, titles=True)
+    documents, labels = (TokenStore.of(artifacts, texts, tokenizer, 24) for texts in (raw_X, raw_Y))
+    titles = TokenStore.of(artifacts, raw_X, tokenizer, 24, titles=True)
     return Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, OwnTitles.of(titles, labels))
 
 
@@ -155,13 +155,13 @@ def test_a_label_that_repeats_the_title_is_no_negative(sources, encoder, place):
     assert task.losses(0, encoder, place)["label"].item() == 0.0
 
 
-def test_own_titles(artefacts, checkpoint):
+def test_own_titles(artifacts, checkpoint):
     from xmcbench import Texts
 
     tokenizer = open_tokenizer(checkpoint())
-    titles = TokenStore.of(artefacts, Texts.from_lists(["red apple", "old", "", "Old"]), tokenizer, 16, titles=True)
+    titles = TokenStore.of(artifacts, Texts.from_lists(["red apple", "old", "", "Old"]), tokenizer, 16, titles=True)
     labels = TokenStore.of(
-        artefacts, Texts.from_lists(["old", "the apple", "old", "red  apple", "the", "the", "the"]), tokenizer, 16
+        artifacts, Texts.from_lists(["old", "the apple", "old", "red  apple", "the", "the", "the"]), tokenizer, 16
     )
     found = OwnTitles.of(titles, labels)
     expected = [[0, 0, 0, 1, 0, 0, 0], [1, 0, 1, 0, 0, 0, 0], [0] * 7, [1, 0, 1, 0, 0, 0, 0]]

@@ -19,14 +19,14 @@ def vectors(encoder, store):
 
 
 @pytest.fixture
-def store(artefacts, checkpoint):
+def store(artifacts, checkpoint):
     texts = Texts.from_lists(["the old apple", "", "red bridge and green island", "zyzzyva \u4e2d"])
-    return TokenStore.of(artefacts, texts, open_tokenizer(checkpoint()), 32)
+    return TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 32)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_native_head_equals_sentence_transformers(checkpoint, artefacts, kind, pooling):
+def test_native_head_equals_sentence_transformers(checkpoint, artifacts, kind, pooling):
     from sentence_transformers import SentenceTransformer
 
     folder = checkpoint(kind, pooling=pooling)
@@ -35,7 +35,7 @@ def test_native_head_equals_sentence_transformers(checkpoint, artefacts, kind, p
     expected = reference.encode(texts, show_progress_bar=False)
     encoder = open_encoder(folder, "native", seed=0)
     encoder.eval()
-    store = TokenStore.of(artefacts, Texts.from_lists(texts), open_tokenizer(folder), 32)
+    store = TokenStore.of(artifacts, Texts.from_lists(texts), open_tokenizer(folder), 32)
     assert encoder.pooling == pooling
     np.testing.assert_allclose(vectors(encoder, store), expected, atol=2e-6)
 

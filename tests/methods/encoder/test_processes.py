@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import save_npz
 
-from xmcbench import Artefacts, MethodError
+from xmcbench import Artifacts, MethodError
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -34,11 +34,11 @@ PRETRAINING = {
 
 @pytest.mark.parametrize("kind", ["pairs", "views", "own twins", "cluster twins", "pseudo pairs"])
 def test_two_processes_with_half_the_batch_are_one_with_the_whole(
-    artefacts, side_by_side, tmp_path, checkpoint, stories, kind
+    artifacts, side_by_side, tmp_path, checkpoint, stories, kind
 ):
     """What all methods train on, and MACLR: Stage I with both losses and its clusters, and Stage II."""
     weights = checkpoint(dropout=0.0)
-    stores = [TokenStore.of(artefacts, texts, open_tokenizer(weights), 32) for texts in stories[:2]]
+    stores = [TokenStore.of(artifacts, texts, open_tokenizer(weights), 32) for texts in stories[:2]]
     (tmp_path / "stores.txt").write_text("\n".join(str(store.folder) for store in stores))
     save_npz(tmp_path / "pairs.npz", stories[2])
     expected = runpy.run_path(str(SCRIPT))["gradients"](tmp_path, weights, kind)
@@ -52,13 +52,13 @@ def test_two_processes_with_half_the_batch_are_one_with_the_whole(
                 np.testing.assert_allclose(found[name], expected[name], atol=1e-5, rtol=1e-5, err_msg=name)
 
 
-def test_a_training_in_two_processes_ends_where_one_ends(artefacts, checkpoint, stories):
+def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, stories):
     weights = checkpoint(dropout=0.0)
-    store = TokenStore.of(artefacts, stories[0], open_tokenizer(weights), 32)
+    store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
     plan, ends, notes = Plan(4, 1e-3), [], []
     for processes in (1, 2):
         encoder = open_encoder(weights, "native", seed=0)
-        notes.append(trained(artefacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
+        notes.append(trained(artifacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
         ends.append(encoder.weights())
     assert notes[1]["processes"] == 2
     np.testing.assert_allclose(notes[0]["curve"], notes[1]["curve"], atol=2e-5)
@@ -71,12 +71,12 @@ class Killed(TwoViews):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_the_system_ends_is_named(artefacts, checkpoint, stories):
+def test_a_process_that_the_system_ends_is_named(artifacts, checkpoint, stories):
     weights = checkpoint()
-    store = TokenStore.of(artefacts, stories[0], open_tokenizer(weights), 32)
+    store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
     task = Killed(store, store, 12, 0.05, 0)
     with pytest.raises(MethodError, match="a training process ended: .*SIGKILL") as caught:
-        trained(artefacts, open_encoder(weights, "native", seed=0), task, Plan(4, 1e-3), {}, "cpu", 2)
+        trained(artifacts, open_encoder(weights, "native", seed=0), task, Plan(4, 1e-3), {}, "cpu", 2)
     assert "memory" in caught.value.hint
 
 
@@ -85,7 +85,7 @@ def test_a_pretraining_of_maclr_in_two_processes_ends_where_one_ends(tmp_path, c
     ends = []
     for processes in (1, 2):
         method = MACLR(**PRETRAINING, backbone=str(checkpoint(dropout=0.0)), processes=processes)
-        method.artefacts = Artefacts(tmp_path / str(processes))
+        method.artifacts = Artifacts(tmp_path / str(processes))
         ends.append(method.pretrain(*stories[:2]))
         assert method.notes["stage I"]["processes"] == processes
     for name in ends[0]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import BertForMaskedLM
 
-from xmcbench import Artefacts, UsageError
+from xmcbench import Artifacts, UsageError
 from xmcbench.methods.encoder.backbone import find_backbone
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel, MaskedWords
@@ -14,12 +14,12 @@ from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import Plan, train
 
 
-def scratch(artefacts, stories, name="scratch:1x32", steps=12, seed=0):
-    return find_backbone(name, artefacts, stories[0], stories[1], seed=seed, warm_up_steps=steps)
+def scratch(artifacts, stories, name="scratch:1x32", steps=12, seed=0):
+    return find_backbone(name, artifacts, stories[0], stories[1], seed=seed, warm_up_steps=steps)
 
 
-def test_learns_words_from_the_corpus_alone(artefacts, stories):
-    found = scratch(artefacts, stories, steps=150)
+def test_learns_words_from_the_corpus_alone(artifacts, stories):
+    found = scratch(artifacts, stories, steps=150)
     assert found.source == "trained on the corpus, 150 steps"
     tokens = open_tokenizer(found.folder)(["The old apple", "bridge"], 16)
     assert [len(each) for each in tokens] == [5, 3]
@@ -31,27 +31,27 @@ def test_learns_words_from_the_corpus_alone(artefacts, stories):
 
 def test_the_same_from_one_seed_and_another_from_another(tmp_path, stories):
     first, again, other = (
-        scratch(Artefacts(tmp_path / name), stories, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+        scratch(Artifacts(tmp_path / name), stories, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
     )
     assert first.sha256 == again.sha256 != other.sha256
     tokenizers = {open_tokenizer(each.folder).sha256 for each in (first, again, other)}
     assert len(tokenizers) == 1
 
 
-def test_made_once(artefacts, stories):
-    first = scratch(artefacts, stories)
-    assert scratch(artefacts, stories).folder == first.folder
-    assert scratch(artefacts, stories, "scratch:2x32").folder != first.folder
+def test_made_once(artifacts, stories):
+    first = scratch(artifacts, stories)
+    assert scratch(artifacts, stories).folder == first.folder
+    assert scratch(artifacts, stories, "scratch:2x32").folder != first.folder
 
 
 @pytest.mark.parametrize("name", ["scratch:0x32", "scratch:1x33", "scratch:1x16", "scratch:2x416"])
-def test_a_shape_that_is_none(artefacts, stories, name):
+def test_a_shape_that_is_none(artifacts, stories, name):
     with pytest.raises(UsageError, match="is no encoder"):
-        scratch(artefacts, stories, name)
+        scratch(artifacts, stories, name)
 
 
-def test_no_step_of_warming_up(artefacts, stories):
-    weights = open_encoder(scratch(artefacts, stories, steps=0).folder, "native", 0).weights()
+def test_no_step_of_warming_up(artifacts, stories):
+    weights = open_encoder(scratch(artifacts, stories, steps=0).folder, "native", 0).weights()
     assert all(np.isfinite(each).all() for each in weights.values())
 
 
@@ -62,10 +62,10 @@ class Stopped(MaskedWords):
         return super().losses(step, network, place)
 
 
-def test_warming_up_goes_on_where_it_was_stopped(artefacts, stories, tmp_path):
+def test_warming_up_goes_on_where_it_was_stopped(artifacts, stories, tmp_path):
     """The word predictor shares the table of word embeddings: a checkpoint holds it once."""
-    folder = scratch(artefacts, stories, steps=0).folder
-    stores = [TokenStore.of(artefacts, texts, open_tokenizer(folder), 32) for texts in stories[:2]]
+    folder = scratch(artifacts, stories, steps=0).folder
+    stores = [TokenStore.of(artifacts, texts, open_tokenizer(folder), 32) for texts in stories[:2]]
     plan, ends = Plan(7, 1e-3, checkpoint_s=0.0), []
     for task, place in ((Stopped, "stopped"), (MaskedWords, "stopped"), (MaskedWords, "whole")):
         network = MaskedLanguageModel(BertForMaskedLM.from_pretrained(folder, local_files_only=True), bf16=False)

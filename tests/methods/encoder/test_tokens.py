@@ -11,31 +11,31 @@ def tokenizer(checkpoint):
     return open_tokenizer(checkpoint())
 
 
-def test_a_long_text_is_cut_and_keeps_its_closing_token(artefacts, tokenizer):
-    store = TokenStore.of(artefacts, Texts.from_lists(["the " * 500, "the apple"]), tokenizer, 10)
+def test_a_long_text_is_cut_and_keeps_its_closing_token(artifacts, tokenizer):
+    store = TokenStore.of(artifacts, Texts.from_lists(["the " * 500, "the apple"]), tokenizer, 10)
     assert store.lengths.tolist() == [10, 4]
     assert (store[0][0], store[0][-1]) == (2, 3)
     assert store.at_the_limit == 1
 
 
-def test_an_empty_text_has_its_special_tokens(artefacts, tokenizer):
-    store = TokenStore.of(artefacts, Texts.from_lists(["", " ", "apple"]), tokenizer, 10)
+def test_an_empty_text_has_its_special_tokens(artifacts, tokenizer):
+    store = TokenStore.of(artifacts, Texts.from_lists(["", " ", "apple"]), tokenizer, 10)
     assert store.lengths.tolist() == [2, 2, 3]
 
 
-def test_no_text_at_all(artefacts, tokenizer):
-    store = TokenStore.of(artefacts, Texts.from_lists([]), tokenizer, 10)
+def test_no_text_at_all(artifacts, tokenizer):
+    store = TokenStore.of(artifacts, Texts.from_lists([]), tokenizer, 10)
     assert len(store) == 0
     assert len(store.tokens) == 0
 
 
-def test_made_once_for_texts_tokenizer_length_and_part(artefacts, tokenizer):
+def test_made_once_for_texts_tokenizer_length_and_part(artifacts, tokenizer):
     texts = Texts.from_lists(["apple bridge"], ["candle"])
 
     def reused(*arguments, **options):
-        before = artefacts.reused_s
-        TokenStore.of(artefacts, *arguments, **options)
-        return artefacts.reused_s > before
+        before = artifacts.reused_s
+        TokenStore.of(artifacts, *arguments, **options)
+        return artifacts.reused_s > before
 
     assert not reused(texts, tokenizer, 10)
     assert reused(texts, tokenizer, 10)
@@ -45,10 +45,10 @@ def test_made_once_for_texts_tokenizer_length_and_part(artefacts, tokenizer):
     assert not reused(Texts.from_lists(["apple"], ["candle"]), tokenizer, 10)
 
 
-def test_titles_alone(artefacts, tokenizer):
+def test_titles_alone(artifacts, tokenizer):
     texts = Texts.from_lists(["apple bridge"], ["candle"])
-    assert TokenStore.of(artefacts, texts, tokenizer, 10, titles=True).lengths.tolist() == [4]
-    assert TokenStore.of(artefacts, texts, tokenizer, 10).lengths.tolist() == [5]
+    assert TokenStore.of(artifacts, texts, tokenizer, 10, titles=True).lengths.tolist() == [4]
+    assert TokenStore.of(artifacts, texts, tokenizer, 10).lengths.tolist() == [5]
 
 
 def test_batches_hold_every_row_once_within_the_budget():
@@ -66,9 +66,9 @@ def test_padding():
     assert mask.tolist() == [[True, True, True], [True, True, False]]
 
 
-def test_another_process_maps_the_files_again(artefacts, tokenizer):
+def test_another_process_maps_the_files_again(artifacts, tokenizer):
     import copy
 
-    store = TokenStore.of(artefacts, Texts.from_lists(["apple"]), tokenizer, 10)
+    store = TokenStore.of(artifacts, Texts.from_lists(["apple"]), tokenizer, 10)
     assert store[0].tolist() == copy.copy(store)[0].tolist()
     assert store.__reduce__()[1] == (store.folder, 0)

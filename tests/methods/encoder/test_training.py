@@ -21,9 +21,9 @@ SCRIPT = Path(__file__).with_name("killed_training.py")
 
 
 @pytest.fixture
-def prepared(artefacts, checkpoint, stories):
+def prepared(artifacts, checkpoint, stories):
     tokenizer = open_tokenizer(checkpoint())
-    instances, labels = (TokenStore.of(artefacts, texts, tokenizer, 32) for texts in stories[:2])
+    instances, labels = (TokenStore.of(artifacts, texts, tokenizer, 32) for texts in stories[:2])
     return open_encoder(checkpoint(), "native", seed=0), instances, labels, stories[2]
 
 
@@ -66,7 +66,7 @@ def test_a_full_disk_while_writing_a_checkpoint(prepared, tmp_path, monkeypatch)
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_a_checkpoint_stays_until_the_weights_are_kept(artefacts, prepared, monkeypatch):
+def test_a_checkpoint_stays_until_the_weights_are_kept(artifacts, prepared, monkeypatch):
     """The disk is full when all steps are done: they are not lost."""
     import safetensors.numpy
 
@@ -74,12 +74,12 @@ def test_a_checkpoint_stays_until_the_weights_are_kept(artefacts, prepared, monk
     task, plan, first = TwoViews(instances, instances, 8, 0.05, 0), Plan(9, 1e-3, checkpoint_s=0), encoder.weights()
     monkeypatch.setattr(safetensors.numpy, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write the trained weights") as caught:
-        trained(artefacts, encoder, task, plan, {}, "cpu")
+        trained(artifacts, encoder, task, plan, {}, "cpu")
     assert "goes on from the last checkpoint" in caught.value.hint
     monkeypatch.undo()
     encoder.load_weights(first)
-    assert trained(artefacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
-    assert not list((artefacts.root / "checkpoints").rglob("*.safetensors"))
+    assert trained(artifacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
+    assert not list((artifacts.root / "checkpoints").rglob("*.safetensors"))
 
 
 def _full(*_):
@@ -95,15 +95,15 @@ def test_learns_and_says_how(prepared, tmp_path):
     assert history.curve[-1][1] < 0.7 * history.curve[0][1]
 
 
-def test_the_same_training_is_done_once(artefacts, prepared):
+def test_the_same_training_is_done_once(artifacts, prepared):
     encoder, instances, labels, pairs = prepared
     first = encoder.weights()
     ends = []
     for _ in range(2):
         encoder.load_weights(first)
-        trained(artefacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), Plan(3, 1e-3), {}, "cpu")
+        trained(artifacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), Plan(3, 1e-3), {}, "cpu")
         ends.append(encoder.weights())
-    assert artefacts.reused_s > 0
+    assert artifacts.reused_s > 0
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in first)
     assert any(not np.array_equal(ends[0][name], first[name]) for name in first)
 

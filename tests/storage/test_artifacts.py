@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from xmcbench import Artefacts
+from xmcbench import Artifacts
 from xmcbench.errors import DataError, StorageError
 
 
@@ -14,7 +14,7 @@ def test_is_built_once_and_its_cost_counted_when_reused(tmp_path):
         built.append(folder)
         (folder / "x.txt").write_text("hello")
 
-    first, second = Artefacts(tmp_path), Artefacts(tmp_path)
+    first, second = Artifacts(tmp_path), Artifacts(tmp_path)
     folder = first.get("tfidf", {"data": "a"}, build)
     assert (folder / "x.txt").read_text() == "hello"
     assert second.get("tfidf", {"data": "a"}, build) == folder
@@ -31,7 +31,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(StorageError, match="no room left"):
-        Artefacts(tmp_path).get("tfidf", {}, build)
+        Artifacts(tmp_path).get("tfidf", {}, build)
     assert not list(tmp_path.rglob("half.txt"))
 
 
@@ -42,7 +42,7 @@ def test_two_at_once_build_one(tmp_path):
         built.append(folder)
         inside.wait(1)
 
-    threads = [threading.Thread(target=Artefacts(tmp_path).get, args=("k", {}, build)) for _ in range(2)]
+    threads = [threading.Thread(target=Artifacts(tmp_path).get, args=("k", {}, build)) for _ in range(2)]
     for thread in threads:
         thread.start()
     inside.set()
@@ -52,7 +52,7 @@ def test_two_at_once_build_one(tmp_path):
 
 
 def test_a_damaged_one_is_named(tmp_path):
-    folder = Artefacts(tmp_path).get("tfidf", {}, lambda folder: None)
+    folder = Artifacts(tmp_path).get("tfidf", {}, lambda folder: None)
     (folder / "cost.json").write_text("")
     with pytest.raises(DataError, match="is damaged: .*delete the folder"):
-        Artefacts(tmp_path).get("tfidf", {}, lambda folder: None)
+        Artifacts(tmp_path).get("tfidf", {}, lambda folder: None)

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 
-from xmcbench.atomic import atomic_file, atomic_folder, write_json, write_text
+from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
 from xmcbench.errors import StorageError
 
 

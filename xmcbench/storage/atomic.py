@@ -68,6 +68,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing. Raises StorageError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError.from_os_error(error, path) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file (UTF-8) atomically."""
     with atomic_file(path) as stream:

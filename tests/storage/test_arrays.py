@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xmcbench.arrays import read_arrays
+from xmcbench.storage.arrays import read_arrays
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Canonical forms and their SHA-256: the identity of data sets, subsets, cells, sources and files."""
+"""Canonical forms and their SHA-256: the identity of datasets, subsets, cells, sources and files."""
 
 from __future__ import annotations
 

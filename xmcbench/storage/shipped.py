@@ -1,4 +1,4 @@
-"""Folders that come with xmcbench and are no Python: the data sets and the published figures."""
+"""Folders that come with xmcbench and are no Python: the datasets and the published figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def shipped(name: str) -> Path | None:
 
     In a checkout it lies at the root, in an installed package below ``share/xmcbench`` of the environment.
     """
-    parent = Path(__file__).resolve().parents[1]
+    parent = Path(__file__).resolve().parents[2]
     if (parent / "pyproject.toml").is_file():  # in site-packages `datasets` would be somebody else's package
         candidates = [parent / name]
     else:

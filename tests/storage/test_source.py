@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from xmcbench.registry import Registry, from_file
-from xmcbench.source import source_digest
+from xmcbench.storage.source import source_digest
 
 PACKAGE = {
     "__init__.py": "",

@@ -1,0 +1,126 @@
+"""The ranks of the true pairs, and the pairs themselves: all that the figures of a record follow from.
+
+A rank is 1 to 100, or 0 where the label is not among the first 100 predictions. In one byte each, they take kilobytes
+where the predictions take megabytes, so they are kept with the record wherever it goes. The true pairs are kept once for
+all records of a dataset, so that figures can be computed again where the dataset is not at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.errors import StorageError
+from xmcbench.metrics import TruePairs, label_frequency
+from xmcbench.storage.arrays import read_all_arrays, read_arrays
+from xmcbench.storage.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+
+#: Joins the names of filters under which all ranks are the same.
+_AND = "+"
+#: Holds the labels with a known pair, one bit each.
+_SEEN = "seen"
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """The ranks of one cell.
+
+    by_filter: filter -> uint8 [P], the rank of every true pair under it. seen: bool [L], the labels that have a pair
+    among those that the method was handed.
+    """
+
+    by_filter: Mapping[str, np.ndarray]
+    seen: np.ndarray
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the content."""
+        parts = [(name, self.by_filter[name]) for name in sorted(self.by_filter)]
+        return _digest([*parts, (_SEEN, np.packbits(self.seen))])
+
+    def save(self, path: Path) -> None:
+        """Write an .npz; filters with the same ranks share an array. Raises StorageError."""
+        groups: dict[bytes, list[str]] = {}
+        for name in sorted(self.by_filter):
+            groups.setdefault(self.by_filter[name].tobytes(), []).append(name)
+        arrays = {_AND.join(names): self.by_filter[names[0]] for names in groups.values()}
+        with atomic_file(path) as stream:
+            np.savez_compressed(stream, **arrays, **{_SEEN: np.packbits(self.seen)})
+
+    @classmethod
+    def load(cls, path: Path, pairs: int, labels: int) -> Ranks:
+        """Read what ``save`` wrote, for so many true pairs and labels. Raises StorageError where it is not that."""
+        try:
+            arrays = read_all_arrays(path)
+            seen = np.unpackbits(arrays.pop(_SEEN), count=labels).astype(bool)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again") from error
+        if len(seen) != labels or any(each.shape != (pairs,) or each.dtype != np.uint8 for each in arrays.values()):
+            raise StorageError(f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again")
+        return cls({name: each for names, each in arrays.items() for name in names.split(_AND)}, seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What predictions on a dataset are scored against.
+
+    pairs: the true test pairs. frequency: int64 [L], training pairs of every label; instances: training instances.
+    """
+
+    pairs: TruePairs
+    frequency: np.ndarray
+    instances: int
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Truth:
+        """The truth of a dataset."""
+        training = dataset.train_pairs()
+        return cls(TruePairs.of(dataset.test_pairs()), label_frequency(training), training.shape[0])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the content."""
+        pairs = self.pairs
+        sizes = np.array([pairs.instances, self.instances])
+        return _digest([("rows", pairs.rows), ("labels", pairs.labels), ("freq", self.frequency), ("sizes", sizes)])
+
+    def save(self, path: Path) -> None:
+        """Write an .npz. Raises StorageError."""
+        lengths = np.bincount(self.pairs.rows, minlength=self.pairs.instances)
+        with atomic_file(path) as stream:
+            np.savez_compressed(
+                stream,
+                lengths=lengths.astype(np.int32),
+                labels=self.pairs.labels.astype(np.int32),
+                frequency=self.frequency.astype(np.int32),
+                instances=np.array(self.instances),
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Truth:
+        """Read what ``save`` wrote. Raises StorageError where it is not that."""
+        try:
+            lengths, labels, frequency, instances = read_arrays(path, "lengths", "labels", "frequency", "instances")
+            rows = np.repeat(np.arange(len(lengths)), lengths)
+            if len(rows) != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
+                raise ValueError("its arrays do not fit together")
+            pairs = TruePairs(rows, labels.astype(np.int64), len(lengths))
+            return cls(pairs, frequency.astype(np.int64), int(instances))
+        except (OSError, ValueError, TypeError) as error:
+            raise StorageError(f"cannot read the true pairs {path}: {error}", "restore the file") from error
+
+
+def _digest(arrays: list[tuple[str, np.ndarray]]) -> str:
+    digest = hashlib.sha256()
+    for name, array in arrays:
+        digest.update(f"{name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array, "u1" if array.dtype == np.uint8 else "<i8").tobytes())
+    return digest.hexdigest()

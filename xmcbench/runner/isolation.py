@@ -1,0 +1,80 @@
+"""Files that a method must not read, put out of its reach by the kernel (Landlock, Linux 5.13 and later).
+
+Landlock knows no denial: a process names what it may still read, once and for all. So everything is named but the
+hidden files and the folders above them, whose other entries are named one by one. A file that is made directly in such
+a folder later on cannot be read by the process either; a cell therefore has a folder of its own for temporary files.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PR_SET_NO_NEW_PRIVS = 38
+_READ_FILE = 1 << 2
+_PATH_BENEATH = 1
+#: Folders above hidden files with more entries than this are not listed: the files stay in reach.
+_MOST_RULES = 100_000
+
+
+def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:
+    """Take the hidden files and folders out of reach of this thread and of all that it starts, for good.
+
+    needed: files and folders that stay readable although they are below a hidden one. Folders can still be listed, and
+    files that are open stay open. Returns whether the kernel did it; where it cannot, nothing changes.
+    """
+    paths = {Path(os.path.realpath(path)) for path in hidden}
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = struct.pack("=Q", _READ_FILE)
+    try:
+        ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+    except AttributeError:
+        return False  # not a libc with `syscall`
+    if ruleset < 0:
+        return False
+    try:
+        above = {parent for path in paths for parent in path.parents}
+        if not _allow(libc, ruleset, _visible(Path("/"), paths, above)):
+            return False
+        if not _allow(libc, ruleset, (Path(os.path.realpath(path)) for path in needed if path.exists())):
+            return False
+        no_new_privileges = libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+        return bool(no_new_privileges and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
+    finally:
+        os.close(ruleset)
+
+
+def _visible(folder: Path, hidden: set[Path], above: set[Path]) -> Iterable[Path]:
+    """What is to be named so that everything below a folder can be read but what is hidden."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return  # what cannot be listed cannot be named
+    for entry in entries:
+        path = Path(entry.path)
+        if path in hidden or entry.is_symlink():
+            continue  # a link is read through its target, which has a name of its own
+        if path in above:
+            yield from _visible(path, hidden, above)
+        else:
+            yield path
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, paths: Iterable[Path]) -> bool:
+    for number, path in enumerate(paths):
+        if number >= _MOST_RULES:
+            return False
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue  # it went away, or may not be read anyway
+        try:
+            rule = struct.pack("=Qi", _READ_FILE, descriptor)
+            libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+        finally:
+            os.close(descriptor)
+    return True

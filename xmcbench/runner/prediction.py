@@ -1,0 +1,98 @@
+"""How every method is called: pretrain, fit, predict. Part of the source of every result, so it holds nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmcbench.errors import MethodError
+from xmcbench.storage.artifacts import Artifacts
+from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.method import Method
+    from xmcbench.texts import Texts
+
+
+class Phases:
+    """Wall seconds of named phases."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.perf_counter() - start
+
+
+def predict(
+    method: Method,
+    texts: tuple[Texts, Texts, Texts],
+    pairs: csr_matrix | None,
+    k: int,
+    *,
+    seed: int,
+    artifacts: Artifacts,
+    identity: Mapping[str, object],
+    phases: Phases,
+) -> TopK:
+    """Train a method and ask it for the k best labels of every test instance: a checked TopK [len(test), k].
+
+    texts: of the training instances, the labels and the test instances. pairs: what the method may see of the training
+    pairs, None in the zero-shot setting. identity: name and parameters of the method, as JSON values. Raises
+    MethodError where the method breaks the contract.
+    """
+    train, labels, test = texts
+    method.seed, method.artifacts = seed, artifacts
+    if hasattr(method, "pretrain"):
+        with phases("pretrain"):
+            method.pretrained = _pretrained(method, train, labels, {**identity, "seed": seed})
+    with phases("fit"):
+        method.fit(train, labels, pairs)
+    with phases("predict"):
+        predictions = method.predict(test, k=k)
+    if not isinstance(predictions, TopK):
+        raise MethodError(f"predict returned a {type(predictions).__name__}", "it returns an xmcbench.TopK")
+    predictions.check(len(test), k, len(labels))
+    return predictions
+
+
+def _pretrained(
+    method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]
+) -> dict[str, np.ndarray]:
+    """The arrays of the method's pre-training, made once for data, parameters, seed and source."""
+
+    def build(folder: Path) -> None:
+        arrays = method.pretrain(train, labels)  # type: ignore[attr-defined]
+        np.savez(folder / "pretrained.npz", **arrays)
+        # What pre-training had to say belongs to every cell that uses it.
+        (folder / "notes.json").write_text(json.dumps(json_notes(method)))
+
+    key = {"train": train.digest, "labels": labels.digest, **identity}
+    folder = method.artifacts.get("pretraining", key, build, uses=(type(method),))
+    method.notes.update(json.loads((folder / "notes.json").read_text()))
+    with np.load(folder / "pretrained.npz", allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def json_notes(method: Method) -> dict[str, Any]:
+    """The notes of a method as JSON values. Raises MethodError where they are not."""
+    try:
+        notes: dict[str, Any] = json.loads(json.dumps(method.notes, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise MethodError(
+            f"the method's notes are not JSON: {error}", "use numbers, strings, lists and dicts"
+        ) from error
+    return notes

@@ -1,0 +1,188 @@
+"""The process that scores: it never imports a method, and serves all cells of a run.
+
+    with Scorer() as scorer:
+        scored = scorer.score(cell, store.root, dataset="lf-debian-2k", depth=101)
+
+A request is a line of JSON on its standard input, an answer one on its standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+from msgspec import Struct
+
+from xmcbench import errors
+from xmcbench.data.catalogue import load_dataset
+from xmcbench.data.dataset import Dataset
+from xmcbench.errors import DataError, StorageError, XmcbenchError
+from xmcbench.metrics import protocol
+from xmcbench.records import Cell, Store, Truth, read_record
+from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
+from xmcbench.records.standing import metrics_digest
+from xmcbench.runner import scoring
+from xmcbench.setting import draw
+from xmcbench.storage.canonical import sha256_file
+from xmcbench.topk import TopK
+
+
+class Scored(Struct, frozen=True, kw_only=True):
+    """The parts of a record that follow from predictions."""
+
+    metrics: dict[str, FilteredFigures]
+    protocol: Protocol
+    ranks: RanksFacts
+    predictions: Predictions | None = None
+
+
+class _Request(Struct, frozen=True, kw_only=True):
+    """dataset: name or folder; depth: predictions per row, None to start from the stored ranks. keep: write ranks."""
+
+    cell: Cell
+    root: str
+    dataset: str | None = None
+    depth: int | None = None
+    propensity: tuple[float, float] | None = None
+    filter: str = "none"
+    keep: bool = True
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    scored: Scored | None = None
+    error: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+class Scorer:
+    """The scoring process of a run; started by the first request."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Scorer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            with suppress(OSError):
+                self._process.communicate(timeout=10)
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def score(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> Scored:
+        """Score the predictions of a cell below a runs folder, and write its ranks there if they are to be kept.
+
+        dataset: its name or folder. depth: predictions per row. Raises MethodError where the predictions are not a
+        valid answer, DataError where the dataset is not that of the cell, StorageError for files.
+        """
+        return self._ask(_Request(cell=cell, root=str(root.resolve()), dataset=dataset, depth=depth, keep=keep))
+
+    def rescore(self, cell: Cell, root: Path, filter_name: str, propensity: tuple[float, float]) -> Scored:
+        """The figures of a record from its stored ranks, under these constants. Raises StorageError."""
+        root = root.resolve()
+        return self._ask(_Request(cell=cell, root=str(root), propensity=propensity, filter=filter_name))
+
+    def _ask(self, request: _Request) -> Scored:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "xmcbench.runner.scorer"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONHASHSEED": "0"},
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except OSError:
+            line = b""
+        if not line:
+            code = self._process.wait()
+            self._process = None
+            raise StorageError(f"the scoring process ended with exit code {code}", "was the memory full?")
+        answer = msgspec.json.decode(line, type=_Answer)
+        if answer.scored is None:
+            raise getattr(errors, answer.error, XmcbenchError)(answer.message, answer.hint)
+        return answer.scored
+
+
+def _serve() -> None:
+    datasets: dict[str, tuple[Dataset, Truth]] = {}
+    # Nothing but answers may reach the pipe, whatever a library prints.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for line in sys.stdin.buffer:
+        try:
+            answer = _Answer(scored=_score(msgspec.json.decode(line, type=_Request), datasets))
+        except XmcbenchError as error:
+            answer = _Answer(error=type(error).__name__, message=error.message, hint=error.hint)
+        except Exception as error:
+            answer = _Answer(error="XmcbenchError", message=f"scoring failed: {type(error).__name__}: {error}")
+        answers.write(msgspec.json.encode(answer) + b"\n")
+        answers.flush()
+
+
+def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Scored:
+    store, cell = Store(Path(request.root)), request.cell
+    if request.depth is None or request.dataset is None:
+        record = read_record(store.record_path(cell))
+        truth = store.truth(record)
+        assert record.ranks is not None
+        assert request.propensity is not None
+        metrics = scoring.figures(store.ranks(record, truth), truth, request.propensity)
+        return _scored(metrics, request.filter, request.propensity, record.ranks)
+    if request.dataset not in datasets:
+        loaded = load_dataset(request.dataset)
+        datasets[request.dataset] = (loaded, Truth.of(loaded))
+    dataset, truth = datasets[request.dataset]
+    if dataset.digest != cell.dataset_sha256:
+        raise DataError(f"{dataset.name} is not the version that the cell is about", "run again")
+    subset = draw(dataset.train_pairs(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
+    if (subset.digest if subset else None) != cell.subset_sha256:
+        raise DataError("the subset is not the one that the setting and the seed draw", "run again")
+    path = store.predictions_path(cell)
+    sha256 = sha256_file(path)
+    predictions = TopK.load(path)
+    predictions.check(len(dataset.test), request.depth, len(dataset.labels))
+    ranks = scoring.rank(predictions, dataset, truth, subset.pairs if subset else None)
+    metrics = scoring.figures(ranks, truth, dataset.propensity)
+    facts = RanksFacts(file=store.relative(store.ranks_path(cell)), sha256=ranks.digest, truth_sha256=truth.digest)
+    if request.keep:
+        truth_path = store.truth_path(dataset.name, truth.digest)
+        if not truth_path.exists():
+            truth.save(truth_path)
+        ranks.save(store.ranks_path(cell))
+    kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth)
+    return _scored(metrics, dataset.card.filter, dataset.propensity, facts, kept)
+
+
+def _scored(
+    metrics: dict[str, FilteredFigures],
+    filter_name: str,
+    propensity: tuple[float, float],
+    ranks: RanksFacts,
+    predictions: Predictions | None = None,
+) -> Scored:
+    how = Protocol(
+        version=protocol.VERSION,
+        filter=filter_name,  # type: ignore[arg-type]
+        propensity=propensity,
+        source_sha256=metrics_digest(),
+    )
+    return Scored(metrics=metrics, protocol=how, ranks=ranks, predictions=predictions)
+
+
+if __name__ == "__main__":
+    _serve()

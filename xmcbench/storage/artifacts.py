@@ -1,0 +1,82 @@
+"""What several cells share, such as a token store, TF-IDF features or a pre-training: made once, kept by content."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from xmcbench.environment import package_versions
+from xmcbench.errors import DataError
+from xmcbench.storage.atomic import atomic_folder
+from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.lock import exclusive
+from xmcbench.storage.source import source_of
+
+
+class Artifacts:
+    """A store of artifact folders under one root.
+
+    ``reused_s`` adds up what the artifacts taken from the store cost when they were made, in seconds, so that no
+    method looks cheap because another one paid. Without a root the store is a temporary one that goes with the object.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.reused_s = 0.0
+        if root is None:
+            root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
+            weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+        self.root = root
+
+    def get(
+        self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
+    ) -> Path:
+        """The folder of the artifact with this kind and identity; ``build`` fills it where it is not there yet.
+
+        identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
+        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it is handed), and the versions
+        of the packages that they import, are added to it: an artifact of other code is never taken.
+
+        Two processes that want the same artifact make it once: the second waits for the first. Raises StorageError
+        when it cannot be written, DataError when the one that is there is damaged.
+        """
+        key = _with_code(identity, build, *uses)
+        folder = self.root / kind / sha256_json(key)[:32]
+        if not (folder / "cost.json").exists():
+            with exclusive(folder.with_suffix(".lock")):
+                if not (folder / "cost.json").exists():
+                    self._make(folder, key, build)
+                    return folder
+        try:
+            self.reused_s += float(json.loads((folder / "cost.json").read_text())["wall_s"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"the artifact {folder} is damaged: {error}", "delete the folder: it will be regenerated"
+            ) from error
+        return folder
+
+    def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
+        """Where the unfinished work on an artifact is kept, for a build that can go on after it was killed.
+
+        The folder belongs to this identity and to the source of ``uses``: work of other code is never continued. It is
+        not made here.
+        """
+        return self.root / "unfinished" / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
+
+    def _make(self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None]) -> None:
+        already_reused, start = self.reused_s, time.perf_counter()
+        with atomic_folder(folder) as temporary:
+            build(temporary)
+            # An artifact made from another one cost what both cost.
+            wall_s = time.perf_counter() - start + self.reused_s - already_reused
+            cost = {"wall_s": wall_s, "identity": dict(key)}
+            (temporary / "cost.json").write_text(json.dumps(cost, indent=1, sort_keys=True) + "\n")
+
+
+def _with_code(identity: Mapping[str, object], *uses: object) -> dict[str, object]:
+    code = source_of(*uses)
+    return {**identity, "source": code.digest, "packages": package_versions(code.packages)}

@@ -1,0 +1,47 @@
+"""Pairs on disk: binary sparse matrices as .npz files, and their digest."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.errors import DataError
+from xmcbench.storage.arrays import read_arrays
+from xmcbench.storage.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
+    """Write the structure of a binary CSR matrix. Raises StorageError."""
+    with atomic_file(path) as stream:
+        np.savez(stream, indptr=indptr.astype(np.int64), indices=indices.astype(np.int32))
+
+
+def read_pairs(path: Path, columns: int) -> csr_matrix:
+    """Read what ``write_pairs`` wrote: a binary CSR matrix, float32 [N, columns], column ids ascending.
+
+    Raises DataError where the file is missing, damaged or not such a matrix.
+    """
+    from scipy.sparse import csr_matrix
+
+    try:
+        indptr, indices = read_arrays(path, "indptr", "indices")
+        if len(indices) < np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)
+        return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the pairs {path}: {error}", "delete the file: it will be regenerated") from None
+
+
+def pairs_digest(indptr: np.ndarray, indices: np.ndarray) -> str:
+    """SHA-256 (hex) of the structure of a binary CSR matrix, whatever the number of its columns."""
+    digest = hashlib.sha256()
+    for array in (indptr, indices):
+        digest.update(np.array([len(array)], "<i8").tobytes())
+        digest.update(np.ascontiguousarray(array, "<i8").tobytes())
+    return digest.hexdigest()

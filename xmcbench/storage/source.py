@@ -1,0 +1,204 @@
+"""Digests of source code: what tells a result of today's code from one of yesterday's.
+
+A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, at any
+depth and inside functions too. Comments, docstrings, formatting, type-checking imports and the arguments of ``raise``
+are left out: a run that ends well does not depend on them. Packages of other authors are named, so that a caller can
+add their versions.
+
+Two things are out of sight: modules that are imported under a computed name, and data files that code reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+#: Modules of the harness that every result runs through: what a method is handed, how it is called, what it returns.
+_EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
+
+#: The module name of a plug-in file starts with this.
+PLUGIN_PREFIX = "xmcbench_plugin_"
+
+
+class Source(NamedTuple):
+    """digest: SHA-256 (hex) of the syntax trees. packages: what they import from other authors, sorted."""
+
+    digest: str
+    packages: tuple[str, ...]
+
+
+def source_of(*objects: object) -> Source:
+    """The source that the given modules, classes, functions or instances run through.
+
+    The modules that hand a method its data and take its predictions are always part of it.
+    """
+    return _source(tuple(sorted({*map(_module_name, objects), *_EVERY_RESULT})))
+
+
+def source_digest(method: type) -> str:
+    """SHA-256 (hex) of the source of a method. A result is stale when it was made by another one."""
+    return source_of(method).digest
+
+
+def module_digest(*modules: str) -> str:
+    """SHA-256 (hex) of the source of the named modules and of what they import from their own packages."""
+    return _source(tuple(sorted(modules))).digest
+
+
+@dataclass(frozen=True)
+class _Package:
+    """The code of one author: a package, a single module, or the folder of a plug-in file.
+
+    prefix: the dotted name of the package or module; empty for a folder, whose modules are imported by bare names.
+    root: the folder of the package, or the file of a single module.
+    """
+
+    prefix: str
+    root: Path
+
+    @classmethod
+    def of(cls, module: str) -> _Package:
+        """The package that a module belongs to.
+
+        Each subpackage of xmcbench is one of its own, so that a change of the leaderboard is not one of a method.
+        """
+        if module.startswith(PLUGIN_PREFIX):
+            return cls("", Path(str(sys.modules[module].__file__)).parent)
+        parts = module.split(".")
+        prefix = ".".join(parts[:2]) if parts[0] == "xmcbench" else parts[0]
+        spec = find_spec(prefix)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"no source of {module}")
+        origin = Path(spec.origin)
+        return cls(prefix, origin.parent if spec.submodule_search_locations else origin)
+
+    def files(self, module: str) -> Iterator[tuple[str, Path]]:
+        """The files that importing a module runs, by name: those of its parents first. Nothing for a foreign name."""
+        if self.root.is_file():
+            if module == self.prefix:
+                yield module, self.root
+            return
+        if self.prefix and module != self.prefix and not module.startswith(f"{self.prefix}."):
+            return
+        parts = module.removeprefix(self.prefix).strip(".").split(".") if module != self.prefix else []
+        for length in range(len(parts) + 1):
+            base = self.root.joinpath(*parts[:length])
+            name = ".".join(filter(None, [self.prefix, *parts[:length]]))
+            found = next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
+            if not name:
+                continue  # the folder of a plug-in file is not a package
+            if found is None:
+                return  # a name inside the module before it
+            yield name, found
+
+    def imported(self, name: str) -> bool:
+        """Whether an absolute import of this name reads a file of the package."""
+        first = next(self.files(name), None)
+        if first is None or self.prefix:
+            return first is not None
+        # Beside a plug-in file, an installed package of the same name goes first.
+        try:
+            spec = find_spec(first[0])
+        except (ValueError, ModuleNotFoundError):
+            spec = None
+        return spec is None or spec.origin is None or Path(spec.origin) == first[1]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A parsed file. tree: SHA-256 (hex) of its syntax tree; imports: the names that it imports, absolute."""
+
+    tree: str
+    imports: tuple[str, ...]
+
+
+def _module_name(thing: object) -> str:
+    if isinstance(thing, ModuleType):
+        return thing.__name__
+    return str((thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)).__module__)
+
+
+def _source(modules: tuple[str, ...]) -> Source:
+    trees: dict[str, str] = {}
+    foreign: set[str] = set()
+    for module in modules:
+        package = _Package.of(module)
+        waiting = [Path(str(sys.modules[module].__file__)).stem if not package.prefix else module]
+        while waiting:
+            for name, file in package.files(waiting.pop()):
+                if name in trees:
+                    continue
+                parsed = _parsed(file, name, file.stat().st_mtime_ns)
+                trees[name] = parsed.tree
+                for imported in parsed.imports:
+                    if package.imported(imported):
+                        waiting.append(imported)
+                    else:
+                        foreign.add(imported.split(".")[0])
+    digest = hashlib.sha256()
+    for name in sorted(trees):
+        digest.update(f"{name} {trees[name]}\n".encode())
+    packages = sorted(foreign - sys.stdlib_module_names - {"xmcbench", ""})
+    return Source(digest.hexdigest(), tuple(packages))
+
+
+@cache
+def _parsed(file: Path, name: str, _changed: int) -> _File:
+    tree = _without_type_checking(ast.parse(file.read_bytes()))
+    imports = dict.fromkeys(_imports(tree, name, file.name == "__init__.py"))
+    return _File(hashlib.sha256("".join(_canonical(tree)).encode()).hexdigest(), tuple(imports))
+
+
+def _without_type_checking(tree: ast.Module) -> ast.Module:
+    class Strip(ast.NodeTransformer):
+        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:  # noqa: N802 - the name ast looks for
+            self.generic_visit(node)
+            name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
+            return node.orelse if name == "TYPE_CHECKING" else node
+
+    stripped: ast.Module = Strip().visit(tree)
+    return stripped
+
+
+def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            named = node.module or ""
+            if node.level:
+                levels = node.level - is_package  # in a package `.` is the package itself
+                named = f"{module.rsplit('.', levels)[0] if levels else module}.{named}".rstrip(".")
+            yield named
+            # `from package import module` names a module in the second half, `from module import name` does not.
+            yield from (f"{named}.{alias.name}" for alias in node.names)
+
+
+def _canonical(node: object) -> Iterator[str]:
+    """A syntax tree as text: the same for every version of Python that parses it alike."""
+    if isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for field, value in ast.iter_fields(node):
+            if field in ("kind", "type_comment", "type_ignores") or value is None or value == []:
+                continue
+            yield f" {field}="
+            if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                value = value[1:] if ast.get_docstring(node, clean=False) is not None else value  # noqa: PLW2901
+            if isinstance(node, ast.Raise) and isinstance(value, ast.Call):
+                value = value.func  # noqa: PLW2901 - the message is not
+            yield from _canonical(value)
+        yield ")"
+    elif isinstance(node, list):
+        for each in node:
+            yield from _canonical(each)
+    else:
+        yield f"{type(node).__name__}:{node!r}"
