@@ -40,12 +40,17 @@ def add_methods(group: Any) -> None:
 def add_execution(group: Any) -> None:
     """The flags for the runs folder and what a cell may take, for an argument group."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    add_limits(group)
+    group.add_argument("--force", action="store_true", help="run finished cells again")
+    group.add_argument("--refresh", action="store_true", help="run finished cells again whose code has changed since")
+
+
+def add_limits(group: Any) -> None:
+    """The flags for what a cell may take, for an argument group."""
     group.add_argument(
         "--time-limit", type=float, metavar="SECONDS", default=86400, help="for each cell (default: a day)"
     )
     group.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
-    group.add_argument("--force", action="store_true", help="run finished cells again")
-    group.add_argument("--refresh", action="store_true", help="run finished cells again whose code has changed since")
 
 
 def add_dry_run(group: Any) -> None:

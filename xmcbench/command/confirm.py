@@ -1,0 +1,87 @@
+"""Run one cell of every stale row again, and keep the results that it covers where it gives the same.
+
+A change of code makes the results of a method stale, even if it changes none of them. For each method, parameters,
+dataset and kind of supervision the cheapest cell is run again, from scratch. Where its ranks are those that are stored,
+the check is written into all records of the group, and they are not stale any more. The others need `run --refresh`.
+
+  xmcbench confirm --runs leaderboards
+  xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.command import request
+from xmcbench.errors import UsageError, XmcbenchError
+
+if TYPE_CHECKING:
+    from xmcbench.runner.confirmation import Verdict
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench confirm``."""
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    parser.add_argument(
+        "--dataset",
+        action="append",
+        default=[],
+        metavar="NAME|FOLDER",
+        help="only this dataset, or where it is; may be repeated (default: all that are found by name)",
+    )
+    parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
+    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file")
+    request.add_limits(parser)
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check every group; 1 if one is not confirmed."""
+    from xmcbench.data import load_dataset
+    from xmcbench.records import Standing, Store
+    from xmcbench.registry import Registry
+    from xmcbench.runner import confirmation
+
+    if not (arguments.runs / "records").is_dir():
+        raise UsageError(f"there are no records in {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+    methods, limits = request.methods(arguments.methods), request.limits(arguments)
+    registry, store = Registry(arguments.plugin), Store(arguments.runs)
+    datasets = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
+    found = [
+        group
+        for group in confirmation.groups(store.records(), Standing(registry.sources()))
+        if (methods == ("all",) or group.records[0].cell.method in methods)
+        and (not arguments.dataset or group.records[0].cell.dataset in datasets)
+    ]
+    if not found:
+        print("nothing is stale")
+    refused = 0
+    for number, group in enumerate(found, 1):
+        place = f"[{number}/{len(found)}] {group.name}"
+        if arguments.dry_run:
+            print(f"{place}, {group.records[0].measured.total_s:.0f} s when it last ran")
+            continue
+        name = group.records[0].cell.dataset
+        try:
+            if name not in datasets:
+                datasets[name] = (load_dataset(name), name)
+            dataset, source = datasets[name]
+            verdict = confirmation.confirm(group, dataset, source, store, registry, limits)
+        except XmcbenchError as error:
+            print(f"{place}: not confirmed: {error}", file=sys.stderr)
+            refused += 1
+            continue
+        refused += not verdict.stands
+        print(f"{place}: {_said(verdict)}", flush=True)
+    return 1 if refused else 0
+
+
+def _said(verdict: Verdict) -> str:
+    if verdict.problem:
+        return f"not confirmed: {verdict.problem}"
+    seen = f"{100 * verdict.same_ranks:.2f}% of the ranks are equal, figures differ by at most "
+    seen += f"{100 * verdict.largest_change:.3f} points"
+    return f"confirmed: {seen}" if verdict.stands else f"not confirmed: {seen}; run it again with --refresh"

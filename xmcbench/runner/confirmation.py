@@ -1,0 +1,120 @@
+"""Stale results that still stand: one cell is run again, and where it gives the same, the results it covers are kept.
+
+A change of code that changes no result, such as a renamed variable, makes every row of a method stale. Instead of
+running all of them again, one cell is run for each method, parameters, dataset and kind of supervision (without pairs,
+or with pairs), from scratch, and its ranks are compared with the stored ones. The check is written into every record
+that it covers: which cell was run, when, and how much differed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from xmcbench.errors import MethodError
+from xmcbench.records import Record, Standing, Store
+from xmcbench.records.record import SourceCheck
+from xmcbench.runner.execution import Limits, Place, execute
+from xmcbench.runner.plan import Request, plan
+from xmcbench.storage.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+    from xmcbench.registry import Registry
+
+#: What may differ, so that rounding on another machine is no difference: the share of true pairs whose rank is another,
+#: and the change of any figure of the default filter, as a fraction (0.0005 is 0.05 points).
+MOST_OTHER_RANKS, LARGEST_CHANGE = 0.001, 0.0005
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records that one check covers; the first is the cheapest, which is run again."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def name(self) -> str:
+        """What is checked, in one line."""
+        record = self.records[0]
+        pairs = "without pairs" if record.cell.setting.kind == "ez" else "with pairs"
+        return f"{record.name} on {record.cell.dataset}, {pairs}: {len(self.records)} records"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a group still stands. problem: why it could not be run; empty where it was."""
+
+    group: Group
+    same_ranks: float = 0.0
+    largest_change: float = 1.0
+    problem: str = ""
+
+    @property
+    def stands(self) -> bool:
+        """Whether the rerun gave the same, within the tolerance."""
+        return self.same_ranks >= 1 - MOST_OTHER_RANKS and self.largest_change <= LARGEST_CHANGE
+
+
+def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
+    """The stale records that have ranks, by what one check covers."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.ok and record.ranks and standing.stale(record):
+            cell = record.cell
+            pairs = cell.setting.kind != "ez"
+            covered = [cell.dataset_sha256, cell.method, cell.parameters, pairs, record.method.source_sha256]
+            found.setdefault(canonical_json(covered), []).append(record)
+    cheapest = [sorted(group, key=lambda record: (record.measured.total_s, record.key)) for group in found.values()]
+    return [Group(tuple(group)) for group in cheapest]
+
+
+def confirm(
+    group: Group, dataset: Dataset, source: str, store: Store, registry: Registry, limits: Limits | None = None
+) -> Verdict:
+    """Run the group's cheapest cell again, in a runs folder of its own, and compare the ranks of its true pairs.
+
+    Where it stands, the check is written into every record of the group. Raises UsageError and the like where the cell
+    cannot be planned any more, StorageError where the stored ranks are missing.
+    """
+    before = group.records[0]
+    cell = before.cell
+    wanted = Request(cell.setting, (cell.method,), None, {cell.method: cell.parameters}, (cell.seed,))
+    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
+        fresh = Store(Path(folder))
+        planned = plan(wanted, dataset, registry, fresh)
+        if planned.cells[0].cell.key != cell.key:
+            return Verdict(group, problem="its parameters mean another cell today")
+        (after,) = execute(planned, Place(dataset, source, fresh, limits or Limits()))
+        if not after.ok:
+            return Verdict(group, problem=f"{after.status}: {after.reason}")
+        verdict = _compared(group, store, after, fresh)
+    if verdict.stands:
+        check = SourceCheck(
+            source_sha256=after.method.source_sha256,
+            key=cell.key,
+            date=datetime.now(UTC).date().isoformat(),
+            same_ranks=verdict.same_ranks,
+            largest_change=verdict.largest_change,
+        )
+        for record in group.records:
+            store.write(msgspec.structs.replace(record, checks=(*record.checks, check)))
+    return verdict
+
+
+def _compared(group: Group, store: Store, after: Record, fresh: Store) -> Verdict:
+    before, truth = group.records[0], fresh.truth(after)
+    if before.ranks is None or after.ranks is None or before.ranks.truth_sha256 != after.ranks.truth_sha256:
+        raise MethodError(f"{before.name} was scored against other true pairs", "run it again")
+    old, new = store.ranks(before, truth).by_filter, fresh.ranks(after, truth).by_filter
+    shares = [float(np.mean(old[name] == new[name])) for name in new]
+    values = [record.metrics[before.protocol.filter].values for record in (before, after)]
+    change = max(abs(values[0][name] - values[1][name]) for name in values[1] if name in values[0])
+    return Verdict(group, min(shares), change)
