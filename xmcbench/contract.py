@@ -1,17 +1,25 @@
-"""The contract test of a method: what `xmcbench check` runs, on a corpus of a few dozen texts."""
+"""The contract test of a method: what `xmcbench check` runs, on a corpus of a few hundred texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.data import load_dataset
+from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import MethodError, XmcbenchError
 from xmcbench.method import Method
-from xmcbench.registry import Entry
-from xmcbench.runner.plan import DEFAULT_PRESET
+from xmcbench.records import Store
+from xmcbench.registry import Entry, Registry
+from xmcbench.runner.execution import Limits, Place, execute
+from xmcbench.runner.plan import DEFAULT_PRESET, Request, plan
+from xmcbench.setting import Setting
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
 
@@ -30,8 +38,17 @@ class Finding:
     reason: str = ""
 
 
-def check(entry: Entry) -> list[Finding]:
-    """Every check that applies to the method; the later ones are left out where it does not load."""
+#: The dataset of the chance test: instances of either side, labels, true labels per instance.
+_ROWS, _LABELS, _TRUE = 400, 40, 2
+#: No honest method hits so many more test pairs than chance in a million checks.
+_SIGNIFICANCE = 1e-6
+
+
+def check(entry: Entry, registry: Registry, limits: Limits | None = None) -> list[Finding]:
+    """Every check that applies to the method; the later ones are left out where it does not load.
+
+    limits: of the check that runs a cell in a process of its own.
+    """
     try:
         method = entry.usable()
     except XmcbenchError as error:
@@ -45,6 +62,9 @@ def check(entry: Entry) -> list[Finding]:
     checks["pads where k is larger than the number of labels"] = lambda cls: _valid(cls, pairs=True, k=50)
     checks["takes empty and unknown texts"] = _strange_texts
     checks["gives equal predictions under one seed"] = _repeats
+    if method.deterministic:
+        checks["gives equal predictions under any seed"] = lambda cls: _repeats(cls, seeds=(0, 1))
+    checks["is at chance where test pairs are random"] = lambda _: _at_chance(entry, registry, limits or Limits())
     return [Finding("loads", True), *(_finding(name, run, method) for name, run in checks.items())]
 
 
@@ -70,8 +90,9 @@ def _corpus() -> tuple[Texts, Texts, csr_matrix]:
     return Texts.from_lists(titles, contents), Texts.from_lists([f"the {topic}" for topic in _TOPICS]), pairs
 
 
-def _predict(cls: type[Method], texts: Texts, pairs: csr_matrix | None, k: int) -> TopK:
+def _predict(cls: type[Method], texts: Texts, pairs: csr_matrix | None, k: int, seed: int = 0) -> TopK:
     method = cls(**cls.presets.get(DEFAULT_PRESET, {}))
+    method.seed = seed
     train, labels, _ = _corpus()
     if hasattr(method, "pretrain"):
         method.pretrained = method.pretrain(train, labels)
@@ -105,9 +126,53 @@ def _strange_texts(cls: type[Method]) -> None:
     _predict(cls, Texts.from_lists(["", " ", "zyzzyva quokka", "\u4e2d\u6587 \U0001f600"]), _known(cls, pairs), 5)
 
 
-def _repeats(cls: type[Method]) -> None:
+def _repeats(cls: type[Method], seeds: tuple[int, int] = (0, 0)) -> None:
     train, _, pairs = _corpus()
-    first, second = (_predict(cls, train[:20], _known(cls, pairs), 5) for _ in range(2))
+    first, second = (_predict(cls, train[:20], _known(cls, pairs), 5, seed) for seed in seeds)
     same = np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)
-    if not same:
+    if not same and seeds[0] == seeds[1]:
         raise MethodError("two runs with one seed predict differently", "draw every random number from self.seed")
+    if not same:
+        raise MethodError("two seeds predict differently", "`deterministic = True` says that they do not")
+
+
+def _at_chance(entry: Entry, registry: Registry, limits: Limits) -> None:
+    """Run a cell on a dataset whose test pairs are drawn at random: who hits them has seen them."""
+    method = entry.usable()
+    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
+        root = Path(folder, "random-pairs")
+        root.mkdir()
+        _write_random(root)
+        dataset, store = load_dataset(root), Store(Path(folder, "runs"))
+        setting = Setting.of("ez" if method.supervision == "unused" else "full")
+        planned = plan(Request(setting, (entry.name,)), dataset, registry, store)
+        (record,) = execute(planned, Place(dataset, str(root), store, limits))
+    if not record.ok:
+        raise MethodError(record.reason)
+    hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored
+    if _chance(hits, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
+        raise MethodError(
+            f"it hits {hits} of {scored} random test pairs at rank 1, where chance hits {scored * _TRUE // _LABELS}",
+            "nothing in the texts or the training pairs says anything about them: the method has read them",
+        )
+
+
+def _write_random(folder: Path) -> None:
+    """Texts that speak of two labels each; the training pairs are these, the test pairs random."""
+    random = np.random.RandomState(0)
+    labels = [f"the {topic} of {kind}" for kind in ("gold", "iron", "salt", "wool") for topic in _TOPICS]
+
+    def rows(side: str) -> Iterator[tuple[str, str, str, list[int]]]:
+        for row in range(_ROWS):
+            spoken, drawn = (sorted(random.permutation(_LABELS)[:_TRUE].tolist()) for _ in range(2))
+            title, content = f"{side} {row}", f"A story. It is about {labels[spoken[0]]} and {labels[spoken[1]]}."
+            yield f"{side}{row}", title, content, spoken if side == "train" else drawn
+
+    write_labels(folder / "lbl.json.gz", ((f"label{row}", text) for row, text in enumerate(labels)))
+    write_instances(folder / "trn.json.gz", rows("train"))
+    write_instances(folder / "tst.json.gz", rows("test"))
+
+
+def _chance(hits: int, rows: int, share: float) -> float:
+    """The probability of at least so many hits in so many rows."""
+    return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))

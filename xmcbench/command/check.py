@@ -6,21 +6,26 @@ import argparse
 import json
 from pathlib import Path
 
+from xmcbench.command import request
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench check``."""
     parser.add_argument("method", metavar="NAME|FILE.py")
+    request.add_limits(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails."""
     from xmcbench.contract import check
-    from xmcbench.registry import Registry, from_file
+    from xmcbench.registry import Registry
 
-    is_file = arguments.method.endswith(".py")
-    entries = from_file(Path(arguments.method)) if is_file else [Registry()[arguments.method]]
-    reports = {entry.name: check(entry) for entry in entries}
+    plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
+    registry = Registry([plugin] if plugin else [])
+    entries = [entry for entry in registry if entry.plugin] if plugin else [registry[arguments.method]]
+    limits = request.limits(arguments)
+    reports = {entry.name: check(entry, registry, limits) for entry in entries}
     good = all(finding.ok for findings in reports.values() for finding in findings)
     if arguments.json:
         document = {name: [vars(finding) for finding in findings] for name, findings in reports.items()}

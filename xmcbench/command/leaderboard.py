@@ -1,6 +1,7 @@
 """Write the leaderboard from stored records, check that it is up to date, or add records to it.
 
 xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there
+xmcbench leaderboard --refresh               run what is stale first, and nothing else
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is not what the records give
 xmcbench leaderboard --format latex --out D  every table as a file that a paper can \\input
 xmcbench leaderboard add RUNS...             score the predictions again and copy the records that hold
@@ -13,8 +14,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xmcbench.command import request
+
 if TYPE_CHECKING:
-    from xmcbench.records import Record, Store
+    from xmcbench.records import Record, Standing, Store
+    from xmcbench.registry import Registry
 
 BOARD = Path("leaderboards")
 
@@ -28,15 +32,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
     parser.add_argument("--force", action="store_true", help="add: replace a record of the same cell")
     parser.add_argument(
-        "--plugin", action="append", default=[], type=Path, metavar="FILE", help="add: a method in a file"
+        "--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file"
     )
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not up to date")
+    parser.add_argument("--refresh", action="store_true", help="run cells again whose code has changed since")
+    request.add_limits(parser)
     parser.add_argument(
         "--dataset",
         action="append",
         default=[],
         metavar="NAME|FOLDER",
-        help="add: where a dataset lies; may be repeated",
+        help="where a dataset is; may be repeated",
     )
 
 
@@ -56,7 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs names the folder that `xmcbench run --runs` wrote")
-    standing = Standing(Registry(arguments.plugin).sources())
+    registry = Registry(arguments.plugin)
+    standing = Standing(registry.sources())
+    failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     records, outdated = _with_current_figures(Store(runs), arguments.check)
     made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
@@ -66,12 +74,39 @@ def run(arguments: argparse.Namespace) -> int:
         write(out, made)
         index = f", the index is {out / 'README.md'}" if plain else ""
         print(f"{len(made)} files in {out}{index}")
-        return 0
+        return 1 if failed else 0
     found = [*outdated, *differences(out, made)]
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
     print(f"{len(made)} files are up to date" if not found else f"{len(found)} files are not: `xmcbench leaderboard`")
     return 1 if found else 0
+
+
+def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
+    """Run every stale cell again; returns how many have no new result."""
+    from xmcbench.command import report
+    from xmcbench.data import load_dataset
+    from xmcbench.errors import XmcbenchError
+    from xmcbench.runner.execution import Place, execute
+    from xmcbench.runner.plan import plan, request_for
+
+    limits, failed = request.limits(arguments), 0
+    loaded = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
+    for record in [each for each in store.records() if each.ok and standing.stale(each)]:
+        name = record.cell.dataset
+        try:
+            if name not in loaded:
+                loaded[name] = (load_dataset(name), name)
+            dataset, source = loaded[name]
+            planned = plan(request_for(record, registry), dataset, registry, store, refresh=True)
+            (made,) = execute(planned, Place(dataset, source, store, limits), report.Progress(1))
+            problem = "" if made.ok else f"{made.status}: {made.reason}"
+        except XmcbenchError as error:
+            problem = str(error)
+        if problem:
+            failed += 1
+            print(f"xmcbench: {store.record_path(record.cell)}: {problem}", file=sys.stderr)
+    return failed
 
 
 def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list[str]]:

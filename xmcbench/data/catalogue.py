@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.compression import find_source
+from xmcbench.data.sealing import check_open
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.storage.shipped import shipped
 
@@ -138,10 +139,11 @@ def load_dataset(name_or_folder: str | Path) -> Dataset:
     A folder needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
     The first time the files are read and checked; later loads map what was kept.
 
-    Raises what ``locate`` raises, and DataError when the data are not on this machine or are broken.
+    Raises what ``locate`` raises, and DataError when the data are not on this machine or are broken, or inside a cell.
     """
     from xmcbench.data.dataset import derive, open_folder
 
+    check_open("a dataset")
     listing = locate(name_or_folder)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)

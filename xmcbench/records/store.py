@@ -73,10 +73,22 @@ class Store:
         return read_record(path) if path.exists() else None
 
     def write(self, record: Record) -> Record:
-        """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError."""
+        """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError.
+
+        A record with a result gives way to another one with a result only: what failed or ran out of time is returned,
+        and the earlier result stays.
+        """
         written = sealed(record)
-        write_json(self.record_path(record.cell), as_json(written))
+        if written.ok or not self._has_result(record.cell):
+            write_json(self.record_path(record.cell), as_json(written))
         return written
+
+    def _has_result(self, cell: Cell) -> bool:
+        try:
+            earlier = self.find(cell)
+        except StorageError:
+            return False  # damaged: nothing to lose
+        return earlier is not None and earlier.ok
 
     def records(self) -> list[Record]:
         """Every record, in the order of the file names. Raises StorageError on a damaged or misplaced one."""

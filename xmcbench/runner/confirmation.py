@@ -22,7 +22,7 @@ from xmcbench.errors import MethodError
 from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
 from xmcbench.runner.execution import Limits, Place, execute
-from xmcbench.runner.plan import Request, plan
+from xmcbench.runner.plan import plan, request_for
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -86,10 +86,9 @@ def confirm(
     """
     before = group.records[0]
     cell = before.cell
-    wanted = Request(cell.setting, (cell.method,), None, {cell.method: cell.parameters}, (cell.seed,))
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
         fresh = Store(Path(folder))
-        planned = plan(wanted, dataset, registry, fresh)
+        planned = plan(request_for(before, registry), dataset, registry, fresh)
         if planned.cells[0].cell.key != cell.key:
             return Verdict(group, problem="its parameters mean another cell today")
         (after,) = execute(planned, Place(dataset, source, fresh, limits or Limits()))

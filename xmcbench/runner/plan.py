@@ -213,6 +213,17 @@ def _variant(method: type[Method], preset: str, values: dict[str, object]) -> st
         return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
 
 
+def request_for(record: Record, registry: Registry) -> Request:
+    """What gives the cell of a record again, under the name that its row has. Raises what ``plan`` raises."""
+    cell = record.cell
+    entry = registry[cell.method]
+    method = entry.usable()
+    values = parameters.resolve(method, entry.name, cell.parameters)
+    preset = next((each for each in method.presets if _variant(method, each, values) == record.method.variant), None)
+    name = f"{cell.method}:{preset}" if preset else cell.method
+    return Request(cell.setting, (name,), None, {cell.method: values}, (cell.seed,))
+
+
 def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
     """All that a row of these parameters can be called besides its title, by the preset it was made from.
 
