@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Interval
 
-from xmcbench import Method, UsageError
+from xmcbench import Doc, Method
 from xmcbench.methods.sparse.search import SparseIndex, joined
 
 if TYPE_CHECKING:
@@ -24,14 +25,8 @@ class BM25(Method):
     a query is then a sparse product, so that the scores are those of ``bm25s.BM25.retrieve`` without a dense row for
     each query. Pairs and training texts are never looked at: document frequencies are those among the labels.
 
-    A label that shares no term with the instance is no prediction. An instance without a term has none, and a label
-    without a term is never one.
-
-    variant    idf and term frequency as in Lucene, Robertson's original or ATIRE (Kamphuis et al., ECIR 2020); the
-               variants that score absent terms as well (BM25L, BM25+) are left out
-    k1, b      saturation of the term frequency, share of the length normalisation; the defaults are bm25s's
-    stemmer    Snowball stems, or none
-    stopwords  words left out, or none
+    A label that shares no term with the instance is not a prediction. An instance without a term has none, and a label
+    without a term is never one. The variants of BM25 that score absent terms as well (BM25L, BM25+) are left out.
     """
 
     title = "BM25"
@@ -40,16 +35,17 @@ class BM25(Method):
     packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "sparse_dot_topn": "sparse-dot-topn"}
     presets: ClassVar = {"bm25s": {"k1": 1.5, "b": 0.75}, "lucene": {"k1": 1.2, "b": 0.75}}
 
-    variant: Literal["lucene", "robertson", "atire"] = "lucene"
-    k1: float = 1.5
-    b: float = 0.75
-    stemmer: Literal["english"] | None = "english"
-    stopwords: Literal["english"] | None = "english"
+    variant: Annotated[
+        Literal["lucene", "robertson", "atire"],
+        Doc("idf and term frequency as in Lucene, Robertson's original or ATIRE", "Kamphuis et al., ECIR 2020"),
+    ] = "lucene"
+    k1: Annotated[float, Ge(0), Doc("saturation of the term frequency", "bm25s")] = 1.5
+    b: Annotated[float, Interval(ge=0, le=1), Doc("share of the length normalization", "bm25s")] = 0.75
+    stemmer: Annotated[Literal["english"] | None, Doc("Snowball stems, or none")] = "english"
+    stopwords: Annotated[Literal["english"] | None, Doc("words left out, or none")] = "english"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Index the label texts. Raises UsageError for a parameter out of its range."""
-        if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise UsageError(f"BM25 takes no k1 = {self.k1}, b = {self.b}", "k1 is at least 0, b lies in [0, 1]")
+        """Index the label texts."""
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 

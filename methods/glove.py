@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt, Unit
 
-from xmcbench import Method, TopK, UsageError
+from xmcbench import Doc, Method, TopK, UsageError
 from xmcbench.methods.dense.search import top_k
 from xmcbench.methods.words import vector_file
 from xmcbench.methods.words.vocabulary import Vocabulary
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 #: What ``vectors`` begins with where gensim's downloader shall bring them.
 _DOWNLOAD = "gensim:"
+_PAPER = "GloVe, section 4.2"
 
 
 class GloVe(Method):
@@ -34,22 +36,8 @@ class GloVe(Method):
     A weak row, as in the paper. Where instances and labels share words, as in LF-Debian, even random word vectors do
     better in such a mean: they are a random projection of the bag of words, and these vectors blur it.
 
-    vectors        ``corpus``: train them; a path: a file in GloVe's or word2vec's format, text or binary, plain or
-                   .gz; ``gensim:NAME``: from gensim's downloader, which needs a network
-    normalize      cosine instead of the inner product of the means
-    lowercase      compare words in lower case; not for given vectors that know capitals
-    max_words      at most so many words: the most frequent of the corpus, or the first of the file
-
     Of the training, ``paper`` has the values of Pennington et al., section 4.2, and ``quick`` fewer epochs and an
-    x_max for small corpora, as in the authors' own example (10 for text8). That and the cosine were chosen on the
-    training texts of LF-Debian, by finding an instance's description from its title.
-
-    dimensions     length of a vector; given ones have their own
-    window         words at most so many places apart co-occur
-    min_count      rarer words are left out
-    x_max, alpha   a count weighs (count / x_max)^alpha, at most 1
-    learning_rate, epochs
-                   of AdaGrad
+    x_max for small corpora, as in the authors' own example (10 for text8).
     """
 
     title = "GloVe"
@@ -60,17 +48,25 @@ class GloVe(Method):
         "paper": {"epochs": 100, "x_max": 100.0, "normalize": False},
     }
 
-    vectors: str = "corpus"
-    normalize: bool = True
-    lowercase: bool = True
-    max_words: int = 400_000
-    dimensions: int = 300
-    window: int = 10
-    min_count: int = 5
-    x_max: float = 10.0
-    alpha: float = 0.75
-    learning_rate: float = 0.05
-    epochs: int = 25
+    vectors: Annotated[
+        str,
+        Doc(
+            "corpus: train them; a path: a file in GloVe's or word2vec's format, text or binary, plain or .gz; "
+            "gensim:NAME: from gensim's downloader, which needs a network"
+        ),
+    ] = "corpus"
+    normalize: Annotated[bool, Doc("cosine instead of the inner product of the means")] = True
+    lowercase: Annotated[bool, Doc("compare words in lower case; not for given vectors that know capitals")] = True
+    max_words: Annotated[
+        int, Ge(1), Unit("words"), Doc("at most: the most frequent of the corpus, or the first of the file", _PAPER)
+    ] = 400_000
+    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 300
+    window: Annotated[int, Ge(1), Unit("words"), Doc("words at most so far apart co-occur", _PAPER)] = 10
+    min_count: Annotated[int, Ge(1), Doc("rarer words are left out", "the authors' program")] = 5
+    x_max: Annotated[float, Gt(0), Doc("a count weighs (count / x_max)^alpha, at most 1", "the authors' demo")] = 10.0
+    alpha: Annotated[float, Gt(0), Doc("see x_max", _PAPER)] = 0.75
+    learning_rate: Annotated[float, Gt(0), Doc("of AdaGrad", _PAPER)] = 0.05
+    epochs: Annotated[int, Ge(1), Doc("passes over the counts")] = 25
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train the vectors: ``word_bytes`` (uint8), ``word_ends`` (int64), ``vectors`` (float32 [V, dimensions]).
@@ -78,7 +74,6 @@ class GloVe(Method):
         Nothing where vectors are given: a file is known by its content, not by the path in the parameters. Raises
         UsageError where the texts have no two words to learn from, MethodError where the training diverges.
         """
-        self._check()
         if self.vectors != "corpus":
             return {}
         from xmcbench.methods.words import trainer
@@ -101,7 +96,6 @@ class GloVe(Method):
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels. Raises UsageError where no label has a known word or a file of vectors is bad."""
-        self._check()
         arrays = self._given() if self.vectors != "corpus" else self.pretrained or self.pretrain(raw_X, raw_Y)
         self._words = WordVectors.from_arrays(arrays, self.lowercase)
         self.notes["words"] = len(self._words.vocabulary)
@@ -126,14 +120,6 @@ class GloVe(Method):
             np.where(kept, self._known[found.indices], -1).astype(np.int32),
             np.where(kept, found.scores, -np.inf).astype(np.float32),
         )
-
-    def _check(self) -> None:
-        for name in ("max_words", "dimensions", "window", "min_count", "epochs"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"GloVe.{name} = {getattr(self, name)} is less than 1")
-        for name in ("x_max", "alpha", "learning_rate"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise UsageError(f"GloVe.{name} = {getattr(self, name)} is not positive")
 
     def _given(self) -> dict[str, np.ndarray]:
         """The vectors of the file, read once for all cells."""

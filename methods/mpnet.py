@@ -20,4 +20,4 @@ class MPNet(DualEncoder):
         "small": {"instance_length": 128, "finetune_steps": 60, "finetune_batch": 16, "finetune_rate": 2e-5},
     }
 
-    backbone: str = "sentence-transformers/paraphrase-mpnet-base-v2"
+    backbone = "sentence-transformers/paraphrase-mpnet-base-v2"

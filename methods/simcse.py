@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from annotated_types import Ge, Gt, Unit
+
+from xmcbench import Doc
 from xmcbench.methods.encoder.budgets import SCRATCH, SMALL
-from xmcbench.methods.encoder.dual_encoder import DualEncoder
+from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from xmcbench import Texts
+    from xmcbench.methods.encoder.tower import Tower
 
 
-class SimCSE(DualEncoder):
+class SimCSE(PretrainedEncoder):
     """Unsupervised SimCSE on the corpus (Gao et al. 2021; MACLR section 5.1).
 
     Each training document is embedded twice, under two dropout masks; the other documents of the batch are negatives
-    (InfoNCE over cosines). A dense layer with tanh stands above the pooled vector in training only. The published
-    recipe takes [CLS] of BERT-base; ``quick`` trains the pooling that its checkpoint was made for.
-
-    steps, batch, learning_rate  of the training; documents of a step over all processes
+    (InfoNCE over cosines). A dense layer with tanh follows the pooled vector in training only. The published recipe
+    takes [CLS] of BERT-base; ``quick`` trains the pooling that its checkpoint was made for.
     """
 
     title = "SimCSE"
@@ -39,26 +39,19 @@ class SimCSE(DualEncoder):
     }
     _projection: ClassVar[bool] = True
 
-    head: Literal["native", "cls", "paper"] = "native"
-    steps: int = 10_000
-    batch: int = 64
-    learning_rate: float = 3e-5
+    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs")] = 10_000
+    batch: Annotated[
+        int, Ge(2), Unit("documents"), Doc("of a step, over all processes", "SimCSE, appendix A, for BERT-base")
+    ] = 64
+    learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", "SimCSE, appendix A, for BERT-base")] = 3e-5
 
-    def describe(self) -> str:
-        """The backbone and the training budget."""
-        return f"{super().describe()}, {self.steps} steps of {self.batch}"
-
-    def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
-        """Train on the documents alone; returns the encoder's weights by name."""
+    def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
+        """Train on the documents alone."""
         from xmcbench.methods.encoder.contrastive import TwoViews
         from xmcbench.methods.encoder.training import Plan
 
-        self._open(raw_X, raw_Y)
-        documents = self._tokens(raw_X, self.instance_length)
-        task = TwoViews(documents, documents, self.batch, self._scale, self.seed)
+        documents = tower.tokens(raw_X, self.instance_length)
+        task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
         plan = Plan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
-        self._train("training", task, plan, {"kind": "two dropouts", "instances": raw_X.digest}, self.batch)
-        return self._encoder.weights()
-
-    def _least(self) -> dict[str, int]:
-        return {"steps": 0, "batch": 2}
+        identity = {"kind": "two dropouts", "instances": raw_X.digest}
+        self.notes["training"] = tower.train(task, plan, identity, self.batch)

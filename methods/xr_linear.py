@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Method, UsageError, usable_cores
-from xmcbench.methods.sparse.features import TfidfFeatures
+from xmcbench import Doc, Method, usable_cores
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
 from xmcbench.methods.sparse.search import SparseIndex, joined, padded
 
 if TYPE_CHECKING:
@@ -28,16 +29,8 @@ class XRLinear(Method):
 
     With pairs it is trained on the pairs alone: instances without a pair and labels without a pair take no part,
     because such a label has neither an embedding nor a classifier, and is never predicted. Without pairs it is
-    trained on pseudo pairs, each training instance with its TF-IDF top labels.
-
-    pseudo_labels  pseudo pairs for each instance in the zero-shot setting. The paper gives no number for XR-Linear;
-                   3 is what it takes from TF-IDF for MACLR's own self-training (its section 4.1)
-    vectorizer, ngrams, max_df
-                   as for TF-IDF, whose features these are
-    nr_splits, max_leaf_size, cost, threshold
-                   PECOS's defaults: children of a node, labels of a leaf, C of the SVM, weights below are dropped
-    beam_size      nodes that a prediction follows on each level: wider than PECOS's 10, so that R@100 does not hinge
-                   on the beam. All ``k`` predictions asked for are made, where PECOS stops at 20
+    trained on pseudo pairs, each training instance with its TF-IDF top labels. All ``k`` predictions that are asked for
+    are made, where PECOS stops at 20.
     """
 
     title = "XR-Linear"
@@ -48,19 +41,33 @@ class XRLinear(Method):
         "pecos": {"vectorizer": "pecos", "max_df": 0.98},
     }
 
-    pseudo_labels: int = 3
-    vectorizer: Literal["sklearn", "pecos"] = "sklearn"
-    ngrams: Literal[1, 2] = 2
-    max_df: float = 1.0
-    nr_splits: int = 16
-    max_leaf_size: int = 100
-    cost: float = 1.0
-    threshold: float = 0.1
-    beam_size: int = 50
+    pseudo_labels: Annotated[
+        int,
+        Ge(1),
+        Doc(
+            "pseudo pairs of each instance in the zero-shot setting; the paper gives no number for XR-Linear, and takes "
+            "3 from TF-IDF for MACLR's self-training",
+            "MACLR, section 4.1",
+        ),
+    ] = 3
+    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
+    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
+    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    nr_splits: Annotated[int, Ge(2), Doc("children of a node of the tree", "PECOS")] = 16
+    max_leaf_size: Annotated[int, Ge(2), Doc("labels of a leaf at most", "PECOS")] = 100
+    cost: Annotated[float, Gt(0), Doc("C of the SVM", "PECOS")] = 1.0
+    threshold: Annotated[float, Ge(0), Doc("weights below it are dropped", "PECOS")] = 0.1
+    beam_size: Annotated[
+        int,
+        Ge(1),
+        Doc(
+            "nodes that a prediction follows on each level: wider than PECOS's 10, so that R@100 does not hinge on the "
+            "beam"
+        ),
+    ] = 50
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the tree. Raises UsageError for a parameter out of its range."""
-        self._check()
+        """Train the tree."""
         self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
         X = None
         if pairs is None:
@@ -87,14 +94,6 @@ class XRLinear(Method):
         """
         parts = [self._search(batch, k) for batch in self._features.batches(raw_X)]
         return joined(parts, k)
-
-    def _check(self) -> None:
-        if self.cost <= 0 or self.threshold < 0:
-            raise UsageError(f"XRLinear takes no cost = {self.cost}, threshold = {self.threshold}", "they are positive")
-        least = {"pseudo_labels": 1, "nr_splits": 2, "max_leaf_size": 2, "beam_size": 1}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise UsageError(f"XRLinear.{name} = {getattr(self, name)} is less than {bound}")
 
     def _train(self, X: csr_matrix, Y: csr_matrix) -> XLinearModel:
         with _quiet_pecos():

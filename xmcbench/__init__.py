@@ -10,12 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.storage.artifacts import Artifacts
     from xmcbench.data import Dataset, load_dataset
-    from xmcbench.environment import usable_cores
+    from xmcbench.environment import Compute, usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
     from xmcbench.method import Method
     from xmcbench.metrics import evaluate
+    from xmcbench.parameters import Doc
+    from xmcbench.storage.artifacts import Artifacts
+    from xmcbench.storage.pairs import pairs_digest
     from xmcbench.texts import Texts
     from xmcbench.topk import TopK
 
@@ -23,7 +25,9 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Artifacts": "xmcbench.storage.artifacts",
+    "Compute": "xmcbench.environment",
     "Dataset": "xmcbench.data",
+    "Doc": "xmcbench.parameters",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
     "Texts": "xmcbench.texts",
@@ -33,12 +37,15 @@ _PUBLIC = {
     "XmcbenchError": "xmcbench.errors",
     "evaluate": "xmcbench.metrics",
     "load_dataset": "xmcbench.data",
+    "pairs_digest": "xmcbench.storage.pairs",
     "usable_cores": "xmcbench.environment",
 }
 
 __all__ = [
     "Artifacts",
+    "Compute",
     "Dataset",
+    "Doc",
     "Method",
     "MethodError",
     "Texts",
@@ -48,6 +55,7 @@ __all__ = [
     "XmcbenchError",
     "evaluate",
     "load_dataset",
+    "pairs_digest",
     "usable_cores",
 ]
 

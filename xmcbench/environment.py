@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from xmcbench import __version__
 
@@ -31,6 +32,16 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
         """One line that names a class of machine; times are ranked within a class only."""
         accelerator = ", ".join(self.accelerators) or "no accelerator"
         return f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {accelerator}"
+
+
+class Compute(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a cell computes, which is not part of what it is.
+
+    device: ``auto`` is a GPU where there is one. processes: that train together on this machine.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    processes: Annotated[int, Meta(ge=1)] = 1
 
 
 class Program(Struct, frozen=True, forbid_unknown_fields=True):

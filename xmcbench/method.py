@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from xmcbench import parameters
+from xmcbench.environment import Compute
 from xmcbench.storage.artifacts import Artifacts
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ Supervision = Literal["unused", "optional", "required"]
 class Method:
     """A method learns from raw text, and from known pairs if it is given any, and ranks labels for new instances.
 
-    Typed class attributes are the hyper-parameters: shown by ``xmcbench ls``, set by ``--set name.parameter=value``,
-    checked, and written into the record. What a class says of itself stands in ``ClassVar`` attributes:
+    Typed class attributes are the hyperparameters (``xmcbench.parameters``): shown by ``xmcbench ls methods NAME``, set
+    by ``--set name.parameter=value``, checked, and written into the record. What a class says of itself is in
+    ``ClassVar`` attributes:
 
     title        the name in tables
     supervision  ``unused``: never looks at pairs; ``optional``: works without and with; ``required``: needs pairs
@@ -40,8 +42,9 @@ class Method:
     The harness calls it once for a dataset, a seed and the parameters, stores the arrays, and sets
     ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
 
-    The harness also sets ``self.seed`` (an int: draw every random number from it) and ``self.artifacts`` (what cells
-    share, kept by content). Whatever a reader of the result should know goes into ``self.notes``, as JSON values.
+    The harness also sets ``self.seed`` (an int: draw every random number from it), ``self.artifacts`` (what cells
+    share, kept by content) and ``self.compute`` (device and processes). Whatever a reader of the result should know
+    goes into ``self.notes``, as JSON values.
     """
 
     title: ClassVar[str] = ""
@@ -59,6 +62,7 @@ class Method:
         self._pretrained: dict[str, np.ndarray] = {}
         self._seed = 0
         self._artifacts: Artifacts | None = None
+        self._compute = Compute()
         self._notes: dict[str, object] = {}
 
     @property
@@ -80,6 +84,15 @@ class Method:
     @artifacts.setter
     def artifacts(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
+
+    @property
+    def compute(self) -> Compute:
+        """Where to compute: device and number of processes."""
+        return self._compute
+
+    @compute.setter
+    def compute(self, compute: Compute) -> None:
+        self._compute = compute
 
     @property
     def pretrained(self) -> dict[str, np.ndarray]:

@@ -1,32 +1,62 @@
-"""Hyper-parameters: the typed class attributes of a method.
+"""Hyperparameters: the typed class attributes of a method.
 
-``alpha: float = 0.9`` declares one. Types: ``bool``, ``int``, ``float``, ``str``, ``Literal[...]`` and each of them
-with ``| None``. Names with a leading underscore and ``ClassVar`` are not hyper-parameters.
+    class Popularity(Method):
+        smoothing: Annotated[float, Ge(0), Doc("pairs added to every label")] = 1.0
+
+declares one: its type, its range (``annotated_types``), what it means, and its default. A plain
+``smoothing: float = 1.0`` does too, without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
+``Literal[...]`` and each of them with ``| None``. Names with a leading underscore and ``ClassVar`` are not
+hyperparameters.
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
+import operator
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union
+
+from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, Unit
 
 from xmcbench.errors import PluginError, UnknownName, UsageError
 
 _SCALARS = (bool, int, float, str)
 
 
+class Limit(NamedTuple):
+    """One end of a range: how it reads in an error and in a listing, its test, and the bound."""
+
+    words: str
+    sign: str
+    holds: Callable[[Any, Any], bool]
+    bound: float
+
+
+@dataclass(frozen=True)
+class Doc:
+    """What a hyperparameter means. source: where its default is from, such as a section of a paper."""
+
+    text: str
+    source: str = ""
+
+
 @dataclass(frozen=True)
 class Parameter:
-    """One hyper-parameter: its name, what values it takes, and its default."""
+    """One hyperparameter: its name, what values it takes, its default, and what it means."""
 
     name: str
     kind: type
     default: object
     choices: tuple[object, ...] = ()
     optional: bool = False
+    limits: tuple[Limit, ...] = ()
+    unit: str = ""
+    doc: Doc = Doc("")
 
     @property
     def type_name(self) -> str:
@@ -34,22 +64,33 @@ class Parameter:
         name = " | ".join(repr(choice) for choice in self.choices) if self.choices else self.kind.__name__
         return f"{name} | none" if self.optional else name
 
+    @property
+    def range(self) -> str:
+        """The range, such as ">= 0, < 1"; empty where there is none."""
+        return ", ".join(f"{limit.sign} {limit.bound:g}" for limit in self.limits)
+
     def check(self, value: object, owner: str) -> object:
-        """The value in the parameter's own type. Raises UsageError when it is none."""
+        """The value in the parameter's own type. Raises UsageError where it is of another type or out of range."""
         if value is None and self.optional:
             return None
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if type(value) is not self.kind:
-            raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}")
+            raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}", self.doc.text)
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{owner}.{self.name} = {value!r} is no finite number", "a record could not hold it")
+            raise UsageError(f"{owner}.{self.name} = {value!r} is not a finite number", self.doc.text)
         if self.choices and value not in self.choices:
             raise UnknownName(f"value of {owner}.{self.name}:", str(value), [str(choice) for choice in self.choices])
+        for limit in self.limits:
+            if not limit.holds(value, limit.bound):
+                raise UsageError(
+                    f"{owner}.{self.name} = {value!r} is out of range: it must be {limit.words} {limit.bound:g}",
+                    self.doc.text,
+                )
         return value
 
     def parse(self, text: str, owner: str) -> object:
-        """The value that ``--set`` spelled as text."""
+        """The value that ``--set`` spelled as text. Raises UsageError."""
         if self.optional and text.lower() == "none":
             return None
         if self.kind is bool:
@@ -59,48 +100,126 @@ class Parameter:
         try:
             value = self.kind(text)
         except ValueError:
-            raise UsageError(f"{owner}.{self.name} = {text!r} is not of type {self.type_name}") from None
+            raise UsageError(f"{owner}.{self.name} = {text!r} is not of type {self.type_name}", self.doc.text) from None
         return self.check(value, owner)
 
 
 def declared(cls: type) -> dict[str, Parameter]:
-    """The hyper-parameters a class declares, its bases' first. Raises PluginError on a type that cannot be one."""
-    try:
-        hints = typing.get_type_hints(cls)
-    except NameError as error:
-        raise PluginError(f"{cls.__name__}: a type of its attributes is not known: {error}") from error
+    """The hyperparameters that a class declares, its bases' first. Raises PluginError on a type that cannot be one."""
     return {
         name: _parameter(cls, name, hint)
-        for name, hint in hints.items()
-        if not name.startswith("_") and typing.get_origin(hint) is not ClassVar and hint is not ClassVar
+        for name, hint in _hints(cls).items()
+        if typing.get_origin(hint) is not ClassVar and hint is not ClassVar
     }
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    """The types of the public attributes of a class. Those of private ones may be known to a type checker alone."""
+    hints: dict[str, Any] = {}
+    for owner in reversed(cls.__mro__):
+        public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
+        stand_in = type(owner.__name__, (), {"__annotations__": public, "__module__": owner.__module__})
+        try:
+            hints |= typing.get_type_hints(stand_in, include_extras=True)
+        except NameError as error:
+            raise PluginError(f"{owner.__name__}: the type of an attribute is not known: {error}") from error
+    return hints
+
+
+def undeclared(cls: type, base: type) -> list[str]:
+    """What looks like a hyperparameter, or like an attribute of the contract, and is neither: a sentence for each.
+
+    ``base`` is the class whose attributes are the contract.
+    """
+    contract = [name for name in vars(base) if not name.startswith("_")]
+    known = {*declared(cls), *contract}
+    found = []
+    for owner in (each for each in cls.__mro__ if issubclass(each, base) and each is not base):
+        annotated = inspect.get_annotations(owner)
+        for name, value in vars(owner).items():
+            if name.startswith("_") or name in known or name in annotated or not isinstance(value, _PLAIN):
+                continue
+            near = difflib.get_close_matches(name, contract, n=1, cutoff=0.8)
+            if near:
+                found.append(f"{owner.__name__}.{name} is not part of the contract: did you mean {near[0]!r}?")
+            else:
+                kind = type(value).__name__
+                found.append(
+                    f"{owner.__name__}.{name} = {value!r} has no type, so it is not a hyperparameter: "
+                    f"write `{name}: {kind} = {value!r}`, or `{name}: ClassVar = {value!r}` for a constant"
+                )
+    return found
+
+
+#: Values that a hyperparameter or an attribute of the contract could have.
+_PLAIN = (*_SCALARS, dict, list, tuple)
 
 
 def _parameter(cls: type, name: str, hint: Any) -> Parameter:
     owner = f"{cls.__name__}.{name}"
     if not hasattr(cls, name):
-        raise PluginError(f"{owner} has no default", "every hyper-parameter has one; a constant is a ClassVar")
-    default, optional = getattr(cls, name), False
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        members = [member for member in typing.get_args(hint) if member is not type(None)]
-        optional = len(members) < len(typing.get_args(hint))
-        hint = members[0] if len(members) == 1 else hint
+        raise PluginError(f"{owner} has no default", "every hyperparameter has one; a constant is a ClassVar")
+    facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
+    hint, optional = _without_none(_bare(hint))
     choices: tuple[object, ...] = ()
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         hint = type(choices[0])
     if hint not in _SCALARS:
-        raise PluginError(f"{owner} is of type {hint}", "a hyper-parameter is a bool, int, float, str or Literal")
-    parameter = Parameter(name, hint, default, choices, optional)
+        raise PluginError(f"{owner} is of type {hint}", "a hyperparameter is a bool, int, float, str or Literal")
+    parameter = Parameter(
+        name,
+        hint,
+        getattr(cls, name),
+        choices,
+        optional,
+        tuple(_limits(facts)),
+        next((fact.unit for fact in facts if isinstance(fact, Unit)), ""),
+        next((fact for fact in facts if isinstance(fact, Doc)), Doc("")),
+    )
     try:
-        parameter.check(default, cls.__name__)
+        parameter.check(parameter.default, cls.__name__)
     except UsageError as error:
         raise PluginError(f"bad default: {error}") from error
     return parameter
 
 
+def _facts(hint: Any) -> Iterator[object]:
+    """What ``Annotated`` says of a type, at any level of it."""
+    if typing.get_origin(hint) is Annotated:
+        for fact in hint.__metadata__:
+            yield from fact if isinstance(fact, GroupedMetadata) else (fact,)
+    for inner in typing.get_args(hint):
+        if typing.get_origin(hint) is not Literal:
+            yield from _facts(inner)
+
+
+def _bare(hint: Any) -> Any:
+    return hint.__origin__ if typing.get_origin(hint) is Annotated else hint
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    members = [_bare(member) for member in typing.get_args(hint) if member is not type(None)]
+    optional = len(members) < len(typing.get_args(hint))
+    return (members[0] if len(members) == 1 else hint), optional
+
+
+def _limits(facts: Iterable[object]) -> Iterator[Limit]:
+    for fact in facts:
+        if isinstance(fact, Ge):
+            yield Limit("at least", ">=", operator.ge, fact.ge)  # type: ignore[arg-type]
+        elif isinstance(fact, Gt):
+            yield Limit("greater than", ">", operator.gt, fact.gt)  # type: ignore[arg-type]
+        elif isinstance(fact, Le):
+            yield Limit("at most", "<=", operator.le, fact.le)  # type: ignore[arg-type]
+        elif isinstance(fact, Lt):
+            yield Limit("less than", "<", operator.lt, fact.lt)  # type: ignore[arg-type]
+
+
 def resolve(cls: type, owner: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Every hyper-parameter of ``cls`` with its value: the default, or what is given (text is parsed).
+    """Every hyperparameter of ``cls`` with its value: the default, or what is given (text is parsed).
 
     Raises UnknownName and UsageError.
     """

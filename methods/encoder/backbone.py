@@ -50,7 +50,7 @@ def find_backbone(
     raw_Y: Texts,
     *,
     seed: int = 0,
-    warm_up_steps: int = 0,
+    mlm_steps: int = 0,
     device: str = "cpu",
     precision: str = "fp32",
 ) -> Backbone:
@@ -68,9 +68,9 @@ def find_backbone(
 
         layers, width = int(shape[1]), int(shape[2])
         folder = scratch_checkpoint(
-            artifacts, raw_X, raw_Y, layers, width, steps=warm_up_steps, seed=seed, device=device, precision=precision
+            artifacts, raw_X, raw_Y, layers, width, steps=mlm_steps, seed=seed, device=device, precision=precision
         )
-        return Backbone(name, f"trained on the corpus, {warm_up_steps} steps", folder, weights_sha256(folder))
+        return Backbone(name, f"trained on the corpus, {mlm_steps} steps", folder, weights_sha256(folder))
     if name == MINILM:
         return _minilm()
     if Path(name).expanduser().is_dir():

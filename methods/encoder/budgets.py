@@ -17,7 +17,7 @@ SMALL: dict[str, object] = {
 #: training under the head ``paper``, whose inner products are large and saturate it, is far behind.
 SCRATCH: dict[str, object] = {
     "backbone": "scratch:2x256",
-    "warm_up_steps": 500,
+    "mlm_steps": 500,
     "head": "native",
     "instance_length": 64,
     "label_length": 24,

@@ -44,27 +44,27 @@ def context_pairs(
     *,
     context_length: int,
     title_length: int,
-    least_sentences: int,
-    title_taken_out: float,
+    min_sentences: int,
+    title_dropout: float,
     seed: int,
 ) -> ContextPairs:
-    """The pairs of all documents with at least ``least_sentences`` sentences of content and a title.
+    """The pairs of all documents with at least ``min_sentences`` sentences of content and a title.
 
-    title_taken_out: probability that a sentence loses the title's string. Lengths in tokens. Raises MethodError where
+    title_dropout: probability that a sentence loses the title's string. Lengths in tokens. Raises MethodError where
     no document has a context.
     """
     rows = np.array(
-        [row for row, context in enumerate(_contexts(raw_X, least_sentences, title_taken_out, seed)) if context],
+        [row for row, context in enumerate(_contexts(raw_X, min_sentences, title_dropout, seed)) if context],
         np.int64,
     )
     if not len(rows):
         raise MethodError(
-            f"no document has a title and a context of at least {least_sentences} sentences",
+            f"no document has a title and a context of at least {min_sentences} sentences",
             "the inverse cloze task learns from contents: this corpus has titles only",
         )
 
     def contexts() -> Iterator[list[str]]:
-        yield from _in_lists(_contexts(raw_X, least_sentences, title_taken_out, seed))
+        yield from _in_lists(_contexts(raw_X, min_sentences, title_dropout, seed))
 
     def titles() -> Iterator[list[str]]:
         kept = raw_X.take(rows)
@@ -72,8 +72,8 @@ def context_pairs(
 
     identity = {
         "digest": raw_X.digest,
-        "least_sentences": least_sentences,
-        "title_taken_out": title_taken_out,
+        "min_sentences": min_sentences,
+        "title_dropout": title_dropout,
         "seed": seed,
     }
     return ContextPairs(
@@ -89,21 +89,21 @@ def sentences(text: str) -> list[str]:
     return [each for each in (part.strip() for part in _END.split(text)) if each]
 
 
-def context(title: str, content: str, least_sentences: int, title_taken_out: float, rng: np.random.Generator) -> str:
+def context(title: str, content: str, min_sentences: int, title_dropout: float, rng: np.random.Generator) -> str:
     """The context of a document; empty where it has none."""
     found = sentences(content)
-    if len(found) < least_sentences or not title.strip():
+    if len(found) < min_sentences or not title.strip():
         return ""
-    if title_taken_out:
-        drawn = rng.random(len(found)) < title_taken_out
+    if title_dropout:
+        drawn = rng.random(len(found)) < title_dropout
         found = [each.replace(title, " ") if out else each for each, out in zip(found, drawn, strict=True)]
     return " ".join(" ".join(found).split())
 
 
-def _contexts(raw_X: Texts, least_sentences: int, title_taken_out: float, seed: int) -> Iterator[str]:
+def _contexts(raw_X: Texts, min_sentences: int, title_dropout: float, seed: int) -> Iterator[str]:
     rng = np.random.default_rng([seed, 1])
     for title, content in zip(raw_X.titles, raw_X.contents, strict=True):
-        yield context(title, content, least_sentences, title_taken_out, rng)
+        yield context(title, content, min_sentences, title_dropout, rng)
 
 
 def _in_lists(texts: Iterator[str], size: int = 4096) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from torch import nn
 from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
-from xmcbench.methods.encoder.training import Place
+from xmcbench.methods.encoder.training import DistributedContext
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,11 +30,11 @@ class View:
 
 @dataclass(frozen=True)
 class Vectors:
-    """The embeddings of a view. own: this process's rows, [b, d]; everyone: those of all processes, [B, d], in the
-    order of the view; first: the place of the first own row among them."""
+    """The embeddings of a view. local: this process's rows, [b, d]; gathered: those of all processes, [B, d], in the
+    order of the view; first: the position of the first local row among them."""
 
-    own: torch.Tensor
-    everyone: torch.Tensor
+    local: torch.Tensor
+    gathered: torch.Tensor
     first: int
 
 
@@ -52,7 +52,7 @@ class ContrastiveTask(ABC):
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
         """The losses of the own rows, by name."""
 
-    def prepare(self, step: int, network: nn.Module, place: Place) -> None:  # noqa: B027 - most tasks have no schedule
+    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:  # noqa: B027 - most tasks have no schedule
         """Nothing is due between steps."""
 
     def state(self) -> dict[str, np.ndarray]:
@@ -62,13 +62,13 @@ class ContrastiveTask(ABC):
     def resume(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - most tasks have no state
         """Nothing to take over."""
 
-    def losses(self, step: int, network: nn.Module, place: Place) -> dict[str, torch.Tensor]:
+    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
         views = self.draw(step)
-        shares = {name: place.share(len(view.rows)) for name, view in views.items()}
-        own = embedded(network, [(view.store, view.rows[shares[name]]) for name, view in views.items()], place.device)
+        shares = {name: context.local_slice(len(view.rows)) for name, view in views.items()}
+        own = embedded(network, [(view.store, view.rows[shares[name]]) for name, view in views.items()], context.device)
         vectors = {
-            name: Vectors(part, place.gather(part), shares[name].start) for name, part in zip(views, own, strict=True)
+            name: Vectors(part, context.gather(part), shares[name].start) for name, part in zip(views, own, strict=True)
         }
         return self.compare(step, views, vectors)
 
@@ -135,7 +135,7 @@ class TwoViews(ContrastiveTask):
         anchors, positives = vectors["anchor"], vectors["positive"]
         return {
             "contrastive": contrastive_loss(
-                *in_batch(anchors.own, positives.everyone, anchors.first, self._temperature)
+                *in_batch(anchors.local, positives.gathered, anchors.first, self._temperature)
             )
         }
 
@@ -170,7 +170,7 @@ class KnownPairs(ContrastiveTask):
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
         """Each instance against the labels of all pairs but its other true ones."""
         anchors, labels = vectors["anchor"], vectors["positive"]
-        rows = views["anchor"].rows[anchors.first : anchors.first + len(anchors.own)]
+        rows = views["anchor"].rows[anchors.first : anchors.first + len(anchors.local)]
         true = self._pairs[rows][:, views["positive"].rows].toarray() > 0
-        logits, own = in_batch(anchors.own, labels.everyone, anchors.first, self._temperature)
+        logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._temperature)
         return {"contrastive": contrastive_loss(logits, own, torch.from_numpy(true).to(logits.device))}

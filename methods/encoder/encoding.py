@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,30 +50,22 @@ def mapped(path: Path, rows: int, width: int) -> np.ndarray:
 
 
 @contextmanager
-def temporary_embeddings(encoder: Encoder, store: TokenStore, root: Path) -> Iterator[np.ndarray]:
-    """The vectors of a store, float32 [n, width], in a file below ``root`` that goes when the block ends.
+def temporary_embeddings(encoder: Encoder, store: TokenStore, artifacts: Artifacts) -> Iterator[np.ndarray]:
+    """The vectors of a store, float32 [n, width], in a file beside the artifacts that goes when the block ends.
 
     Raises XmcbenchError where there is no room for them.
     """
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(dir=root, prefix=".embeddings-", suffix=".tmp")
-    except OSError as error:
-        raise _no_room(error, root, len(store), encoder.width) from error
-    with folder:
+    with artifacts.temporary() as folder:
         try:
-            vectors = mapped(Path(folder.name) / "embeddings.bin", len(store), encoder.width)
+            vectors = mapped(folder / "embeddings.bin", len(store), encoder.width)
         except OSError as error:
-            raise _no_room(error, root, len(store), encoder.width) from error
+            size = f"{len(store) * encoder.width * 4 / 1e9:.1f} GB"
+            raise XmcbenchError(
+                f"cannot write {len(store)} embeddings ({size}) below {artifacts.root}: {error.strerror or error}",
+                "free some space or choose another --runs folder, then run again",
+            ) from error
         encode(encoder, store, vectors)
         yield vectors
-
-
-def _no_room(error: OSError, root: Path, rows: int, width: int) -> XmcbenchError:
-    return XmcbenchError(
-        f"cannot write {rows} embeddings ({rows * width * 4 / 1e9:.1f} GB) below {root}: {error.strerror or error}",
-        "free some space or choose another --runs folder, then run again",
-    )
 
 
 def shared_embeddings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ Head = Literal["paper", "native", "cls"]
 POOLINGS = ("cls", "mean", "max")
 #: Files of which a tokenizer has at least one.
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+#: Names under which the changed rows of the word embeddings are kept: their numbers, their values.
+_ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
 #: Dimensions of the paper's head (MACLR section 5.1).
 PAPER_WIDTH = 512
 
@@ -50,6 +53,9 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         self.width = PAPER_WIDTH if head == "paper" else hidden
         self.dense = nn.Linear(hidden, PAPER_WIDTH) if head == "paper" else None
         self.projection = nn.Linear(hidden, hidden) if projection else None
+        table: Any = transformer.get_input_embeddings()  # type: ignore[operator]
+        self._table = next(name for name, each in self.named_parameters() if each is table.weight)
+        self._words_before = table.weight.detach().cpu().numpy().copy()
 
     def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor]) -> torch.Tensor:
         """Vectors float32 [n, width] of all texts of all batches, in order.
@@ -94,12 +100,29 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return cast(torch.Tensor, (states.float() * inside).sum(1) / inside.sum(1))
 
     def weights(self) -> dict[str, np.ndarray]:
-        """All parameters by name, float32 (a copy)."""
-        return {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
+        """All parameters by name, float32 (a copy); of the word embeddings only the rows that training has changed.
+
+        A short training meets a part of the vocabulary, and the table of word embeddings is half of a small encoder.
+        """
+        weights = {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
+        words = weights.pop(self._table)
+        rows = np.flatnonzero((words != self._words_before).any(axis=1))
+        return {**weights, _ROWS: rows.astype(np.int32), _CHANGED: words[rows]}
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Take over what ``weights`` returned."""
-        self.load_state_dict({name: torch.from_numpy(np.array(each)) for name, each in weights.items()})
+        """Take over what ``weights`` returned for a network from the same checkpoint."""
+        words = self._words_before.copy()
+        words[weights[_ROWS]] = weights[_CHANGED]
+        whole = {name: each for name, each in weights.items() if name not in (_ROWS, _CHANGED)} | {self._table: words}
+        self.load_state_dict({name: torch.from_numpy(np.array(each)) for name, each in whole.items()})
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of all parameters."""
+        digest = hashlib.sha256()
+        for name, each in sorted(self.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(each.detach().cpu().numpy()).data)
+        return digest.hexdigest()
 
 
 def open_encoder(

@@ -19,7 +19,7 @@ from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.machines import alone
 from xmcbench.methods.encoder.network import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
-from xmcbench.methods.encoder.training import Place, Plan, train
+from xmcbench.methods.encoder.training import DistributedContext, Plan, train
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
@@ -156,7 +156,7 @@ class MaskedWords:
         self._first = np.cumsum([0, *[len(store) for store in stores]])
         self._epochs = Epochs(int(self._first[-1]), BATCH, seed)
 
-    def prepare(self, step: int, network: nn.Module, place: Place) -> None:
+    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
         """Nothing is due between steps."""
 
     def state(self) -> dict[str, np.ndarray]:
@@ -166,18 +166,18 @@ class MaskedWords:
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
         """Nothing to take over."""
 
-    def losses(self, step: int, network: nn.Module, place: Place) -> dict[str, torch.Tensor]:
+    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Cross-entropy at the masked places of the step's texts."""
         drawn = self._epochs(step)
-        drawn = drawn[place.share(len(drawn))] if place.processes > 1 else drawn
+        drawn = drawn[context.local_slice(len(drawn))] if context.processes > 1 else drawn
         texts = [self._text(int(row)) for row in drawn]
-        rng = np.random.default_rng([self._seed, step, place.rank])
+        rng = np.random.default_rng([self._seed, step, context.rank])
         vocabulary = int(_model(network).config.vocab_size)  # type: ignore[union-attr, arg-type]
         ids: list[torch.Tensor] = []
         masks: list[torch.Tensor] = []
         places: list[torch.Tensor] = []
         words: list[np.ndarray] = []
-        for batch in by_length(np.array([len(text) for text in texts]), 2 * TOKENS[place.device.type]):
+        for batch in by_length(np.array([len(text) for text in texts]), 2 * TOKENS[context.device.type]):
             tokens, real = padded([texts[row] for row in batch], self._stores[0].pad)
             chosen = real & (tokens >= len(SPECIAL)) & (rng.random(tokens.shape) < MASKED)
             words.append(tokens[chosen])
@@ -186,9 +186,9 @@ class MaskedWords:
             replaced = chosen & (fate >= 0.8) & (fate < 0.9)
             tokens[replaced] = rng.integers(len(SPECIAL), max(vocabulary, len(SPECIAL) + 1), int(replaced.sum()))
             for store, each in ((ids, tokens), (masks, real), (places, chosen)):
-                store.append(torch.from_numpy(each).to(place.device))
+                store.append(torch.from_numpy(each).to(context.device))
         scores = network(ids, masks, places)
-        targets = torch.from_numpy(np.concatenate(words)).to(place.device)
+        targets = torch.from_numpy(np.concatenate(words)).to(context.device)
         # A batch of a few short texts can have no masked word at all: its mean would be 0 / 0.
         return {"masked words": nn.functional.cross_entropy(scores, targets, reduction="sum") / max(1, len(targets))}
 

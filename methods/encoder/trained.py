@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from xmcbench import MethodError, XmcbenchError, usable_cores
@@ -30,23 +28,25 @@ def trained(
     identity: Mapping[str, object],
     device: str,
     processes: int = 1,
+    keep: bool = True,
 ) -> dict[str, object]:
     """Train the encoder, or take over the weights that the same training gave before. Returns its history as a note.
 
-    identity: what the task depends on (JSON values); the encoder's weights, the plan, the precision and the number of
-    processes are added to it. processes: on this machine; on several machines, see ``machines``, all of theirs train
-    together, and each machine keeps the weights. A training that was killed goes on from its last checkpoint, below
-    ``artifacts.root``. Raises UsageError where the environment names several machines and makes no sense, MethodError
-    where a training process fails.
+    identity: what the task depends on (JSON values); the encoder's weights, the plan, device, precision and the number
+    of processes are added to it. processes: on this machine; on several machines, see ``machines``, all of theirs train
+    together, and each machine keeps the weights. keep: whether the weights become an artifact; those that no other cell
+    can start from only take room. A training that was killed goes on from its last checkpoint. Raises UsageError where
+    the environment names several machines and makes no sense, MethodError where a training process fails.
     """
     machines = Machines.here()
     key = {
         "task": dict(identity),
         "plan": plan.identity(),
-        "weights": weights_digest(encoder.weights()),
+        "weights": encoder.digest(),
         "head": encoder.head,
         "pooling": encoder.pooling,
         "precision": encoder.precision,
+        "device": device,
         "processes": machines.count * processes,
     }
 
@@ -59,27 +59,19 @@ def trained(
         else:
             _in_processes(machines, processes, arguments)
 
-    folder = artifacts.get("training", key, build, uses=(task,))
-    encoder.load_weights(read_weights(folder / "weights.safetensors"))
-    note: dict[str, object] = json.loads((folder / "history.json").read_text())
-    return note
+    if keep:
+        return _taken_over(encoder, artifacts.get("training", key, build, uses=(task,)))
+    with artifacts.temporary() as folder:
+        build(folder)
+        return _taken_over(encoder, folder)
 
 
-def weights_digest(weights: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 (hex) of arrays by name."""
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(weights[name]).data)
-    return digest.hexdigest()
-
-
-def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file."""
+def _taken_over(encoder: Encoder, folder: Path) -> dict[str, object]:
     from safetensors.numpy import load_file
 
-    weights: dict[str, np.ndarray] = load_file(path)
-    return weights
+    encoder.load_weights(load_file(folder / "weights.safetensors"))
+    note: dict[str, object] = json.loads((folder / "history.json").read_text())
+    return note
 
 
 def _train_and_save(

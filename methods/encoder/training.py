@@ -69,7 +69,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Place:
+class DistributedContext:
     """This process among those that train together."""
 
     accelerator: Accelerator
@@ -105,7 +105,7 @@ class Place:
 
         return torch.cat(list(all_gather(vectors.contiguous())))  # type: ignore[no-untyped-call]
 
-    def share(self, rows: int) -> slice:
+    def local_slice(self, rows: int) -> slice:
         """This process's part of ``rows`` rows, which the number of processes must divide."""
         part = rows // self.processes
         if part * self.processes != rows:
@@ -116,10 +116,10 @@ class Place:
 class Task(Protocol):
     """What is learnt: the loop asks it for the losses of each step."""
 
-    def prepare(self, step: int, network: nn.Module, place: Place) -> None:
+    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
         """Called before each step, on every process: what a schedule asks for, such as new clusters."""
 
-    def losses(self, step: int, network: nn.Module, place: Place) -> Mapping[str, torch.Tensor]:
+    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> Mapping[str, torch.Tensor]:
         """This process's share of the step's losses by name; their sum is minimised.
 
         A loss is the mean over the process's own anchors: the mean over all processes, which the loop takes, is then
@@ -163,26 +163,26 @@ def train(
     # Encoders have no running statistics, and broadcasting their constants would cost a message each step.
     options = DistributedDataParallelKwargs(broadcast_buffers=False)
     accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[options])
-    place = Place(accelerator)
+    context = DistributedContext(accelerator)
     optimizer = torch.optim.AdamW(
-        network.to(place.device).parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True
+        network.to(context.device).parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True
     )
-    identity = {**identity, **plan.identity(), "processes": place.processes}
-    if place.machines > 1:
-        _come_together(folder, identity, accelerator)
+    identity = {**identity, **plan.identity(), "processes": context.processes}
+    if context.machines > 1:
+        _sync_checkpoint(folder, identity, accelerator)
     found = checkpoints.restore(folder, network, optimizer, identity)
     start, curve, sums = (found.step, found.curve, np.array(found.sums)) if found else (0, [], np.zeros(0))
     if found:
         task.resume(found.task)
-    wrapped = accelerator.prepare_model(network) if place.processes > 1 else network
+    wrapped = accelerator.prepare_model(network) if context.processes > 1 else network
     network.train()
     names, saved_at = [], time.monotonic()
     every = max(1, plan.steps // _CURVE_POINTS)
     with _bar(start, plan.steps, accelerator.is_main_process) as bar:
         for step in range(start, plan.steps):
-            task.prepare(step, network, place)
+            task.prepare(step, network, context)
             network.train()
-            losses = _step(wrapped, task, optimizer, plan, step, place)
+            losses = _step(wrapped, task, optimizer, plan, step, context)
             names, values = list(losses), np.array(list(losses.values()))
             sums = values + (sums if len(sums) else 0)
             if (step + 1) % every == 0 or step + 1 == plan.steps:
@@ -198,10 +198,10 @@ def train(
                 saved_at = time.monotonic()
     network.eval()
     accelerator.wait_for_everyone()
-    return History(plan.steps, names, curve, start, place.processes)
+    return History(plan.steps, names, curve, start, context.processes)
 
 
-def _come_together(folder: Path, identity: Mapping[str, object], accelerator: Accelerator) -> None:
+def _sync_checkpoint(folder: Path, identity: Mapping[str, object], accelerator: Accelerator) -> None:
     """Give every machine the checkpoint of the first, the only one that writes any.
 
     Raises UsageError where the machines are not at the same training: they would wait for each other for ever.
@@ -218,20 +218,20 @@ def _come_together(folder: Path, identity: Mapping[str, object], accelerator: Ac
 
 
 def _step(
-    network: nn.Module, task: Task, optimizer: torch.optim.Optimizer, plan: Plan, step: int, place: Place
+    network: nn.Module, task: Task, optimizer: torch.optim.Optimizer, plan: Plan, step: int, context: DistributedContext
 ) -> dict[str, float]:
     """One step of the optimiser; returns the losses of the whole batch. Raises MethodError where one is no number."""
     # A different dropout for each process and step, the same for each run.
-    torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, place.rank]).generate_state(1)[0]))
-    losses = task.losses(step, network, place)
-    whole = {name: float(place.accelerator.reduce(each.detach(), "mean")) for name, each in losses.items()}
+    torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, context.rank]).generate_state(1)[0]))
+    losses = task.losses(step, network, context)
+    whole = {name: float(context.accelerator.reduce(each.detach(), "mean")) for name, each in losses.items()}
     if not all(np.isfinite(each) for each in whole.values()):
         named = ", ".join(f"{name} = {value}" for name, value in whole.items())
         raise MethodError(f"the loss of step {step + 1} is no number ({named})", "try a lower learning rate")
     for group in optimizer.param_groups:
         group["lr"] = plan.rate(step)
     optimizer.zero_grad(set_to_none=True)
-    sum(losses.values(), torch.zeros((), device=place.device)).backward()  # type: ignore[no-untyped-call]
+    sum(losses.values(), torch.zeros((), device=context.device)).backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
     optimizer.step()
     return whole

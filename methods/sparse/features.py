@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench import Artifacts, Texts, UsageError
+from xmcbench import Artifacts, Doc, Texts
 from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
 from xmcbench.methods.sparse.search import SparseIndex, joined
 
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench import TopK
+
+
+#: What the parameters of these features mean, for every method that has them.
+VECTORIZER = Doc(
+    "whose recipe: sklearn (lower case, words of two letters and more) or pecos (the one of MACLR's TF-IDF pseudo "
+    "labels: split on white space, case and punctuation kept)",
+    "the training pairs of LF-Debian-20K",
+)
+NGRAMS = Doc("1: words; 2: words and bigrams")
+MAX_DF = Doc("a feature in more than this share of the texts is dropped")
 
 
 class TfidfFeatures:
@@ -31,10 +41,8 @@ class TfidfFeatures:
         """The features of these texts, taken from the store, or made and put there.
 
         ngrams: 1 for words, 2 for words and bigrams. max_df: a feature in more than this share of the texts (0..1) is
-        dropped. Raises UsageError where that is no share.
+        dropped.
         """
-        if not 0 < max_df <= 1:
-            raise UsageError(f"max_df = {max_df} is no share of the texts", "it lies in (0, 1]")
         from scipy.sparse import load_npz, save_npz
 
         identity = {

@@ -23,8 +23,8 @@ def sources(tmp_path_factory):
     from xmcbench.methods.encoder.cloze import context_pairs
     from xmcbench.methods.encoder.network import open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
-    from xmcbench.methods.maclr_stages.first_stage import Sources
-    from xmcbench.methods.maclr_stages.own_titles import OwnTitles
+    from xmcbench.methods.maclr.first_stage import Sources
+    from xmcbench.methods.maclr.own_titles import OwnTitles
 
     dataset, artifacts = load_dataset("lf-debian-2k"), Artifacts(tmp_path_factory.mktemp("artifacts"))
     folder = find_backbone(MINILM, artifacts, dataset.train, dataset.labels).folder
@@ -35,8 +35,8 @@ def sources(tmp_path_factory):
         tokenizer,
         context_length=LENGTHS[0],
         title_length=LENGTHS[1],
-        least_sentences=2,
-        title_taken_out=0.9,
+        min_sentences=2,
+        title_dropout=0.9,
         seed=0,
     )
     documents = TokenStore.of(artifacts, dataset.train, tokenizer, LENGTHS[0])
@@ -86,8 +86,8 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
     from xmcbench.methods.encoder.hardware import chosen_precision
     from xmcbench.methods.encoder.network import open_encoder
     from xmcbench.methods.encoder.training import Place
-    from xmcbench.methods.maclr_stages.first_stage import FirstStage, Regularization
-    from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
+    from xmcbench.methods.maclr.first_stage import FirstStage, Regularization
+    from xmcbench.methods.maclr.schedule import ClusterSchedule
 
     sources, folder = sources
     place = Place(Accelerator(cpu=True))

@@ -74,9 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
             "second": second.keys,
             "filter": filter_name,
             "instances": rows,
-            "metrics": {
-                name: {**_as_json(each), "p_holm": adjusted.get(name)} for name, each in differences.items()
-            },
+            "metrics": {name: {**_as_json(each), "p_holm": adjusted.get(name)} for name, each in differences.items()},
             "problems": {"first": standing.problems(first.records), "second": standing.problems(second.records)},
             "apart": {place: [one, other] for place, one, other in apart},
         }

@@ -86,9 +86,7 @@ def _index(
     return Page("README", "Leaderboards", tuple(blocks))
 
 
-def _statistics(
-    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]
-) -> Table:
+def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]) -> Table:
     """The paper's Table 1, with pairs where they are known."""
     lines: list[tuple[str, Sequence[str], int]] = []
     for name in names:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from xmcbench.environment import Hardware, Program
+from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
@@ -141,11 +141,12 @@ class RanksFacts(_Part, frozen=True, kw_only=True):
 
 
 class Environment(_Part, frozen=True, kw_only=True):
-    """Where a cell ran: versions by package, machine, xmcbench (null in records of schema 1)."""
+    """Where a cell ran: versions by package, machine, xmcbench and device (the last two null in schema 1)."""
 
     packages: dict[str, str]
     hardware: Hardware
     xmcbench: Program | None = None
+    compute: Compute | None = None
 
 
 class Measured(_Part, frozen=True, kw_only=True):
@@ -268,5 +269,3 @@ def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _seal(values: Mapping[str, Any]) -> str:
     return sha256_json({name: value for name, value in values.items() if name != "sha256"})
-
-

@@ -6,8 +6,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import msgspec
 from xmcbench import environment
 from xmcbench.data.catalogue import roots
 from xmcbench.data.store import cache_root
+from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
 from xmcbench.metrics import DEPTH, protocol
 from xmcbench.records import Record, Store
@@ -53,12 +54,11 @@ class Place:
     dataset: Dataset
     source: str
     store: Store
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
+    compute: Compute = field(default_factory=Compute)
 
 
-def execute(
-    plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False
-) -> list[Record]:
+def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False) -> list[Record]:
     """The record of every cell of the plan, in its order; cells that have one already are not run.
 
     A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. A finished cell whose
@@ -101,9 +101,7 @@ def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -
     return rescored(record, dataset.card.filter, dataset.propensity, store, scorer)
 
 
-def rescored(
-    record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer
-) -> Record:
+def rescored(record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer) -> Record:
     """The record with the figures that today's metrics give from its ranks, written in place of the old one."""
     scored = scorer.rescore(record.cell, store.root, filter_name, propensity)
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
@@ -145,7 +143,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
         peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
     )
-    return store.write(_record(planned, dataset, status, reason, outcome, scored, measured, store.relative(log)))
+    return store.write(_record(planned, place, status, reason, outcome, scored, measured, store.relative(log)))
 
 
 def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
@@ -165,6 +163,7 @@ def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
         plugin=str(planned.plugin.resolve()) if planned.plugin else None,
         parameters=cell.parameters,
         seed=cell.seed,
+        compute=place.compute,
         predictions=str(store.predictions_path(cell).resolve()),
         outcome=str(outcome),
         artifacts=str(store.artifacts.resolve()),
@@ -198,7 +197,7 @@ def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[St
 
 def _record(
     planned: PlannedCell,
-    dataset: Dataset,
+    place: Place,
     status: Status,
     reason: str,
     outcome: Outcome,
@@ -206,6 +205,7 @@ def _record(
     measured: Measured,
     log: str,
 ) -> Record:
+    dataset = place.dataset
     result: dict[str, Any] = {"log": log}
     if scored:
         result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
@@ -235,6 +235,7 @@ def _record(
             packages={**environment.packages(), **outcome.packages},
             hardware=environment.hardware(),
             xmcbench=environment.program(),
+            compute=place.compute,
         ),
         measured=measured,
         **result,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from xmcbench.environment import Compute
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import write_json
 
@@ -24,6 +25,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
     train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
+    compute: where the method computes.
     hidden: files and folders that hold pairs or figures, out of the method's reach where the kernel can do that.
     """
 
@@ -37,6 +39,7 @@ class Job(Struct, frozen=True, kw_only=True):
     plugin: str | None
     parameters: dict[str, bool | int | float | str | None]
     seed: int
+    compute: Compute
     predictions: str
     outcome: str
     artifacts: str

@@ -18,6 +18,7 @@ from xmcbench.topk import TopK
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    from xmcbench.environment import Compute
     from xmcbench.method import Method
     from xmcbench.texts import Texts
 
@@ -45,6 +46,7 @@ def predict(
     *,
     seed: int,
     artifacts: Artifacts,
+    compute: Compute,
     identity: Mapping[str, object],
     phases: Phases,
 ) -> TopK:
@@ -55,7 +57,7 @@ def predict(
     MethodError where the method breaks the contract.
     """
     train, labels, test = texts
-    method.seed, method.artifacts = seed, artifacts
+    method.seed, method.artifacts, method.compute = seed, artifacts, compute
     if hasattr(method, "pretrain"):
         with phases("pretrain"):
             method.pretrained = _pretrained(method, train, labels, {**identity, "seed": seed})
@@ -69,9 +71,7 @@ def predict(
     return predictions
 
 
-def _pretrained(
-    method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]
-) -> dict[str, np.ndarray]:
+def _pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:
     """The arrays of the method's pre-training, made once for data, parameters, seed and source."""
 
     def build(folder: Path) -> None:

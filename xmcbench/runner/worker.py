@@ -68,7 +68,15 @@ def run(job: Job) -> Outcome:
     artifacts = Artifacts(Path(job.artifacts))
     identity = {"method": job.method, "parameters": job.parameters}
     predictions = predict(
-        method, texts, pairs, job.k, seed=job.seed, artifacts=artifacts, identity=identity, phases=phases
+        method,
+        texts,
+        pairs,
+        job.k,
+        seed=job.seed,
+        artifacts=artifacts,
+        compute=job.compute,
+        identity=identity,
+        phases=phases,
     )
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     predictions.save(Path(job.predictions))

@@ -7,12 +7,13 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError
-from xmcbench.storage.atomic import atomic_folder
+from xmcbench.storage.atomic import atomic_folder, make_folder
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.lock import exclusive
 from xmcbench.storage.source import source_of
@@ -58,6 +59,13 @@ class Artifacts:
                 f"the artifact {folder} is damaged: {error}", "delete the folder: it will be regenerated"
             ) from error
         return folder
+
+    @contextmanager
+    def temporary(self) -> Iterator[Path]:
+        """A folder for what no other cell can use; it goes when the block ends. Raises StorageError."""
+        make_folder(self.root)
+        with tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder:
+            yield Path(folder)
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
         """Where the unfinished work on an artifact is kept, for a build that can go on after it was killed.

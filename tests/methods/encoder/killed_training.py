@@ -16,7 +16,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
     from xmcbench.methods.encoder.training import Plan
 
     class Killed(TwoViews):
-        def prepare(self, step, network, place):
+        def prepare(self, step, network, context):
             if step == killed_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 

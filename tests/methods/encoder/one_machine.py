@@ -20,7 +20,7 @@ class Killed(TwoViews):
 
     at = None
 
-    def prepare(self, step, network, place):
+    def prepare(self, step, network, context):
         if step == self.at:
             os.kill(os.getpid(), signal.SIGKILL)
 

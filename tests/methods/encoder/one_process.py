@@ -16,14 +16,14 @@ def gradients(folder, checkpoint, kind):
     from accelerate import Accelerator
 
     from xmcbench.methods.encoder.network import open_encoder
-    from xmcbench.methods.encoder.training import Place
+    from xmcbench.methods.encoder.training import DistributedContext
 
     accelerator = Accelerator(cpu=True)
-    place = Place(accelerator)
+    context = DistributedContext(accelerator)
     network, task = open_encoder(checkpoint, "native", seed=0), _task(folder, kind)
-    task.prepare(0, network, place)
-    wrapped = accelerator.prepare_model(network) if place.processes > 1 else network
-    losses = task.losses(1, wrapped, place)
+    task.prepare(0, network, context)
+    wrapped = accelerator.prepare_model(network) if context.processes > 1 else network
+    losses = task.losses(1, wrapped, context)
     sum(losses.values()).backward()
     found = {f"gradient of {name}": each.grad.numpy() for name, each in network.named_parameters()}
     whole = {name: accelerator.reduce(each.detach(), "mean").numpy() for name, each in losses.items()}
@@ -33,10 +33,10 @@ def gradients(folder, checkpoint, kind):
 def _task(folder, kind):
     from xmcbench.methods.encoder.contrastive import KnownPairs, TwoViews
     from xmcbench.methods.encoder.tokens import TokenStore
-    from xmcbench.methods.maclr_stages.first_stage import FirstStage, Regularization, Sources
-    from xmcbench.methods.maclr_stages.own_titles import OwnTitles
-    from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
-    from xmcbench.methods.maclr_stages.second_stage import SecondStage
+    from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
+    from xmcbench.methods.maclr.own_titles import OwnTitles
+    from xmcbench.methods.maclr.schedule import ClusterSchedule
+    from xmcbench.methods.maclr.second_stage import SecondStage
 
     instances, labels = (TokenStore(Path(line), 0) for line in (folder / "stores.txt").read_text().split())
     if kind == "views":

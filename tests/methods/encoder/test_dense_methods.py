@@ -138,7 +138,7 @@ def test_weights_that_are_nowhere_are_no_reason_to_take_others(run, stories, tmp
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"temperature": 0.0}, {"label_length": 2}, {"finetune_batch": 1}, {"title_taken_out": 1.5}, {"steps": -1}],
+    [{"temperature": 0.0}, {"label_length": 2}, {"finetune_batch": 1}, {"title_dropout": 1.5}, {"steps": -1}],
 )
 def test_parameters_out_of_range(run, checkpoint, stories, wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
@@ -146,7 +146,7 @@ def test_parameters_out_of_range(run, checkpoint, stories, wrong):
 
 
 def test_a_scratch_backbone(run, stories):
-    values = {**values_of(ICT, ""), "backbone": "scratch:1x32", "warm_up_steps": 5}
+    values = {**values_of(ICT, ""), "backbone": "scratch:1x32", "mlm_steps": 5}
     _, method = run(ICT, stories, values)
     assert method.notes["backbone"]["name"] == "scratch:1x32"
 

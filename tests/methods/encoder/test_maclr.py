@@ -123,7 +123,7 @@ def test_presets_hold(name):
 
 
 def test_the_options_of_the_code(run, stories):
-    _, method = run(stories, twins="cluster", pseudo_loss="single", pseudo_top=1, pseudo_least=-2.0, head="paper")
+    _, method = run(stories, twins="cluster", pseudo_loss="single", pseudo_top=1, min_pseudo_score=-2.0, head="paper")
     assert method.notes["pseudo pairs"]["encoder"] == 24
 
 
@@ -131,7 +131,7 @@ def test_held_out_documents(run, stories):
     _, method = run(stories, held_out=8)
     found = method.notes["held-out titles"]
     assert list(found) == ["untrained", "stage I", "stage II"]
-    assert all(0 <= each["found first"] <= each["reciprocal rank"] <= 1 for each in found.values())
+    assert all(0 <= each["hit@1"] <= each["MRR"] <= 1 for each in found.values())
     assert method.notes["pseudo pairs"]["documents"] == 22
     with pytest.raises(UsageError, match="held_out = 30 leaves none of 30 documents"):
         run(stories, held_out=30)
@@ -178,7 +178,7 @@ def test_labels_that_are_the_titles(run, stories):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"label_temperature": 0.0}, {"clusters": 0}, {"sampled_labels": 0}, {"pseudo_top": 0}, {"title_taken_out": 2.0}],
+    [{"label_temperature": 0.0}, {"clusters": 0}, {"sampled_labels": 0}, {"pseudo_top": 0}, {"title_dropout": 2.0}],
 )
 def test_parameters_out_of_range(run, stories, wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):

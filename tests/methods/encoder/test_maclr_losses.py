@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
-from xmcbench.methods.maclr_stages.regularization import clustered_label_loss, label_loss
+from xmcbench.methods.maclr.regularization import clustered_label_loss, label_loss
 
 
 def equation_2(x, y):

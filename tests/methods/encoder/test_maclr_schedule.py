@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcbench import UsageError
-from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
+from xmcbench.methods.maclr.schedule import ClusterSchedule
 
 schedules = st.builds(
     ClusterSchedule,

@@ -7,20 +7,20 @@ from xmcbench import MethodError, TopK
 from xmcbench.methods.encoder.cloze import context_pairs
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import Place
-from xmcbench.methods.maclr_stages.clusters import clusters_of, k_means
-from xmcbench.methods.maclr_stages.first_stage import FirstStage, Regularization, Sources
-from xmcbench.methods.maclr_stages.own_titles import OwnTitles
-from xmcbench.methods.maclr_stages.pseudo_pairs import chosen, mixed
-from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
-from xmcbench.methods.maclr_stages.second_stage import SecondStage, SinglePairs, visited
+from xmcbench.methods.encoder.training import DistributedContext
+from xmcbench.methods.maclr.clusters import clusters_of, k_means
+from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
+from xmcbench.methods.maclr.own_titles import OwnTitles
+from xmcbench.methods.maclr.pseudo_pairs import chosen, mixed
+from xmcbench.methods.maclr.schedule import ClusterSchedule
+from xmcbench.methods.maclr.second_stage import SecondStage, SinglePairs, visited
 
 
 @pytest.fixture
 def place():
     from accelerate import Accelerator
 
-    return Place(Accelerator(cpu=True))
+    return DistributedContext(Accelerator(cpu=True))
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def sources(artifacts, checkpoint, stories):
         tokenizer,
         context_length=24,
         title_length=16,
-        least_sentences=2,
-        title_taken_out=0.0,
+        min_sentences=2,
+        title_dropout=0.0,
         seed=0,
     )
     documents, labels = (TokenStore.of(artifacts, texts, tokenizer, 24) for texts in (raw_X, raw_Y))
@@ -92,11 +92,11 @@ def test_the_step_of_stage_one_is_its_equations(sources, encoder, place, twins):
 def test_clusters_are_made_when_the_schedule_asks(sources, encoder, place, monkeypatch):
     asked = []
 
-    def count(encoder, store, rows, clusters, restarts, place):
+    def count(encoder, store, rows, clusters, restarts, context):
         asked.append(clusters)
         return np.arange(len(rows)) % clusters
 
-    monkeypatch.setattr("xmcbench.methods.maclr_stages.first_stage.clusters_of", count)
+    monkeypatch.setattr("xmcbench.methods.maclr.first_stage.clusters_of", count)
     task = FirstStage(sources, np.arange(30), ClusterSchedule(20, 3, 4, 2), Regularization(0, 1.0), 8, 1.0, seed=0)
     for step in range(20):
         task.prepare(step, encoder, place)

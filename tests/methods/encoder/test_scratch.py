@@ -15,7 +15,7 @@ from xmcbench.methods.encoder.training import Plan, train
 
 
 def scratch(artifacts, stories, name="scratch:1x32", steps=12, seed=0):
-    return find_backbone(name, artifacts, stories[0], stories[1], seed=seed, warm_up_steps=steps)
+    return find_backbone(name, artifacts, stories[0], stories[1], seed=seed, mlm_steps=steps)
 
 
 def test_learns_words_from_the_corpus_alone(artifacts, stories):
@@ -56,10 +56,10 @@ def test_no_step_of_warming_up(artifacts, stories):
 
 
 class Stopped(MaskedWords):
-    def losses(self, step, network, place):
+    def losses(self, step, network, context):
         if step == 4:
             raise KeyboardInterrupt
-        return super().losses(step, network, place)
+        return super().losses(step, network, context)
 
 
 def test_warming_up_goes_on_where_it_was_stopped(artifacts, stories, tmp_path):

@@ -15,7 +15,7 @@ from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
-from xmcbench.methods.encoder.training import Place, Plan, train
+from xmcbench.methods.encoder.training import DistributedContext, Plan, train
 
 SCRIPT = Path(__file__).with_name("killed_training.py")
 
@@ -142,7 +142,7 @@ def test_another_true_label_is_no_negative(prepared):
     encoder, instances, labels, pairs = prepared
     encoder.eval()
     task = KnownPairs(instances, labels, pairs, 60, 1.0, 0)
-    found = task.losses(0, encoder, Place(Accelerator(cpu=True)))["contrastive"].item()
+    found = task.losses(0, encoder, DistributedContext(Accelerator(cpu=True)))["contrastive"].item()
     rows, columns = pairs.nonzero()
     vectors = []
     for store in (instances, labels):
@@ -166,4 +166,4 @@ def test_processes_cannot_share_an_odd_batch():
         num_processes, process_index = 2, 0
 
     with pytest.raises(UsageError, match="2 processes cannot share a batch of 7"):
-        Place(Pair()).share(7)
+        DistributedContext(Pair()).share(7)

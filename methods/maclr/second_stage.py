@@ -13,8 +13,8 @@ from torch.nn.functional import softplus
 from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, Vectors, View
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import Place
-from xmcbench.methods.maclr_stages.views import UnevenTask
+from xmcbench.methods.encoder.training import DistributedContext
+from xmcbench.methods.maclr.views import UnevenTask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -68,19 +68,19 @@ class SecondStage(UnevenTask):
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
         """The own instances' share of the loss: over all processes these add up to that of the batch."""
-        instances, labels = vectors["instance"], vectors["label"].everyone
+        instances, labels = vectors["instance"], vectors["label"].gathered
         pairs = self._pairs[views["instance"].rows][:, views["label"].rows]
-        own = pairs[instances.first : instances.first + len(instances.own)].toarray() > 0
+        own = pairs[instances.first : instances.first + len(instances.local)].toarray() > 0
         positive = torch.from_numpy(own).to(labels.device)
-        logits = instances.own @ labels.T / self._temperature
+        logits = instances.local @ labels.T / self._temperature
         if self._apart:
             others = logits.masked_fill(positive, -torch.inf).logsumexp(1, keepdim=True)
             return {"pseudo pairs": softplus(others - logits)[positive].sum() / pairs.nnz}
         return {"pseudo pairs": -torch.log_softmax(logits, 1)[positive].sum() / pairs.nnz}
 
-    def losses(self, step: int, network: nn.Module, place: Place) -> dict[str, torch.Tensor]:
+    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """As the loop takes the mean over the processes, and the losses of these are parts of a sum."""
-        return {name: each * place.processes for name, each in super().losses(step, network, place).items()}
+        return {name: each * context.processes for name, each in super().losses(step, network, context).items()}
 
 
 class SinglePairs(KnownPairs):
@@ -88,6 +88,6 @@ class SinglePairs(KnownPairs):
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
         """Each instance against the labels of all pairs of the batch."""
-        instances, labels = vectors["anchor"], vectors["positive"].everyone
-        logits = in_batch(instances.own, labels, instances.first, self._temperature)
+        instances, labels = vectors["anchor"], vectors["positive"].gathered
+        logits = in_batch(instances.local, labels, instances.first, self._temperature)
         return {"pseudo pairs": contrastive_loss(*logits)}

@@ -12,8 +12,8 @@ from xmcbench.methods.encoder.tokens import TokenStore
 def title_retrieval(encoder: Encoder, contexts: TokenStore, titles: TokenStore, rows: np.ndarray) -> dict[str, float]:
     """How well contexts find their titles among those of all ``rows``, by inner product, as fractions.
 
-    Returns ``found first``, the share of contexts whose title comes first (a tie counts against it), and
-    ``reciprocal rank``, its mean.
+    Returns ``hit@1``, the share of contexts whose title comes first (a tie counts against it), and
+    ``MRR``, its mean.
     """
     sides = []
     for store in (contexts, titles):
@@ -23,6 +23,6 @@ def title_retrieval(encoder: Encoder, contexts: TokenStore, titles: TokenStore, 
     scores = sides[0] @ sides[1].T
     ranks = (scores >= scores.diagonal()[:, None]).sum(1)
     return {
-        "found first": round(float((ranks == 1).mean()), 4),
-        "reciprocal rank": round(float((1 / ranks).mean()), 4),
+        "hit@1": round(float((ranks == 1).mean()), 4),
+        "MRR": round(float((1 / ranks).mean()), 4),
     }

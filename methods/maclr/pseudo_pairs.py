@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.methods.maclr_stages.own_titles import OwnTitles
+from xmcbench.methods.maclr.own_titles import OwnTitles
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

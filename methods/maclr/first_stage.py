@@ -14,12 +14,12 @@ from xmcbench.methods.encoder.contrastive import Epochs, Vectors, View
 from xmcbench.methods.encoder.losses import contrastive_loss
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import Place
-from xmcbench.methods.maclr_stages.clusters import clusters_of
-from xmcbench.methods.maclr_stages.own_titles import OwnTitles
-from xmcbench.methods.maclr_stages.regularization import clustered_label_loss, label_loss
-from xmcbench.methods.maclr_stages.schedule import ClusterSchedule
-from xmcbench.methods.maclr_stages.views import UnevenTask
+from xmcbench.methods.encoder.training import DistributedContext
+from xmcbench.methods.maclr.clusters import clusters_of
+from xmcbench.methods.maclr.own_titles import OwnTitles
+from xmcbench.methods.maclr.regularization import clustered_label_loss, label_loss
+from xmcbench.methods.maclr.schedule import ClusterSchedule
+from xmcbench.methods.maclr.views import UnevenTask
 
 #: Which twins label regularisation calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
 Twins = Literal["own", "cluster"]
@@ -76,7 +76,7 @@ class FirstStage(UnevenTask):
         self._first_clusters = first_clusters
         self._clusters = np.arange(len(used))
 
-    def prepare(self, step: int, network: nn.Module, place: Place) -> None:
+    def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
         """Cluster the documents anew where the schedule asks for it."""
         clusters = self._schedule.clusters(step)
         if clusters is None:
@@ -86,7 +86,7 @@ class FirstStage(UnevenTask):
         elif self._schedule.due(step):
             rows = self._sources.rows[self._used]
             assert isinstance(network, Encoder)
-            self._clusters = clusters_of(network, self._sources.documents, rows, clusters, self._restarts, place)
+            self._clusters = clusters_of(network, self._sources.documents, rows, clusters, self._restarts, context)
 
     def state(self) -> dict[str, np.ndarray]:
         """The cluster of each pair, int64 [m]."""
@@ -110,20 +110,20 @@ class FirstStage(UnevenTask):
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
         """The two losses of the own contexts."""
         contexts, titles = vectors["context"], vectors["title"]
-        device = contexts.own.device
-        own = slice(contexts.first, contexts.first + len(contexts.own))
+        device = contexts.local.device
+        own = slice(contexts.first, contexts.first + len(contexts.local))
         clusters = self._clusters[self._epochs(step)]
         positive = torch.from_numpy(clusters[own, None] == clusters).to(device)
-        losses = {"cluster": contrastive_loss(contexts.own @ titles.everyone.T / self._temperature, positive)}
+        losses = {"cluster": contrastive_loss(contexts.local @ titles.gathered.T / self._temperature, positive)}
         if "label" in views:
-            twins, labels = vectors["twin"], vectors["label"].everyone
+            twins, labels = vectors["twin"], vectors["label"].gathered
             documents = self._sources.rows[views["context"].rows[own]]
             # A label that repeats the title is what equation 3 draws the context to.
             same = torch.from_numpy(self._sources.own_titles.same(documents[:, None], views["label"].rows)).to(device)
             temperature = self._regularization.temperature
             losses["label"] = (
-                label_loss(contexts.own, twins.own, labels, temperature, same)
+                label_loss(contexts.local, twins.local, labels, temperature, same)
                 if self._regularization.twins == "own"
-                else clustered_label_loss(contexts.own, twins.everyone, labels, temperature, positive, same)
+                else clustered_label_loss(contexts.local, twins.gathered, labels, temperature, positive, same)
             )
         return losses

@@ -32,7 +32,7 @@ PRESETS: dict[str, Mapping[str, object]] = {
         "clusters": 2500,
         "twins": "cluster",
         "pseudo_top": 1,
-        "pseudo_least": 36.0,
+        "min_pseudo_score": 36.0,
         "pseudo_loss": "single",
         "finetune_steps": 100_000,
         "finetune_batch": 128,

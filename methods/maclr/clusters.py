@@ -9,7 +9,7 @@ from xmcbench import MethodError
 from xmcbench.methods.encoder.encoding import encode
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import Place
+from xmcbench.methods.encoder.training import DistributedContext
 
 #: Lloyd's iterations, and the seed of the first centroids, of MACLR's code.
 ITERATIONS, SEED = 20, 0
@@ -41,7 +41,7 @@ def k_means(vectors: np.ndarray, clusters: int, restarts: int) -> np.ndarray:
 
 
 def clusters_of(
-    encoder: Encoder, store: TokenStore, rows: np.ndarray, clusters: int, restarts: int, place: Place
+    encoder: Encoder, store: TokenStore, rows: np.ndarray, clusters: int, restarts: int, context: DistributedContext
 ) -> np.ndarray:
     """The cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n], on every process.
 
@@ -51,20 +51,20 @@ def clusters_of(
         return np.arange(len(rows))
     # Dealt out longest first, every process has as many tokens.
     dealt = np.argsort(-store.lengths[rows], kind="stable")
-    part = -(-len(rows) // place.processes)
+    part = -(-len(rows) // context.processes)
     own = np.zeros((part, encoder.width), np.float32)
-    mine = dealt[place.rank :: place.processes]
+    mine = dealt[context.rank :: context.processes]
     encode(encoder, store, own[: len(mine)], rows[mine])
-    if place.processes == 1:
+    if context.processes == 1:
         vectors = np.empty_like(own)
         vectors[dealt] = own
         return k_means(vectors, clusters, restarts)
     from accelerate.utils import broadcast
 
-    gathered = place.accelerator.gather(torch.from_numpy(own).to(place.device))
-    found = torch.zeros(len(rows), dtype=torch.int64, device=place.device)
-    if place.rank == 0:
-        parts = gathered.cpu().numpy().reshape(place.processes, part, encoder.width)
+    gathered = context.accelerator.gather(torch.from_numpy(own).to(context.device))
+    found = torch.zeros(len(rows), dtype=torch.int64, device=context.device)
+    if context.rank == 0:
+        parts = gathered.cpu().numpy().reshape(context.processes, part, encoder.width)
         vectors = np.empty((len(rows), encoder.width), np.float32)
         vectors[dealt] = parts.transpose(1, 0, 2).reshape(-1, encoder.width)[: len(rows)]
         found.copy_(torch.from_numpy(k_means(vectors, clusters, restarts)))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from xmcbench.methods.encoder.contrastive import ContrastiveTask, Vectors, embedded
-from xmcbench.methods.encoder.training import Place
+from xmcbench.methods.encoder.training import DistributedContext
 
 
 class UnevenTask(ContrastiveTask):
@@ -21,19 +21,19 @@ class UnevenTask(ContrastiveTask):
 
     even: ClassVar[tuple[str, ...]] = ()
 
-    def losses(self, step: int, network: nn.Module, place: Place) -> dict[str, torch.Tensor]:
+    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
         views = self.draw(step)
         parts, starts = [], []
         for name, view in views.items():
             if name in self.even:
-                place.share(len(view.rows))
-            part = -(-len(view.rows) // place.processes)
-            starts.append(min(place.rank * part, len(view.rows)))
-            filled = np.resize(view.rows, part * place.processes)
-            parts.append((view.store, filled[place.rank * part : (place.rank + 1) * part]))
+                context.local_slice(len(view.rows))
+            part = -(-len(view.rows) // context.processes)
+            starts.append(min(context.rank * part, len(view.rows)))
+            filled = np.resize(view.rows, part * context.processes)
+            parts.append((view.store, filled[context.rank * part : (context.rank + 1) * part]))
         vectors = {}
-        for name, own, start in zip(views, embedded(network, parts, place.device), starts, strict=True):
+        for name, own, start in zip(views, embedded(network, parts, context.device), starts, strict=True):
             rows = len(views[name].rows)
-            vectors[name] = Vectors(own[: rows - start], place.gather(own)[:rows], start)
+            vectors[name] = Vectors(own[: rows - start], context.gather(own)[:rows], start)
         return self.compare(step, views, vectors)

@@ -1,0 +1,49 @@
+"""What encoders share that train on the corpus before they see a pair."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Gt, Unit
+
+from xmcbench import Doc
+from xmcbench.methods.encoder.dual_encoder import DualEncoder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from xmcbench import Texts
+    from xmcbench.methods.encoder.tower import Tower
+
+
+class PretrainedEncoder(DualEncoder):
+    """A dual encoder with a training of its own on texts alone, which every ratio and setting shares."""
+
+    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs", "MACLR, section 5.1")] = 100_000
+    batch: Annotated[
+        int, Ge(2), Unit("documents"), Doc("of a step, over all processes", "MACLR, section 5.1: 8 x 32")
+    ] = 256
+    learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", "MACLR, section 5.1")] = 1e-5
+
+    _fresh: Tower | None = None
+
+    def describe(self) -> str:
+        """The backbone and the training budget."""
+        return f"{super().describe()}, {self.steps} steps of {self.batch}"
+
+    def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
+        """Train on the texts; returns what the training changed in the weights, by name."""
+        tower = self._open(raw_X, raw_Y)
+        self._train(tower, raw_X, raw_Y)
+        self._fresh = tower
+        return tower.encoder.weights()
+
+    @abstractmethod
+    def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
+        """Train the tower in place, and note how it went."""
+
+    def _opened(self, raw_X: Texts, raw_Y: Texts) -> Tower:
+        """The tower that ``pretrain`` has just trained, if there is one: opening it again would only cost time."""
+        fresh, self._fresh = self._fresh, None
+        return fresh or super()._opened(raw_X, raw_Y)

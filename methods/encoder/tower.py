@@ -1,0 +1,126 @@
+"""An opened encoder: network and tokenizer, where they compute, and what is kept of their work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from xmcbench.methods.encoder.backbone import Backbone, find_backbone
+from xmcbench.methods.encoder.encoding import shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.network import Encoder, Head, longest_input, open_encoder, open_tokenizer
+from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
+from xmcbench.methods.encoder.trained import trained
+from xmcbench.methods.encoder.training import Plan, Task
+
+if TYPE_CHECKING:
+    from xmcbench import Artifacts, Compute, Texts
+
+
+@dataclass(frozen=True)
+class Tower:
+    """The one tower of a dual encoder.
+
+    longest: tokens that the network can take. temperature: what logits are divided by in training. lengths: of
+    instances and labels, which the identity of a training holds. device: ``cpu`` or ``cuda``.
+    """
+
+    backbone: Backbone
+    encoder: Encoder
+    tokenizer: Tokenizer
+    longest: int
+    temperature: float
+    lengths: tuple[int, int]
+    seed: int
+    device: Literal["cpu", "cuda"]
+    processes: int
+    artifacts: Artifacts
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        corpus: tuple[Texts, Texts],
+        artifacts: Artifacts,
+        compute: Compute,
+        *,
+        head: Head,
+        projection: bool,
+        precision: Precision,
+        mlm_steps: int,
+        temperature: float,
+        lengths: tuple[int, int],
+        seed: int,
+    ) -> Tower:
+        """Find a backbone and put it under a head.
+
+        name: of the backbone. corpus: texts of instances and labels, which a ``scratch:`` backbone is trained on.
+        Raises what ``find_backbone`` and ``open_encoder`` raise, and Unavailable for a device that is not there.
+        """
+        device = chosen_device(compute.device)
+        chosen = chosen_precision(precision, device)
+        backbone = find_backbone(
+            name, artifacts, *corpus, seed=seed, mlm_steps=mlm_steps, device=device, precision=chosen
+        )
+        encoder = open_encoder(backbone.folder, head, seed, projection, chosen)
+        encoder.to(device)
+        return cls(
+            backbone,
+            encoder,
+            open_tokenizer(backbone.folder),
+            longest_input(backbone.folder),
+            temperature,
+            lengths,
+            seed,
+            device,
+            compute.processes,
+            artifacts,
+        )
+
+    def fitting(self, length: int) -> int:
+        """A number of tokens, or as many as the network can take."""
+        return min(length, self.longest)
+
+    def tokens(self, texts: Texts, length: int, titles: bool = False) -> TokenStore:
+        """Texts, or their titles alone, as tokens, at most ``length`` of each."""
+        return TokenStore.of(self.artifacts, texts, self.tokenizer, self.fitting(length), titles)
+
+    @property
+    def computed(self) -> list[str]:
+        """What embeddings depend on besides weights and tokens."""
+        return [self.device, self.encoder.precision, self.encoder.pooling]
+
+    @contextmanager
+    def embeddings(self, store: TokenStore, shared: bool = False) -> Iterator[np.ndarray]:
+        """The vectors of a store, float32 [n, width]; shared: kept for every cell with the backbone as it is."""
+        if shared:
+            identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name}
+            yield shared_embeddings(self.artifacts, self.encoder, store, identity)
+        else:
+            with temporary_embeddings(self.encoder, store, self.artifacts) as vectors:
+                yield vectors
+
+    def train(
+        self, task: Task, plan: Plan, identity: Mapping[str, object], batch: int, keep: bool = True
+    ) -> dict[str, object]:
+        """Train the encoder on a task, or take over what the same training gave before; returns its history as a note.
+
+        identity: what the task is, without temperature, batch and lengths. keep: whether other cells start from the
+        weights.
+        """
+        settings = {
+            "batch": batch,
+            "temperature": self.temperature,
+            "lengths": [self.fitting(length) for length in self.lengths],
+            "tokenizer": self.tokenizer.sha256,
+            "seed": self.seed,
+        }
+        note = trained(
+            self.artifacts, self.encoder, task, plan, {**identity, **settings}, self.device, self.processes, keep
+        )
+        self.encoder.to(self.device)
+        return {**note, "batch": batch, "learning_rate": plan.learning_rate}
