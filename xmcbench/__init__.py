@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.storage.artifacts import Artifacts
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
     from xmcbench.method import Method
     from xmcbench.metrics import evaluate
+    from xmcbench.storage.artifacts import Artifacts
     from xmcbench.texts import Texts
     from xmcbench.topk import TopK
 

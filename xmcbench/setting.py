@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from msgspec import Struct
 
-from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.errors import UsageError
+from xmcbench.storage.pairs import pairs_digest, write_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -63,7 +63,6 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
         if self.kind == "fs":
             return f"few-shot, {100 * (self.ratio or 0):g}% of the {self.by}s"
         return "zero-shot (no pair)" if self.kind == "ez" else "full (all training pairs)"
-
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.errors import DataError, MethodError
 from xmcbench.storage.arrays import read_arrays
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.errors import DataError, MethodError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

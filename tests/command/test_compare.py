@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK
+from xmcbench.records.record import sealed
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file
-from xmcbench.records.record import sealed
 
 
 @pytest.fixture(scope="module")

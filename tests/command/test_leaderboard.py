@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK
+from xmcbench.records.record import sealed
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
-from xmcbench.records.record import sealed
 
 
 @pytest.fixture(scope="module")

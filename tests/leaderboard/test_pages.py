@@ -89,9 +89,7 @@ def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
     assert "\n## Remarks\n\nBy *hand*.\n\n### And so on\n\n## Coverage curves, by label\n" in made["tiny.md"]
     assert made["tiny.md"].index("| Tiny ") < made["tiny.md"].index("## Remarks")
     assert made["tiny.md"].replace("## Remarks\n\nBy *hand*.\n\n### And so on\n\n", "") == plain["tiny.md"]
-    assert made["README.md"].index("](tiny.md)") < made["README.md"].index(
-        "## Remarks\n\nOn the index.\n\n## Datasets"
-    )
+    assert made["README.md"].index("](tiny.md)") < made["README.md"].index("## Remarks\n\nOn the index.\n\n## Datasets")
     ablation = files(pages(some, remarks={"ablation": "Above all."}))["ablation.md"]
     assert "# Ablation\n\n## Remarks\n\nAbove all.\n\n## LF-Amazon-131K, published" in ablation
 

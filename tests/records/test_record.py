@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from xmcbench.storage.canonical import sha256_json
 from xmcbench.errors import StorageError
 from xmcbench.records import Cell, Store, read_record
 from xmcbench.records.record import sealed
 from xmcbench.setting import Setting
+from xmcbench.storage.canonical import sha256_json
 
 CELL = Cell("Tiny", "d" * 64, Setting.of("fs", 0.5), "e" * 64, "tfidf", {"ngrams": 2, "max_df": 1.0}, 3)
 

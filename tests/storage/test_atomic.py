@@ -2,8 +2,8 @@ import errno
 
 import pytest
 
-from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
 from xmcbench.errors import StorageError
+from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):

@@ -31,9 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs folder to read (default: ./leaderboards)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
     parser.add_argument("--force", action="store_true", help="add: replace a record of the same cell")
-    parser.add_argument(
-        "--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file"
-    )
+    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not up to date")
     parser.add_argument("--refresh", action="store_true", help="run cells again whose code has changed since")
     request.add_limits(parser)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import get_args
 
-from xmcbench.storage.atomic import write_text
 from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
+from xmcbench.storage.atomic import write_text
 
 #: The constants of the propensity model for datasets that are neither Amazon's nor Wikipedia's (Jain et al., 2016).
 DEFAULT_PROPENSITY = (0.55, 1.5)

@@ -121,9 +121,7 @@ def locate(name_or_folder: str | Path) -> Listing:
     folder = Path(os.path.expanduser(given))  # Path.expanduser raises where there is no such user
     if isinstance(name_or_folder, Path) or folder.name != given:
         if not folder.is_dir():
-            raise UsageError(
-                f"there is no folder {folder}", "a dataset is a name (`xmcbench ls datasets`) or a folder"
-            )
+            raise UsageError(f"there is no folder {folder}", "a dataset is a name (`xmcbench ls datasets`) or a folder")
         return from_folder(folder)
     try:
         return find(given)

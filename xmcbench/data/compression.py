@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from xmcbench.storage.atomic import atomic_file
 from xmcbench.errors import DataError
+from xmcbench.storage.atomic import atomic_file
 
 #: Read ahead this many decompressed bytes: lines are then found in C.
 _BUFFER = 1 << 20

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.storage.canonical import sha256_json
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.compression import find_source
 from xmcbench.data.sealing import check_open
@@ -17,6 +16,7 @@ from xmcbench.data.store import Corpus, cache_root, corpus, fingerprint, kept, o
 from xmcbench.data.vocabulary import Filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
 from xmcbench.texts import Texts
 
@@ -72,7 +72,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the content: texts, pairs, and what the filters remove, whatever files they are read from."""
+        """SHA-256 (hex) of the content: texts, pairs, and what the filters remove, whatever files they come from."""
         parts = {
             "train": [self.train.digest, self.train_corpus.pairs_sha256],
             "test": [self.test.digest, self.test_corpus.pairs_sha256],
@@ -232,7 +232,8 @@ def _filter_digest(path: Path) -> str:
     try:
         return path.with_suffix(".sha256").read_text()
     except OSError as error:
-        raise DataError(f"cannot read the filter {path}: {error}", "delete its folder: it will be regenerated") from None
+        hint = "delete its folder: it will be regenerated"
+        raise DataError(f"cannot read the filter {path}: {error}", hint) from None
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:

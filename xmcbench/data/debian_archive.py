@@ -11,10 +11,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from xmcbench.storage.atomic import atomic_file
 from xmcbench.data.card import Recipe
 from xmcbench.data.debian_index import INDICES
 from xmcbench.errors import DataError
+from xmcbench.storage.atomic import atomic_file
 
 #: apt's own names of the indices, in the order of INDICES.
 _CREATED_BY = ("Packages", "Translations")

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.storage.atomic import atomic_file, atomic_folder
-from xmcbench.storage.canonical import sha256_file
 from xmcbench.data.card import write_card
 from xmcbench.data.xc_matrix import write_filter, write_matrix
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.storage.atomic import atomic_file, atomic_folder
+from xmcbench.storage.canonical import sha256_file
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

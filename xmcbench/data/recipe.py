@@ -6,13 +6,13 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xmcbench.storage.atomic import atomic_folder
-from xmcbench.storage.canonical import sha256_file
 from xmcbench.data import debian_archive, debian_index
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalogue import find, roots
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.atomic import atomic_folder
+from xmcbench.storage.canonical import sha256_file
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.data.xc_text import Kind, Rows, at, read_rows
+from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.pairs import pairs_digest, write_pairs
-from xmcbench.data.xc_text import Kind, Rows, at, read_rows
-from xmcbench.errors import DataError, StorageError
 from xmcbench.texts import BATCH, Texts, text_digest
 
 if TYPE_CHECKING:

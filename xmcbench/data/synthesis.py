@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench.storage.atomic import atomic_folder
 from xmcbench.data.card import Card, write_card
 from xmcbench.data.catalogue import slug_of
 from xmcbench.data.exchange import check_free
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import UsageError
+from xmcbench.storage.atomic import atomic_folder
 
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from xmcbench.storage.canonical import sha256_file
 from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
 from xmcbench.data.compression import find_source
 from xmcbench.data.dataset import TEST_FILTER, source_files
@@ -13,6 +12,7 @@ from xmcbench.data.store import Corpus, load_corpus
 from xmcbench.data.xc_matrix import read_filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
+from xmcbench.storage.canonical import sha256_file
 
 #: The filter file of the training instances, under the names it is seen with.
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from xmcbench.leaderboard.published import Ablation, PublishedRow, Source
@@ -111,9 +111,7 @@ def second(dataset: str, setting: Setting, filter_name: str) -> str:
     return f"{dataset}, {setting.title}: nDCG and propensity-scored precision; {_protocol(filter_name)}."
 
 
-def groups(
-    dataset: str, setting: Setting, records: Sequence[Record], filter_name: str, names: Sequence[str]
-) -> str:
+def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_name: str, names: Sequence[str]) -> str:
     """The caption of a table by groups of labels, with the test instances that each group is averaged over."""
     views = [record.metrics[filter_name].views for record in records if record.ok]
     meanings = []

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from xmcbench.storage.atomic import write_text
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import curves, figure, losses, markup
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
@@ -16,6 +15,7 @@ from xmcbench.leaderboard.curves import DAGGER, Curve
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
+from xmcbench.storage.atomic import write_text
 
 Format = Literal["markdown", "latex", "csv", "json"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from xmcbench.storage.atomic import atomic_file
 from xmcbench.errors import Unavailable
+from xmcbench.storage.atomic import atomic_file
 
 #: Pixels per unit of the drawing: 960 wide, enough for print at the width of a column.
 _ZOOM = 2

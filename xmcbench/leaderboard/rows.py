@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from xmcbench.storage.canonical import canonical_json
 from xmcbench.metrics.seeds import half_width
 from xmcbench.records import Record, Standing
 from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
+from xmcbench.storage.canonical import canonical_json
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,7 @@ def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
 
 def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standing) -> Row:
     done = [record for record in group if record.ok]
-    problems = tuple(
-        f"seed {record.cell.seed}: {record.status}: {record.reason}"
-        for record in group
-        if not record.ok
-    )
+    problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
     scores = [record.metrics[filter_name] for record in done]
     shared = set.intersection(*(set(each.views) for each in scores)) if scores else set()
     machines: dict[str, list[Measured]] = {}

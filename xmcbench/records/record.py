@@ -268,5 +268,3 @@ def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _seal(values: Mapping[str, Any]) -> str:
     return sha256_json({name: value for name, value in values.items() if name != "sha256"})
-
-

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,9 +56,7 @@ class Place:
     limits: Limits = Limits()
 
 
-def execute(
-    plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False
-) -> list[Record]:
+def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False) -> list[Record]:
     """The record of every cell of the plan, in its order; cells that have one already are not run.
 
     A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. A finished cell whose
@@ -101,9 +99,7 @@ def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -
     return rescored(record, dataset.card.filter, dataset.propensity, store, scorer)
 
 
-def rescored(
-    record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer
-) -> Record:
+def rescored(record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer) -> Record:
     """The record with the figures that today's metrics give from its ranks, written in place of the old one."""
     scored = scorer.rescore(record.cell, store.root, filter_name, propensity)
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))

@@ -119,8 +119,7 @@ def plan(
             _check_supervision(entry, request.setting)
             values = _values(entry, chosen, request)
             made = [
-                _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store)
-                for seed in request.seeds
+                _planned(entry, chosen, values, request, dataset, subsets[seed], seed, store) for seed in request.seeds
             ]
             again = {*(["cached", "stale"] if force else []), *(["stale"] if refresh else [])}
             made = [replace(each, state="to run") if each.state in again else each for each in made]

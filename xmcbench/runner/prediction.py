@@ -69,9 +69,7 @@ def predict(
     return predictions
 
 
-def _pretrained(
-    method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]
-) -> dict[str, np.ndarray]:
+def _pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:
     """The arrays of the method's pre-training, made once for data, parameters, seed and source."""
 
     def build(folder: Path) -> None:

@@ -160,7 +160,7 @@ def _parsed(file: Path, name: str, _changed: int) -> _File:
 
 def _without_type_checking(tree: ast.Module) -> ast.Module:
     class Strip(ast.NodeTransformer):
-        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:  # noqa: N802 - the name ast looks for
+        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
             self.generic_visit(node)
             name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
             return node.orelse if name == "TYPE_CHECKING" else node
