@@ -45,8 +45,8 @@ class XRLinear(Method):
         int,
         Ge(1),
         Doc(
-            "pseudo pairs of each instance in the zero-shot setting; the paper gives no number for XR-Linear, and takes "
-            "3 from TF-IDF for MACLR's self-training",
+            "pseudo pairs of each instance in the zero-shot setting; the paper gives no number for XR-Linear, and "
+            "takes 3 from TF-IDF for MACLR's self-training",
             "MACLR, section 4.1",
         ),
     ] = 3

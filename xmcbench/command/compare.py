@@ -168,15 +168,12 @@ def _verdict(differences: Mapping[str, Difference], adjusted: Mapping[str, float
     over_seeds = any(each.over_seeds for each in differences.values())
     test = "test over instances and seeds" if over_seeds else "randomization test over instances"
     found = [name for name, p in adjusted.items() if p < _LEVEL]
-    if found:
-        verdict = f"At the 5% level these differ: {', '.join(found)}"
-    else:
-        verdict = "No metric differs at the 5% level"
+    verdict = f"At the 5% level these differ: {', '.join(found)}" if found else "No metric differs at the 5% level"
     lines = [f"{verdict} ({test}; Holm's correction over {len(adjusted)} metrics)."]
     if any(each.about_runs for each in differences.values()):
         lines.append(
-            "The verdict is about these runs, not about the methods: a side has one run, and another seed would give it "
-            "other results. Several seeds on each side (--seed 0,1,2) tell methods apart."
+            "The verdict is about these runs, not about the methods: a side has one run, and another seed would give "
+            "it other results. Several seeds on each side (--seed 0,1,2) tell methods apart."
         )
     return "\n".join(lines)
 

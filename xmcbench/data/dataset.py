@@ -72,7 +72,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the content: texts, pairs, and what the filters remove, whatever files they are read from."""
+        """SHA-256 (hex) of the content: texts, pairs, and what the filters remove, whatever files they come from."""
         parts = {
             "train": [self.train.digest, self.train_corpus.pairs_sha256],
             "test": [self.test.digest, self.test_corpus.pairs_sha256],
@@ -232,9 +232,8 @@ def _filter_digest(path: Path) -> str:
     try:
         return path.with_suffix(".sha256").read_text()
     except OSError as error:
-        raise DataError(
-            f"cannot read the filter {path}: {error}", "delete its folder: it will be regenerated"
-        ) from None
+        hint = "delete its folder: it will be regenerated"
+        raise DataError(f"cannot read the filter {path}: {error}", hint) from None
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:

@@ -21,6 +21,5 @@ def seal() -> None:
 def check_open(what: str) -> None:
     """Raise DataError where pairs are sealed."""
     if os.environ.get(_VARIABLE):
-        raise DataError(
-            f"{what} cannot be read while a method runs", "fit is handed the texts and the pairs that it may use"
-        )
+        hint = "fit is handed the texts and the pairs that it may use"
+        raise DataError(f"{what} cannot be read while a method runs", hint)

@@ -29,8 +29,8 @@ def pages(
     """The index, a page for each dataset that has records or published rows, and the ablation.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
-    -> text; default: none). standing: today's code, by which rows are marked that are stale. Raises StorageError for records that cannot stand on one board and for a remark on a page
-    that there is not.
+    -> text; default: none). standing: today's code, by which stale rows are marked. Raises StorageError for records
+    that cannot be on one board and for a remark on a page that there is not.
     """
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Record]] = {}

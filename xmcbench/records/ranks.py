@@ -1,8 +1,8 @@
 """The ranks of the true pairs, and the pairs themselves: all that the figures of a record follow from.
 
 A rank is 1 to 100, or 0 where the label is not among the first 100 predictions. In one byte each, they take kilobytes
-where the predictions take megabytes, so they are kept with the record wherever it goes. The true pairs are kept once for
-all records of a dataset, so that figures can be computed again where the dataset is not at hand.
+where the predictions take megabytes, so they are kept with the record wherever it goes. The true pairs are kept once
+for all records of a dataset, so that figures can be computed again where the dataset is not at hand.
 """
 
 from __future__ import annotations

@@ -68,9 +68,7 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
 def figures_of(scores: Scores) -> Figures:
     """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
     if not scores.scored:
-        raise DataError(
-            "no test instance has a label, so there is nothing to score", "check target_ind of the test set"
-        )
+        raise DataError("no test instance has a label: there is nothing to score", "check target_ind of the test set")
     invariants.check(scores.values)
     return Figures(
         values=scores.values,
