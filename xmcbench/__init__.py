@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xmcbench.parameters import Doc
     from xmcbench.storage.artifacts import Artifacts
     from xmcbench.storage.pairs import pairs_digest
+    from xmcbench.storage.tensors import load_arrays, save_arrays
     from xmcbench.texts import Texts
     from xmcbench.topk import TopK
 
@@ -36,8 +37,10 @@ _PUBLIC = {
     "UsageError": "xmcbench.errors",
     "XmcbenchError": "xmcbench.errors",
     "evaluate": "xmcbench.metrics",
+    "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
     "pairs_digest": "xmcbench.storage.pairs",
+    "save_arrays": "xmcbench.storage.tensors",
     "usable_cores": "xmcbench.environment",
 }
 
@@ -54,8 +57,10 @@ __all__ = [
     "UsageError",
     "XmcbenchError",
     "evaluate",
+    "load_arrays",
     "load_dataset",
     "pairs_digest",
+    "save_arrays",
     "usable_cores",
 ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench import parameters
 from xmcbench.data import load_dataset
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import MethodError, XmcbenchError
@@ -53,7 +54,7 @@ def check(entry: Entry, registry: Registry, limits: Limits | None = None) -> lis
         method = entry.usable()
     except XmcbenchError as error:
         return [Finding("loads", False, str(error))]
-    checks: dict[str, Callable[[type[Method]], None]] = {}
+    checks: dict[str, Callable[[type[Method]], None]] = {"declares its parameters": _declares}
     if method.supervision != "required":
         checks["learns without pairs (ez)"] = lambda cls: _valid(cls, pairs=False)
     if method.supervision != "unused":
@@ -76,6 +77,12 @@ def _finding(name: str, run: Callable[[type[Method]], None], method: type[Method
     except Exception as error:
         return Finding(name, False, f"{type(error).__name__}: {' '.join(str(error).split())}")
     return Finding(name, True)
+
+
+def _declares(cls: type[Method]) -> None:
+    problems = parameters.undeclared(cls, Method)
+    if problems:
+        raise MethodError("; ".join(problems))
 
 
 def _corpus() -> tuple[Texts, Texts, csr_matrix]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xmcbench import MethodError, XmcbenchError, usable_cores
+from xmcbench import MethodError, load_arrays, save_arrays, usable_cores
 from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.machines import Machines, alone
 from xmcbench.methods.encoder.network import Encoder
@@ -67,9 +67,7 @@ def trained(
 
 
 def _taken_over(encoder: Encoder, folder: Path) -> dict[str, object]:
-    from safetensors.numpy import load_file
-
-    encoder.load_weights(load_file(folder / "weights.safetensors"))
+    encoder.load_weights(load_arrays(folder / "weights.safetensors"))
     note: dict[str, object] = json.loads((folder / "history.json").read_text())
     return note
 
@@ -77,19 +75,10 @@ def _taken_over(encoder: Encoder, folder: Path) -> dict[str, object]:
 def _train_and_save(
     encoder: Encoder, task: Task, plan: Plan, state: Path, key: Mapping[str, object], device: str, folder: Path
 ) -> History:
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
     history = train(encoder, task, plan, state, key, device)
     encoder.cpu()
     if int(os.environ.get("LOCAL_RANK", "0")) == 0:
-        try:
-            save_file(encoder.weights(), folder / "weights.safetensors")
-        except SafetensorError as error:
-            raise XmcbenchError(
-                f"cannot write the trained weights to {folder}: {error}",
-                "free some space, then run again: the training goes on from the last checkpoint",
-            ) from error
+        save_arrays(folder / "weights.safetensors", encoder.weights())
         (folder / "history.json").write_text(json.dumps(history.note()))
         checkpoints.remove(state)
     return history

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.registry import Registry
     from xmcbench.runner.execution import Place, execute
 
-    limits = request.limits(arguments)
+    limits, compute = request.limits(arguments), request.compute(arguments)
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
     name = arguments.method or _only_ablation(registry)
     ablation = registry[name.partition(":")[0]].usable().ablation
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     records: dict[str, list[Record]] = {}
     for row, planned in plans.items():
-        place, progress = Place(dataset, arguments.dataset, store, limits), report.Progress(len(planned.cells))
+        place, progress = Place(dataset, arguments.dataset, store, limits, compute), report.Progress(len(planned.cells))
         records[row] = execute(planned, place, progress, arguments.force)
     standing = Standing({name: source for each in plans.values() for name, source in each.standing.sources.items()})
     if arguments.json:

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
     if arguments.png:
         raster.require()
-    limits = request.limits(arguments)
+    limits, compute = request.limits(arguments), request.compute(arguments)
     dataset, filter_name = request.filtered(arguments)
     store, registry = Store(arguments.runs), Registry(arguments.plugin)
     plans = _plans(arguments, dataset, registry, store, ratios)
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.no_run:
             records += [each.record for each in planned.cells if each.record]
             continue
-        place, progress = Place(dataset, arguments.dataset, store, limits), report.Progress(len(planned.cells))
+        place, progress = Place(dataset, arguments.dataset, store, limits, compute), report.Progress(len(planned.cells))
         records += execute(planned, place, progress, arguments.force)
     out = arguments.out or arguments.runs / "curves"
     drawn = _draw(records, arguments.by, metrics, filter_name, ratios, expected, standing, out, arguments.png)

@@ -84,6 +84,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     """Run every stale cell again; returns how many have no new result."""
     from xmcbench.command import report
     from xmcbench.data import load_dataset
+    from xmcbench.environment import Compute
     from xmcbench.errors import XmcbenchError
     from xmcbench.runner.execution import Place, execute
     from xmcbench.runner.plan import plan, request_for
@@ -97,7 +98,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
                 loaded[name] = (load_dataset(name), name)
             dataset, source = loaded[name]
             planned = plan(request_for(record, registry), dataset, registry, store, refresh=True)
-            (made,) = execute(planned, Place(dataset, source, store, limits), report.Progress(1))
+            place = Place(dataset, source, store, limits, record.environment.compute or Compute())
+            (made,) = execute(planned, place, report.Progress(1))
             problem = "" if made.ok else f"{made.status}: {made.reason}"
         except XmcbenchError as error:
             problem = str(error)

@@ -1,12 +1,16 @@
-"""List methods, datasets, or results."""
+"""List methods, datasets, or results; `ls methods NAME` shows the parameters of a method."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xmcbench.parameters import Parameter
 
 #: What is too wide for a column and is printed below the table.
 _ASIDE = ("parameters", "origin", "hint", "other_packages")
@@ -17,6 +21,7 @@ _PER_CENT = ("P@1", "R@100")
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
     parser.add_argument("what", choices=("methods", "datasets", "results"))
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method: its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -24,6 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the listing."""
+    if arguments.name is not None:
+        return _method(arguments)
     listing = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
     if arguments.json:
         print(json.dumps(listing, indent=1, sort_keys=True))
@@ -85,10 +92,7 @@ def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "title": (method.title or entry.name) if method else "",
                 "pairs": method.supervision if method else "",
                 "presets": sorted(method.presets) if method else [],
-                "parameters": {
-                    name: {"type": each.type_name, "default": each.default}
-                    for name, each in parameters.declared(method).items()
-                }
+                "parameters": {name: _parameter(each) for name, each in parameters.declared(method).items()}
                 if method
                 else {},
                 "status": status,
@@ -96,6 +100,66 @@ def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             }
         )
     return listing
+
+
+def _method(arguments: argparse.Namespace) -> int:
+    from tabulate import tabulate
+
+    from xmcbench import parameters
+    from xmcbench.errors import UsageError
+    from xmcbench.registry import Registry
+
+    if arguments.what != "methods":
+        raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
+    entry = Registry(arguments.plugin)[arguments.name]
+    if entry.method is None:
+        raise UsageError(f"{entry.name}: {entry.problem}")
+    declared, presets = parameters.declared(entry.method), entry.method.presets
+    if arguments.json:
+        document = {
+            "name": entry.name,
+            "origin": entry.origin,
+            "supervision": entry.method.supervision,
+            "deterministic": entry.method.deterministic,
+            "packages": dict(entry.method.packages),
+            "presets": {name: dict(values) for name, values in presets.items()},
+            "choices": dict(entry.method.choices),
+            "parameters": {name: _parameter(each) for name, each in declared.items()},
+        }
+        print(json.dumps(document, indent=1, sort_keys=True))
+        return 0
+    title, about = entry.method.title or entry.name, (inspect.getdoc(entry.method) or "").partition("\n\n")[0]
+    print(f"{entry.name}: {title}, pairs {entry.method.supervision}, {entry.origin}\n\n{about}\n")
+    for name, each in declared.items():
+        facts = [each.type_name, each.range, each.unit and f"in {each.unit}", f"default {_default(each.default)}"]
+        print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
+        said = " ".join(filter(None, [each.doc.text, each.doc.source and f"[{each.doc.source}]"]))
+        if said:
+            print(textwrap.fill(said, 100, initial_indent="    ", subsequent_indent="    "))
+    if presets:
+        names = [name for name in declared if any(name in values for values in presets.values())]
+        rows = [
+            [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
+        ]
+        print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
+        for preset, command in entry.method.choices.items():
+            print(f"\n{preset} was chosen by: {command}")
+    return 0
+
+
+def _default(value: object) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "type": parameter.type_name,
+        "default": parameter.default,
+        "range": parameter.range,
+        "unit": parameter.unit,
+        "doc": parameter.doc.text,
+        "source": parameter.doc.source,
+    }
 
 
 def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:

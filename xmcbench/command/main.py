@@ -19,7 +19,20 @@ from xmcbench.command.settings_file import expand
 from xmcbench.errors import UnknownName, XmcbenchError
 
 #: Verb -> module; one line of help each stands in the module's docstring.
-VERBS = ("run", "ls", "score", "leaderboard", "curve", "compare", "ablation", "confirm", "data", "check", "doctor")
+VERBS = (
+    "run",
+    "ls",
+    "score",
+    "leaderboard",
+    "curve",
+    "compare",
+    "ablation",
+    "confirm",
+    "clean",
+    "data",
+    "check",
+    "doctor",
+)
 
 _EPILOG = """examples:
   xmcbench run --setting fs --ratio 0.01 --methods all     every method on the bundled data

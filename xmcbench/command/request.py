@@ -11,6 +11,7 @@ from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.environment import Compute
     from xmcbench.runner.execution import Limits
     from xmcbench.setting import Setting
 
@@ -41,6 +42,12 @@ def add_execution(group: Any) -> None:
     """The flags for the runs folder and what a cell may take, for an argument group."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     add_limits(group)
+    group.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto is a GPU where there is one (default)"
+    )
+    group.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="that train together on this machine (default: 1)"
+    )
     group.add_argument("--force", action="store_true", help="run finished cells again")
     group.add_argument("--refresh", action="store_true", help="run finished cells again whose code has changed since")
 
@@ -117,6 +124,15 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
             raise UsageError(f"--set {word!r} is not METHOD.PARAM=VALUE", "for example --set bm25.k1=1.2")
         found.setdefault(method, {})[parameter] = value
     return found
+
+
+def compute(arguments: argparse.Namespace) -> Compute:
+    """Where cells compute. Raises UsageError."""
+    from xmcbench.environment import Compute
+
+    if arguments.processes < 1:
+        raise UsageError(f"--processes {arguments.processes} must be at least 1")
+    return Compute(arguments.device, arguments.processes)
 
 
 def limits(arguments: argparse.Namespace) -> Limits:

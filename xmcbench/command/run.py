@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         request.overrides(arguments.set),
         request.seeds(arguments.seed),
     )
-    limits = request.limits(arguments)
+    limits, compute = request.limits(arguments), request.compute(arguments)
     registry = Registry(arguments.plugin)
     dataset, filter_name = request.filtered(arguments)
     store = Store(arguments.runs)
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             print(report.plan_table(planned, store))
         return 0
-    place, progress = Place(dataset, arguments.dataset, store, limits), report.Progress(len(planned.cells))
+    place, progress = Place(dataset, arguments.dataset, store, limits, compute), report.Progress(len(planned.cells))
     records, standing = execute(planned, place, progress, arguments.force), planned.standing
     if arguments.json:
         report.print_json(

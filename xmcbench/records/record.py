@@ -179,8 +179,9 @@ class Record(_Part, frozen=True, kw_only=True):
     """What came out of a cell.
 
     reason: why there is no result. metrics: by filter, empty without a result. notes: what the method wished to say.
-    isolation: ``landlock`` where the files of pairs were out of the method's reach, else ``process``. checks: later
-    sources that are known to give the same. log: of a cell without a result, below the runs folder.
+    isolation: ``landlock`` where the files of pairs were out of the method's reach, else ``process``. artifacts: what
+    the cell used, as kind/hash. checks: later sources that are known to give the same. log: of a cell without a result,
+    below the runs folder.
     """
 
     schema: Literal[2] = 2
@@ -199,6 +200,7 @@ class Record(_Part, frozen=True, kw_only=True):
     environment: Environment
     measured: Measured
     isolation: Literal["landlock", "process"] = "process"
+    artifacts: tuple[str, ...] = ()
     checks: tuple[SourceCheck, ...] = ()
     log: str | None = None
     sha256: str = ""

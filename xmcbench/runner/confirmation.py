@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from xmcbench.environment import Compute
 from xmcbench.errors import MethodError
 from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
@@ -91,7 +92,9 @@ def confirm(
         planned = plan(request_for(before, registry), dataset, registry, fresh)
         if planned.cells[0].cell.key != cell.key:
             return Verdict(group, problem="its parameters mean another cell today")
-        (after,) = execute(planned, Place(dataset, source, fresh, limits or Limits()))
+        (after,) = execute(
+            planned, Place(dataset, source, fresh, limits or Limits(), before.environment.compute or Compute())
+        )
         if not after.ok:
             return Verdict(group, problem=f"{after.status}: {after.reason}")
         verdict = _compared(group, store, after, fresh)

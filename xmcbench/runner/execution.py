@@ -209,7 +209,7 @@ def _record(
     result: dict[str, Any] = {"log": log}
     if scored:
         result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
-        result |= {"notes": outcome.notes, "isolation": outcome.isolation}
+        result |= {"notes": outcome.notes, "isolation": outcome.isolation, "artifacts": outcome.artifacts}
     unscored = Protocol(
         version=protocol.VERSION,
         filter=dataset.card.filter,

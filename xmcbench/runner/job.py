@@ -64,6 +64,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     wall_s: dict[str, float] = {}
     reused_s: float = 0.0
+    artifacts: tuple[str, ...] = ()
     peak_memory_bytes: int = 0
     peak_gpu_memory_bytes: int | None = None
     isolation: Literal["landlock", "process"] = "process"

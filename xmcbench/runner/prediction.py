@@ -13,6 +13,7 @@ import numpy as np
 
 from xmcbench.errors import MethodError
 from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.tensors import load_arrays, save_arrays
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
@@ -76,15 +77,14 @@ def _pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[s
 
     def build(folder: Path) -> None:
         arrays = method.pretrain(train, labels)  # type: ignore[attr-defined]
-        np.savez(folder / "pretrained.npz", **arrays)
+        save_arrays(folder / "pretrained.safetensors", arrays)
         # What pre-training had to say belongs to every cell that uses it.
         (folder / "notes.json").write_text(json.dumps(json_notes(method)))
 
     key = {"train": train.digest, "labels": labels.digest, **identity}
     folder = method.artifacts.get("pretraining", key, build, uses=(type(method),))
     method.notes.update(json.loads((folder / "notes.json").read_text()))
-    with np.load(folder / "pretrained.npz", allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return load_arrays(folder / "pretrained.safetensors")
 
 
 def json_notes(method: Method) -> dict[str, Any]:

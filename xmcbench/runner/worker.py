@@ -86,6 +86,7 @@ def run(job: Job) -> Outcome:
         packages=package_versions(source_of(cls).packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
+        artifacts=tuple(dict.fromkeys(artifacts.used)),
         isolation="landlock" if hidden else "process",
         peak_memory_bytes=memory,
         peak_gpu_memory_bytes=gpu_memory,

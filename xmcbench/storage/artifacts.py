@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -10,24 +11,33 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_folder, make_folder
-from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.lock import exclusive
+from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.source import source_of
+
+#: The folder of files that artifacts share, and the size from which files are compared.
+CONTENT, _SHARED_FROM = "content", 1 << 20
 
 
 class Artifacts:
     """A store of artifact folders under one root.
 
     ``reused_s`` adds up what the artifacts taken from the store cost when they were made, in seconds, so that no
-    method looks cheap because another one paid. Without a root the store is a temporary one that goes with the object.
+    method looks cheap because another one paid. ``used`` names what was taken or made, as ``kind/hash``. Without a root
+    the store is a temporary one that goes with the object.
+
+    Large files with the same content are kept once: they are hard links to a file in ``content``.
     """
 
     def __init__(self, root: Path | None = None) -> None:
         self.reused_s = 0.0
+        self.used: list[str] = []
+        self._locks: list[IO[str]] = []
         if root is None:
             root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
             weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
@@ -42,18 +52,29 @@ class Artifacts:
         seeds. The source of ``build`` and of ``uses`` (the classes and functions that it is handed), and the versions
         of the packages that they import, are added to it: an artifact of other code is never taken.
 
-        Two processes that want the same artifact make it once: the second waits for the first. Raises StorageError
-        when it cannot be written, DataError when the one that is there is damaged.
+        Two processes that want the same artifact make it once: the second waits for the first. While this process runs,
+        ``xmcbench clean`` leaves it alone. Raises StorageError when it cannot be written, DataError when the one that
+        is there is damaged.
         """
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
-        if not (folder / "cost.json").exists():
-            with exclusive(folder.with_suffix(".lock")):
+        lock = folder.with_suffix(".lock")
+        made = False
+        held = in_use(lock)
+        while not (folder / "cost.json").exists():
+            held.close()
+            with exclusive(lock):
                 if not (folder / "cost.json").exists():
                     self._make(folder, key, build)
-                    return folder
+                    made = True
+            held = in_use(lock)
+        self._locks.append(held)
+        self.used.append(f"{kind}/{folder.name}")
+        if made:
+            return folder
         try:
             self.reused_s += float(json.loads((folder / "cost.json").read_text())["wall_s"])
+            os.utime(folder / "cost.json")  # when it was last used
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"the artifact {folder} is damaged: {error}", "delete the folder: it will be regenerated"
@@ -82,7 +103,25 @@ class Artifacts:
             # An artifact made from another one cost what both cost.
             wall_s = time.perf_counter() - start + self.reused_s - already_reused
             cost = {"wall_s": wall_s, "identity": dict(key)}
+            for file in [path for path in temporary.rglob("*") if path.is_file()]:
+                self._keep_once(file)
             (temporary / "cost.json").write_text(json.dumps(cost, indent=1, sort_keys=True) + "\n")
+
+    def _keep_once(self, file: Path) -> None:
+        """Make a large file a link to another one with the same content, where there is one."""
+        if file.stat().st_size < _SHARED_FROM:
+            return
+        known = self.root / CONTENT / sha256_file(file)
+        link = file.with_name(f".{file.name}.link")
+        try:
+            known.parent.mkdir(exist_ok=True)
+            if not known.exists():
+                os.link(file, known)
+            else:
+                os.link(known, link)
+                os.replace(link, file)
+        except OSError:
+            link.unlink(missing_ok=True)  # a file system without hard links: the file stays as it is
 
 
 def _with_code(identity: Mapping[str, object], *uses: object) -> dict[str, object]:

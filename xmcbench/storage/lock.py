@@ -1,9 +1,10 @@
-"""A lock file that the system releases when its process ends, however it ends."""
+"""Lock files that the system releases when their process ends, however it ends."""
 
 from __future__ import annotations
 
 import fcntl
 from pathlib import Path
+from typing import IO
 
 from xmcbench.errors import StorageError
 
@@ -18,11 +19,7 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
         self._path, self._wait, self.held = path, wait, False
 
     def __enter__(self) -> exclusive:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self._path.open("a")
-        except OSError as error:
-            raise StorageError.from_os_error(error, self._path) from error
+        self._stream = _opened(self._path)
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX if self._wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.held = True
@@ -32,3 +29,21 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
+
+
+def in_use(path: Path) -> IO[str]:
+    """Hold the lock file at ``path`` together with others, until the returned stream is closed or collected.
+
+    Waits for whoever holds it alone. Raises StorageError.
+    """
+    stream = _opened(path)
+    fcntl.flock(stream, fcntl.LOCK_SH)
+    return stream
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a")
+    except OSError as error:
+        raise StorageError.from_os_error(error, path) from error

@@ -1,0 +1,103 @@
+"""Say what is in a runs folder, by kind, size, last use and who needs it; with --remove, remove what is chosen.
+
+Records, ranks and true pairs are results and stay. What a running cell uses stays too.
+
+  xmcbench clean                                  what is there
+  xmcbench clean --unneeded --remove              what no record needs
+  xmcbench clean --kind training --older-than 30 --remove
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from xmcbench.records.cleaning import Item
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench clean``."""
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    parser.add_argument("--kind", action="append", default=[], metavar="K", help="only this kind; may be repeated")
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="only what was not used for so long")
+    parser.add_argument("--unneeded", action="store_true", help="only what no record needs")
+    parser.add_argument("--remove", action="store_true", help="remove it (default: only say what is there)")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List what is chosen, or remove it."""
+    from xmcbench.records import Store
+    from xmcbench.records.cleaning import items, remove
+
+    if not arguments.runs.is_dir():
+        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+    if arguments.remove and not (arguments.kind or arguments.unneeded or arguments.older_than is not None):
+        raise UsageError("--remove needs a choice", "--kind, --older-than or --unneeded say what to remove")
+    store = Store(arguments.runs)
+    found = items(store)
+    known = {item.kind for item in found}
+    for kind in arguments.kind:
+        if found and kind not in known:
+            raise UnknownName("kind", kind, known)
+    chosen = [
+        item
+        for item in found
+        if (not arguments.kind or item.kind in arguments.kind)
+        and (arguments.older_than is None or item.age_days > arguments.older_than)
+        and not (arguments.unneeded and item.records)
+    ]
+    busy = 0
+    if arguments.remove:
+        kept = [item for item in chosen if not remove(store, item)]
+        busy, chosen = len(kept), [item for item in chosen if item not in kept]
+    if arguments.json:
+        entries = [
+            {
+                "kind": item.kind,
+                "path": str(item.path),
+                "bytes": item.size,
+                "age_days": item.age_days,
+                "records": item.records,
+            }
+            for item in chosen
+        ]
+        print(json.dumps({"removed": arguments.remove, "in_use": busy, "items": entries}, indent=1))
+        return 0
+    print(_table(chosen))
+    if arguments.remove:
+        print(f"\nremoved: {len(chosen)} items, {_size(sum(item.size for item in chosen))}")
+    if busy:
+        print(f"left alone, because a running cell uses them: {busy}")
+    return 0
+
+
+def _table(chosen: list[Item]) -> str:
+    from tabulate import tabulate
+
+    kinds: dict[str, list[Item]] = {}
+    for item in chosen:
+        kinds.setdefault(item.kind, []).append(item)
+    lines = [
+        [
+            kind,
+            len(group),
+            _size(sum(item.size for item in group)),
+            f"{min(item.age_days for item in group):.0f}",
+            f"{max(item.age_days for item in group):.0f}",
+            sum(1 for item in group if not item.records),
+        ]
+        for kind, group in sorted(kinds.items(), key=lambda each: -sum(item.size for item in each[1]))
+    ]
+    lines.append(["all", len(chosen), _size(sum(item.size for item in chosen)), "", "", ""])
+    heads = ["Kind", "items", "size", "last used, days ago", "oldest", "needed by no record"]
+    return str(tabulate(lines, heads, disable_numparse=True, colalign=("left", *["right"] * 5)))
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"

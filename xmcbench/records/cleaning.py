@@ -1,0 +1,115 @@
+"""What is in a runs folder: how large, when it was last used, which records need it; and its removal.
+
+artifacts   shared by cells; a cell that finds none makes it again
+unfinished  checkpoints of trainings that were killed; the next run goes on from them
+predictions of a record; figures follow from its ranks, so they are needed to look at, not to score
+logs        what the processes of cells printed
+subsets     pairs that were handed to methods; drawn again where they are missing
+
+Records, ranks and true pairs are results: they are never removed here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmcbench.errors import StorageError
+from xmcbench.records.record import Record
+from xmcbench.records.store import Store
+from xmcbench.storage.artifacts import CONTENT
+from xmcbench.storage.lock import exclusive
+
+#: Kinds beside the kinds of artifacts.
+OTHERS = ("unfinished", "predictions", "logs", "subsets")
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that can be removed.
+
+    kind: of artifact (``training``, ``tokens``, ...), or one of ``OTHERS``. size: bytes that its removal frees. used:
+    when it was last used, in seconds since 1970. records: how many records need it.
+    """
+
+    kind: str
+    path: Path
+    size: int
+    used: float
+    records: int
+
+    @property
+    def age_days(self) -> float:
+        """Days since it was last used."""
+        return max(0.0, time.time() - self.used) / 86400
+
+
+def items(store: Store) -> list[Item]:
+    """Everything in a runs folder that can be removed. Raises StorageError for a record that cannot be read."""
+    records = store.records()
+    return [*_artifacts(store, records), *_of_records(store, records)]
+
+
+def remove(store: Store, item: Item) -> bool:
+    """Remove an item; False where a running cell uses it. Raises StorageError."""
+    with exclusive(item.path.with_suffix(".lock"), wait=False) as claim:
+        if not claim.held:
+            return False
+        try:
+            if item.path.is_dir():
+                shutil.rmtree(item.path)
+            else:
+                item.path.unlink(missing_ok=True)
+            item.path.with_suffix(".lock").unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError.from_os_error(error, item.path) from error
+    _forget_content(store)
+    return True
+
+
+def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
+    needed: dict[str, int] = {}
+    for record in records:
+        for name in record.artifacts:
+            needed[name] = needed.get(name, 0) + 1
+    seen: set[int] = set()
+    for folder in sorted(store.artifacts.glob("*/*/")):
+        kind = folder.parent.name
+        if kind == CONTENT:
+            continue
+        size = 0
+        for file in (path for path in folder.rglob("*") if path.is_file()):
+            state = file.stat()
+            # A file with another link frees nothing before the last of them goes: it counts once.
+            if state.st_ino not in seen:
+                seen.add(state.st_ino)
+                size += state.st_size
+        cost = folder / "cost.json"
+        used = (cost if cost.exists() else folder).stat().st_mtime
+        yield Item(kind, folder, size, used, needed.get(f"{kind}/{folder.name}", 0))
+
+
+def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
+    needed: dict[Path, int] = {}
+    for record in records:
+        cell = record.cell
+        paths = [store.predictions_path(cell)] if record.ok else [store.log_path(cell)]
+        if record.subset is not None:
+            name = f"{record.subset.name}-{record.subset.sha256[:12]}.npz"
+            paths += (store.root / "subsets").glob(f"*/{name}")
+        for path in paths:
+            needed[path] = needed.get(path, 0) + 1
+    for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
+        for path in sorted((store.root / kind).rglob(pattern)):
+            state = path.stat()
+            yield Item(kind, path, state.st_size, state.st_mtime, needed.get(path, 0))
+
+
+def _forget_content(store: Store) -> None:
+    """Remove shared files that no artifact links to any more."""
+    for file in (store.artifacts / CONTENT).glob("*"):
+        if file.stat().st_nlink == 1:
+            file.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""Arrays by name as safetensors files: equal arrays give equal bytes, and nothing is unpickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from xmcbench.errors import DataError, MethodError, StorageError
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays of numbers. Raises MethodError for others, StorageError where they cannot be written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    for name, each in arrays.items():
+        if each.dtype.kind not in "biuf":
+            raise MethodError(f"the array {name!r} is of type {each.dtype}", "arrays hold numbers; text goes as bytes")
+    try:
+        save_file({name: np.ascontiguousarray(each) for name, each in arrays.items()}, path)
+    except SafetensorError as error:
+        raise StorageError(
+            f"cannot write {path}: {error}",
+            "free some space, then run again: a training goes on from its last checkpoint",
+        ) from error
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read what ``save_arrays`` wrote. Raises DataError where it is missing or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays: dict[str, np.ndarray] = load_file(path)
+        return arrays
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"cannot read {path}: {error}", "delete its folder: it will be regenerated") from error
