@@ -10,12 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from xmcbench.api import Options, ablation, curve, evaluate, run
+    from xmcbench.comparison import Comparison, compare
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import Compute, usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
     from xmcbench.method import Method
-    from xmcbench.metrics import evaluate
     from xmcbench.parameters import Doc
+    from xmcbench.results import Results
     from xmcbench.storage.artifacts import Artifacts
     from xmcbench.storage.pairs import pairs_digest
     from xmcbench.storage.tensors import load_arrays, save_arrays
@@ -26,40 +28,54 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Artifacts": "xmcbench.storage.artifacts",
+    "Comparison": "xmcbench.comparison",
     "Compute": "xmcbench.environment",
     "Dataset": "xmcbench.data",
     "Doc": "xmcbench.parameters",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
+    "Options": "xmcbench.api",
+    "Results": "xmcbench.results",
     "Texts": "xmcbench.texts",
     "TopK": "xmcbench.topk",
     "Unavailable": "xmcbench.errors",
     "UsageError": "xmcbench.errors",
     "XmcbenchError": "xmcbench.errors",
-    "evaluate": "xmcbench.metrics",
+    "ablation": "xmcbench.api",
+    "compare": "xmcbench.comparison",
+    "curve": "xmcbench.api",
+    "evaluate": "xmcbench.api",
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
     "pairs_digest": "xmcbench.storage.pairs",
+    "run": "xmcbench.api",
     "save_arrays": "xmcbench.storage.tensors",
     "usable_cores": "xmcbench.environment",
 }
 
 __all__ = [
     "Artifacts",
+    "Comparison",
     "Compute",
     "Dataset",
     "Doc",
     "Method",
     "MethodError",
+    "Options",
+    "Results",
     "Texts",
     "TopK",
     "Unavailable",
     "UsageError",
     "XmcbenchError",
+    "ablation",
+    "compare",
+    "curve",
     "evaluate",
     "load_arrays",
     "load_dataset",
     "pairs_digest",
+    "run",
     "save_arrays",
     "usable_cores",
 ]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench import parameters
-from xmcbench.data import load_dataset
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import MethodError, XmcbenchError
 from xmcbench.method import Method
@@ -150,10 +149,10 @@ def _at_chance(entry: Entry, registry: Registry, limits: Limits) -> None:
         root = Path(folder, "random-pairs")
         root.mkdir()
         _write_random(root)
-        dataset, store = load_dataset(root), Store(Path(folder, "runs"))
         setting = Setting.of("ez" if method.supervision == "unused" else "full")
-        planned = plan(Request(setting, (entry.name,)), dataset, registry, store)
-        (record,) = execute(planned, Place(dataset, str(root), store, limits))
+        store = Store(Path(folder, "runs"))
+        planned = plan([Request(str(root), setting, (entry.name,))], registry, store)
+        (record,) = execute(planned, Place(store, limits))
     if not record.ok:
         raise MethodError(record.reason)
     hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored

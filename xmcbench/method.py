@@ -65,6 +65,10 @@ class Method:
         self._compute = Compute()
         self._notes: dict[str, object] = {}
 
+    def parameters(self) -> dict[str, object]:
+        """Every hyperparameter with its value."""
+        return {name: getattr(self, name) for name in parameters.declared(type(self))}
+
     @property
     def seed(self) -> int:
         """The seed of this run."""

@@ -176,11 +176,13 @@ def from_file(path: Path) -> list[Entry]:
     ]
     if not classes:
         return [Entry(path.stem, origin, None, "defines no subclass of xmcbench.Method", path)]
-    entries = [_entry(_dashed(each.__name__), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
+    entries = [_entry(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
     return [replace(entry, plugin=path) for entry in entries]
 
 
-def _dashed(name: str) -> str:
+def method_name(cls: type) -> str:
+    """The name of a method in a plug-in file: its class name in lower case, with dashes (``MyBM25`` -> ``my-bm25``)."""
+    name = cls.__name__
     parts = "".join(
         f"-{letter}" if letter.isupper() and before and (before.islower() or before.isdigit()) else letter
         for before, letter in zip(" " + name, name, strict=False)

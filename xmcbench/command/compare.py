@@ -12,23 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from xmcbench.errors import UsageError
-
-if TYPE_CHECKING:
-    from xmcbench.command.selection import Selected
-    from xmcbench.metrics.paired import Difference
-    from xmcbench.records import Record, Standing
-
-#: Fields that are the result, not its circumstances; the seed of the cell is told apart.
-_RESULT = ("key", "sha256", "metrics", "predictions", "ranks", "notes", "measured", "schema", "reason", "log", "checks")
-
-#: Differences with an adjusted p-value below this are called differences.
-_LEVEL = 0.05
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,162 +34,22 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Choose, test, print; the exit code says nothing about the difference."""
     from xmcbench.command.request import seeds
-    from xmcbench.command.selection import Choice, choose
-    from xmcbench.metrics.corrections import holm
+    from xmcbench.comparison import compare
     from xmcbench.records import Standing
     from xmcbench.registry import Registry
-    from xmcbench.setting import Setting
 
-    setting = Setting.of(arguments.setting, arguments.ratio, arguments.by) if arguments.setting else None
-    if setting is None and (arguments.ratio is not None or arguments.by):
-        raise UsageError("--ratio and --by belong to --setting fs")
-    choice = Choice(arguments.dataset, setting, seeds(arguments.seed) if arguments.seed else None, arguments.force)
-    first, second = choose(arguments.runs, arguments.first, arguments.second, choice)
-    unpaired = _obstacle(first, second)
-    if unpaired and not arguments.force:
-        raise UsageError(f"the two rows differ in their {unpaired}", "--force puts them side by side, without a test")
-    differences, rows, filter_name = _differences(arguments, first, second, bool(unpaired))
-    adjusted = holm({name: each.p for name, each in differences.items()}) if not unpaired else {}
-    apart = list(_apart(first.records, second.records))
-    standing = Standing(Registry(arguments.plugin).sources())
-    if arguments.json:
-        document = {
-            "first": first.keys,
-            "second": second.keys,
-            "filter": filter_name,
-            "instances": rows,
-            "metrics": {name: {**_as_json(each), "p_holm": adjusted.get(name)} for name, each in differences.items()},
-            "problems": {"first": standing.problems(first.records), "second": standing.problems(second.records)},
-            "apart": {place: [one, other] for place, one, other in apart},
-        }
-        print(json.dumps(document, indent=1, sort_keys=True))
-        return 0
-    for letter, row in (("A", first), ("B", second)):
-        print(_described(letter, row, standing))
-    print()
-    print(_table(differences, adjusted, rows, filter_name))
-    print(f"\n{_verdict(differences, adjusted)}" if not unpaired else f"\nno test: the rows differ in their {unpaired}")
-    print("\nWhat differs:" if apart else "\nThe rows differ in nothing else that a record holds.")
-    for place, one, other in apart:
-        print(f"  {place}: {_shown(one)} | {_shown(other)}")
-    return 0
-
-
-def _described(letter: str, row: Selected, standing: Standing) -> str:
-    record = row.records[0]
-    where = f"{record.cell.dataset}, {record.cell.setting.title}"
-    line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"
-    return "\n".join([line, *(f"   {problem}" for problem in standing.problems(row.records))])
-
-
-def _obstacle(first: Selected, second: Selected) -> str:
-    """What stands in the way of pairing the instances of two rows."""
-    one, other = first.records[0], second.records[0]
-    if one.cell.dataset != other.cell.dataset:
-        return f"datasets: {one.cell.dataset} and {other.cell.dataset}"
-    if one.cell.dataset_sha256 != other.cell.dataset_sha256:
-        return f"versions of {one.cell.dataset}"
-    if one.protocol.filter != other.protocol.filter:
-        return f"filters: {one.protocol.filter} and {other.protocol.filter}"
-    return ""
-
-
-def _differences(
-    arguments: argparse.Namespace, first: Selected, second: Selected, unpaired: bool
-) -> tuple[dict[str, Difference], int, str]:
-    """The difference of every metric, the instances it is over, and the filter."""
-    from xmcbench.metrics import paired
-    from xmcbench.metrics.paired import Difference
-    from xmcbench.runner.rescoring import evaluations
-
-    if unpaired:
-        nan = float("nan")
-        filters = [arguments.filter or row.records[0].protocol.filter for row in (first, second)]
-        one, other = (row.means(name) for row, name in zip((first, second), filters, strict=True))
-        found = {
-            name: Difference(one[name], other[name], one[name] - other[name], nan, nan, nan, False, False)
-            for name in one
-            if name in other
-        }
-        return found, 0, " and ".join(dict.fromkeys(filters))
-    filter_name = arguments.filter or first.records[0].protocol.filter
-    constants = first.records[0].protocol.propensity
-    scores = [evaluations(row.records, row.store, filter_name, constants) for row in (first, second)]
-    differences = paired.compare(
-        *scores,
-        matched=first.subsets == second.subsets and None not in first.subsets,
-        deterministic=(first.deterministic, second.deterministic),
+    comparison = compare(
+        arguments.first,
+        arguments.second,
+        runs=arguments.runs,
+        dataset=arguments.dataset,
+        setting=arguments.setting,
+        ratio=arguments.ratio,
+        by=arguments.by,
+        seed=seeds(arguments.seed) if arguments.seed else None,
+        filter=arguments.filter,
+        force=arguments.force,
+        standing=Standing(Registry(arguments.plugin).sources()),
     )
-    return differences, scores[0][0].scored, filter_name
-
-
-def _as_json(difference: Difference) -> dict[str, Any]:
-    """The fields of a difference; what was not tested is null."""
-    values = difference._asdict()
-    return {name: None if isinstance(each, float) and math.isnan(each) else each for name, each in values.items()}
-
-
-def _table(differences: Mapping[str, Difference], adjusted: Mapping[str, float], rows: int, filter_name: str) -> str:
-    from tabulate import tabulate
-
-    from xmcbench.metrics import METRICS, protocol
-
-    lines = []
-    for name in (metric for metric in METRICS if metric in differences):
-        each = differences[name]
-        figures = [f"{100 * each.first:.2f}", f"{100 * each.second:.2f}", f"{100 * each.delta:+.2f}"]
-        if adjusted:
-            figures += [f"{100 * each.low:+.2f} to {100 * each.high:+.2f}", f"{each.p:.4f}", f"{adjusted[name]:.4f}"]
-        lines.append([name, *figures])
-    heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if adjusted else [])]
-    head = f"Per cent; filter {filter_name}, metric protocol {protocol.VERSION}"
-    head += f", paired over {rows:,} test instances." if adjusted else "."
-    aligned = ("left", *["right"] * (len(heads) - 1))
-    return f"{head}\n\n{tabulate(lines, heads, disable_numparse=True, colalign=aligned)}"
-
-
-def _verdict(differences: Mapping[str, Difference], adjusted: Mapping[str, float]) -> str:
-    over_seeds = any(each.over_seeds for each in differences.values())
-    test = "test over instances and seeds" if over_seeds else "randomization test over instances"
-    found = [name for name, p in adjusted.items() if p < _LEVEL]
-    verdict = f"At the 5% level these differ: {', '.join(found)}" if found else "No metric differs at the 5% level"
-    lines = [f"{verdict} ({test}; Holm's correction over {len(adjusted)} metrics)."]
-    if any(each.about_runs for each in differences.values()):
-        lines.append(
-            "The verdict is about these runs, not about the methods: a side has one run, and another seed would give "
-            "it other results. Several seeds on each side (--seed 0,1,2) tell methods apart."
-        )
-    return "\n".join(lines)
-
-
-def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, object, object]]:
-    """Where two rows differ, but for their results: (place, one, other), of the first seed where they differ there."""
-    from xmcbench.records import as_json
-
-    found: dict[str, tuple[object, object]] = {}
-    for one, other in zip(map(as_json, first), map(as_json, second), strict=False):
-        for name in sorted(one.keys() - {*_RESULT}):
-            for place, mine, theirs in _leaves(one[name], other[name], name):
-                found.setdefault(place, (mine, theirs))
-    for place in sorted(found):
-        yield place, *found[place]
-
-
-def _leaves(first: object, second: object, place: str) -> Iterator[tuple[str, object, object]]:
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for name in sorted({*first, *second}):
-            yield from _leaves(first.get(name), second.get(name), f"{place}.{name}")
-    elif first != second:
-        yield place, first, second
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_shown, value)) or "none"
-    text = str(value)
-    # A hash says that something differs; all of it is for machines.
-    return f"{text[:12]}..." if len(text) == 64 else text
+    print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
+    return 0

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"there are no records in {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
-    datasets = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
+    datasets = {load_dataset(given).name: given for given in arguments.dataset}
     found = [
         group
         for group in confirmation.groups(store.records(), Standing(registry.sources()))
@@ -66,10 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         name = group.records[0].cell.dataset
         try:
-            if name not in datasets:
-                datasets[name] = (load_dataset(name), name)
-            dataset, source = datasets[name]
-            verdict = confirmation.confirm(group, dataset, source, store, registry, limits)
+            verdict = confirmation.confirm(group, datasets.get(name, name), store, registry, limits)
         except XmcbenchError as error:
             print(f"{place}: not confirmed: {error}", file=sys.stderr)
             refused += 1

@@ -90,15 +90,13 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.runner.plan import plan, request_for
 
     limits, failed = request.limits(arguments), 0
-    loaded = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
+    datasets = {load_dataset(given).name: given for given in arguments.dataset}
     for record in [each for each in store.records() if each.ok and standing.stale(each)]:
         name = record.cell.dataset
         try:
-            if name not in loaded:
-                loaded[name] = (load_dataset(name), name)
-            dataset, source = loaded[name]
-            planned = plan(request_for(record, registry), dataset, registry, store, refresh=True)
-            place = Place(dataset, source, store, limits, record.environment.compute or Compute())
+            wanted = request_for(record, datasets.get(name, name), registry)
+            planned = plan([wanted], registry, store, refresh=True)
+            place = Place(store, limits, record.environment.compute or Compute())
             (made,) = execute(planned, place, report.Progress(1))
             problem = "" if made.ok else f"{made.status}: {made.reason}"
         except XmcbenchError as error:

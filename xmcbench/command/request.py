@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from xmcbench.data import Dataset
+    from xmcbench.api import Options
     from xmcbench.environment import Compute
     from xmcbench.runner.execution import Limits
     from xmcbench.setting import Setting
@@ -83,16 +83,6 @@ def setting(arguments: argparse.Namespace) -> Setting:
     return Setting.of(arguments.setting, arguments.ratio, arguments.by)
 
 
-def filtered(arguments: argparse.Namespace) -> tuple[Dataset, str]:
-    """The dataset and the name of its filter; one that it does not have is refused before anything runs."""
-    from xmcbench.data import load_dataset
-
-    dataset = load_dataset(arguments.dataset)
-    name = arguments.filter or dataset.card.filter
-    dataset.filter(name)
-    return dataset, name
-
-
 def methods(text: str) -> tuple[str, ...]:
     """The names of --methods. Raises UsageError."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
@@ -126,8 +116,21 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
     return found
 
 
-def compute(arguments: argparse.Namespace) -> Compute:
-    """Where cells compute. Raises UsageError."""
+def options(arguments: argparse.Namespace) -> Options:
+    """How cells run. Raises UsageError."""
+    from xmcbench.api import Options
+
+    return Options(
+        arguments.runs,
+        tuple(arguments.plugin),
+        limits(arguments),
+        _compute(arguments),
+        arguments.force,
+        arguments.refresh,
+    )
+
+
+def _compute(arguments: argparse.Namespace) -> Compute:
     from xmcbench.environment import Compute
 
     if arguments.processes < 1:

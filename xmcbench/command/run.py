@@ -33,48 +33,37 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or none has a result."""
+    from xmcbench.api import filter_of
     from xmcbench.command import report
-    from xmcbench.records import Store
-    from xmcbench.registry import Registry
-    from xmcbench.runner.execution import Place, execute
-    from xmcbench.runner.plan import Request, plan
+    from xmcbench.runner.plan import Request, resolve
 
-    setting = request.setting(arguments)
+    options = request.options(arguments)
     wanted = Request(
-        setting,
+        arguments.dataset,
+        request.setting(arguments),
         request.methods(arguments.methods),
         arguments.preset,
         request.overrides(arguments.set),
         request.seeds(arguments.seed),
     )
-    limits, compute = request.limits(arguments), request.compute(arguments)
-    registry = Registry(arguments.plugin)
-    dataset, filter_name = request.filtered(arguments)
-    store = Store(arguments.runs)
-    planned = plan(wanted, dataset, registry, store, arguments.force, arguments.refresh)
+    registry = options.registry()
+    resolve([wanted], registry)  # what is wrong is said before any data are loaded
+    planned = options.planned([wanted], registry)
     report.warn_skipped(planned.skipped)
     if not planned.cells:
         raise UsageError("no method can run", "the lines above say what is missing")
+    dataset = planned.cells[0].dataset
+    filter_name = filter_of(dataset, arguments.filter)
     if arguments.dry_run:
-        if arguments.json:
-            report.print_json(report.plan_json(planned, store))
-        else:
-            print(report.plan_table(planned, store))
-        return 0
-    place, progress = Place(dataset, arguments.dataset, store, limits, compute), report.Progress(len(planned.cells))
-    records, standing = execute(planned, place, progress, arguments.force), planned.standing
+        return report.dry_run(planned, arguments)
+    results = report.carried_out(planned, options, filter_name)
     if arguments.json:
-        report.print_json(
-            {
-                "filter": filter_name,
-                "records": report.records_json(records, standing),
-                "skipped": report.skipped_json(planned.skipped),
-            }
-        )
+        skipped = report.skipped_json(planned.skipped)
+        records = report.records_json(results.records, results.standing)
+        report.print_json({"filter": filter_name, "records": records, "skipped": skipped})
     else:
-        print(_headline(dataset, setting, filter_name), report.tables(records, filter_name, standing), sep="\n\n")
-    statuses = {record.status for record in records}
-    return 0 if "ok" in statuses and not statuses & {"failed", "timeout"} else 1
+        print(_headline(dataset, wanted.setting, filter_name), results, sep="\n\n")
+    return 0 if results.ok else 1
 
 
 def _headline(dataset: Dataset, setting: Setting, filter_name: str) -> str:

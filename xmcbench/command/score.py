@@ -23,18 +23,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
     from tabulate import tabulate
 
+    from xmcbench.api import evaluate, filter_of
     from xmcbench.data import load_dataset
-    from xmcbench.metrics import evaluate, inverse_propensity, protocol
+    from xmcbench.metrics import protocol
     from xmcbench.runner.scoring import figures_of
     from xmcbench.topk import TopK
 
-    dataset = load_dataset(arguments.dataset)
-    filter_name = arguments.filter or dataset.card.filter
-    removed = dataset.filter(filter_name)
-    predictions = TopK.load(arguments.predictions)
-    predictions.check(len(dataset.test), predictions.k, len(dataset.labels))
-    weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
-    scores = evaluate(predictions, dataset.test_pairs(), removed=removed, inverse_propensity=weights)
+    dataset, predictions = load_dataset(arguments.dataset), TopK.load(arguments.predictions)
+    filter_name = filter_of(dataset, arguments.filter)
+    scores = evaluate(predictions, dataset, filter=filter_name)
     result = msgspec.to_builtins(figures_of(scores))
     if arguments.json:
         head = {"dataset": dataset.name, "filter": filter_name, "protocol": protocol.VERSION, "depth": predictions.k}

@@ -27,7 +27,6 @@ from xmcbench.runner.plan import plan, request_for
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
-    from xmcbench.data import Dataset
     from xmcbench.registry import Registry
 
 #: What may differ, so that rounding on another machine is no difference: the share of true pairs whose rank is another,
@@ -77,24 +76,22 @@ def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
     return [Group(tuple(group)) for group in cheapest]
 
 
-def confirm(
-    group: Group, dataset: Dataset, source: str, store: Store, registry: Registry, limits: Limits | None = None
-) -> Verdict:
+def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits: Limits | None = None) -> Verdict:
     """Run the group's cheapest cell again, in a runs folder of its own, and compare the ranks of its true pairs.
 
-    Where it stands, the check is written into every record of the group. Raises UsageError and the like where the cell
-    cannot be planned any more, StorageError where the stored ranks are missing.
+    dataset: the name or folder that it is loaded by. Where the result stands, the check is written into every record of
+    the group. Raises UsageError and the like where the cell cannot be planned any more, StorageError where the stored
+    ranks are missing.
     """
     before = group.records[0]
     cell = before.cell
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
         fresh = Store(Path(folder))
-        planned = plan(request_for(before, registry), dataset, registry, fresh)
+        planned = plan([request_for(before, dataset, registry)], registry, fresh)
         if planned.cells[0].cell.key != cell.key:
             return Verdict(group, problem="its parameters mean another cell today")
-        (after,) = execute(
-            planned, Place(dataset, source, fresh, limits or Limits(), before.environment.compute or Compute())
-        )
+        compute = before.environment.compute or Compute()
+        (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
         if not after.ok:
             return Verdict(group, problem=f"{after.status}: {after.reason}")
         verdict = _compared(group, store, after, fresh)

@@ -49,10 +49,8 @@ Progress = Callable[[PlannedCell, int, Record | None], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where cells run. source: the name or folder that the dataset is loaded by, once more in the scoring process."""
+    """Where cells run, what each may take, and on what it computes."""
 
-    dataset: Dataset
-    source: str
     store: Store
     limits: Limits = field(default_factory=Limits)
     compute: Compute = field(default_factory=Compute)
@@ -73,7 +71,7 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
         for wait, queue in ((False, waiting), (True, busy)):
             for position, planned in queue:
                 if planned.state != "to run" and planned.record is not None:
-                    records[position] = up_to_date(planned.record, place.dataset, store, scorer)
+                    records[position] = up_to_date(planned.record, planned.dataset, store, scorer)
                     continue
                 with store.lock(planned.cell, wait=wait) as claim:
                     if not claim.held:
@@ -108,7 +106,7 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
 
 
 def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
-    cell, store, dataset, limits = planned.cell, place.store, place.dataset, place.limits
+    cell, store, dataset, limits = planned.cell, place.store, planned.dataset, place.limits
     started, begin = datetime.now(UTC), time.perf_counter()
     log, depth = store.log_path(cell), DEPTH + dataset.longest_filter
     for folder in (store.artifacts, store.predictions_path(cell).parent):
@@ -129,7 +127,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     scored = None
     if status == "ok":
         try:
-            scored = scorer.score(cell, store.root, place.source, depth)
+            scored = scorer.score(cell, store.root, planned.loaded_by, depth)
         except XmcbenchError as error:
             status, reason = "failed", str(error)
     outcome = outcome or Outcome(status="failed")
@@ -147,7 +145,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
 
 
 def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
-    cell, store, dataset = planned.cell, place.store, place.dataset
+    cell, store, dataset = planned.cell, place.store, planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     read = (dataset.train, dataset.labels, dataset.test)
     files = zip(corpora, read, strict=True)
@@ -160,7 +158,7 @@ def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
         pairs_sha256=cell.subset_sha256,
         k=depth,
         method=cell.method,
-        plugin=str(planned.plugin.resolve()) if planned.plugin else None,
+        plugin=str(planned.row.entry.plugin.resolve()) if planned.row.entry.plugin else None,
         parameters=cell.parameters,
         seed=cell.seed,
         compute=place.compute,
@@ -205,7 +203,7 @@ def _record(
     measured: Measured,
     log: str,
 ) -> Record:
-    dataset = place.dataset
+    dataset, row = planned.dataset, planned.row
     result: dict[str, Any] = {"log": log}
     if scored:
         result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
@@ -220,11 +218,11 @@ def _record(
         key=planned.cell.key,
         cell=planned.cell,
         method=MethodFacts(
-            title=planned.title,
-            variant=planned.variant,
-            supervision=planned.method.supervision,
-            deterministic=planned.method.deterministic,
-            source_sha256=planned.source,
+            title=row.title,
+            variant=row.variant,
+            supervision=row.method.supervision,
+            deterministic=row.method.deterministic,
+            source_sha256=planned.source_sha256,
         ),
         status=status,
         reason=reason,

@@ -1,4 +1,4 @@
-"""Which records a word on the command line names: a method, the beginning of a key, or a file."""
+"""Which records a word names: a method, the beginning of a key, or a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.records import Record, Store, read_record
+from xmcbench.records.record import Record, read_record
+from xmcbench.records.store import Store
 from xmcbench.setting import Setting
 
 #: Letters of a key that name it, at least.

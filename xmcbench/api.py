@@ -1,0 +1,335 @@
+"""The Python API: what ``import xmcbench`` gives a script or a notebook, and what the command line is made of.
+
+results = xmcbench.run("lf-debian-2k", setting="fs", ratio=0.01, methods=["tfidf", "xr-linear"])
+results.frame()
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from xmcbench import metrics
+from xmcbench.data import Dataset, load_dataset
+from xmcbench.data.sealing import check_open
+from xmcbench.environment import Compute
+from xmcbench.errors import UsageError
+from xmcbench.method import Method
+from xmcbench.metrics import Scores, inverse_propensity
+from xmcbench.records import Record, Store
+from xmcbench.registry import Registry, method_name
+from xmcbench.results import Ablated, Coverage, Results
+from xmcbench.runner.execution import Limits, Place, Progress, execute
+from xmcbench.runner.plan import Plan, Request, plan, resolve
+from xmcbench.setting import Setting
+from xmcbench.topk import TopK
+
+#: What is run on where nothing else is said: bundled, and small enough for minutes.
+DEFAULT_DATASET = "lf-debian-2k"
+
+#: The shares of the paper's Figure 2.
+RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How cells run, whatever they are.
+
+    runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
+    refresh: those whose code has changed. progress: called when a cell starts and when it ends.
+    """
+
+    runs: Path = Path("runs")
+    plugins: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    compute: Compute = field(default_factory=Compute)
+    force: bool = False
+    refresh: bool = False
+    progress: Progress = lambda *_: None
+
+    def registry(self) -> Registry:
+        """The methods that can be run."""
+        return Registry(self.plugins)
+
+    def planned(self, requests: Sequence[Request], registry: Registry) -> Plan:
+        """The cells of requests. Raises what ``plan`` raises."""
+        return plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh)
+
+    def executed(self, planned: Plan) -> list[Record]:
+        """The records of a plan's cells, in its order. Raises StorageError."""
+        place = Place(Store(self.runs), self.limits, self.compute)
+        return execute(planned, place, self.progress, self.force)
+
+
+def run(
+    dataset: str | Path = DEFAULT_DATASET,
+    setting: str = "ez",
+    *,
+    ratio: float | None = None,
+    by: str | None = None,
+    methods: str | Sequence[str | Method] = "all",
+    preset: str | None = None,
+    set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002 - the name of the flag
+    seed: int | Sequence[int] = 0,
+    filter: str | None = None,  # noqa: A002 - the name of the flag
+    options: Options | None = None,
+) -> Results:
+    """Run methods on a dataset; finished cells are not run again.
+
+    dataset: its name, or a folder. setting: ``ez`` (no pairs), ``fs`` (few: ``ratio`` of the labels, or of the pairs
+    with ``by="pair"``) or ``full``. methods: names (``tfidf``, or ``tfidf:pecos`` for a preset), instances of methods,
+    or ``all``. set: method -> parameter -> value. seed: one or several. filter: default is that of the dataset's card.
+
+    Raises UsageError and its kin for a request that makes no sense, DataError for data; a cell that fails is a record.
+    """
+    names, options, instances = _named(methods, options or Options())
+    wanted = Request(
+        str(dataset), Setting.of(setting, ratio, by), names, preset, _merged(set or {}, instances), _seeds(seed)
+    )
+    registry = options.registry()
+    resolve([wanted], registry)
+    planned = options.planned([wanted], registry)
+    if not planned.cells:
+        raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
+    shown = filter_of(planned.cells[0].dataset, filter)
+    return Results(tuple(options.executed(planned)), shown, planned.standing, tuple(planned.skipped))
+
+
+def curve_requests(
+    dataset: str,
+    methods: Sequence[str],
+    registry: Registry,
+    *,
+    ratios: Sequence[float] = RATIOS,
+    by: str = "label",
+    preset: str | None = None,
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
+    seeds: Sequence[int] = (0,),
+) -> list[tuple[float, Request]]:
+    """What runs at each share: methods that never look at pairs once, those that need pairs not at 0."""
+    from xmcbench.leaderboard.curves import setting_at
+
+    if "all" in methods:
+        raise UsageError("a curve is drawn of methods that are named", "--methods tfidf,xr-linear")
+    supervision = {name: registry[name.partition(":")[0]].usable().supervision for name in methods}
+    requests = []
+    for flat in (True, False):
+        for ratio in [0.0] if flat else ratios:
+            chosen = [
+                name
+                for name in methods
+                if (supervision[name] == "unused") == flat and (ratio or supervision[name] != "required")
+            ]
+            if chosen:
+                setting, drawn = setting_at(ratio, by), seeds[:1] if flat else seeds
+                requests.append((ratio, Request(dataset, setting, chosen, preset, overrides or {}, drawn)))
+    return requests
+
+
+def curve(
+    dataset: str | Path = DEFAULT_DATASET,
+    methods: Sequence[str] = (),
+    *,
+    ratios: Sequence[float] = RATIOS,
+    by: str = "label",
+    preset: str | None = None,
+    set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
+    seed: int | Sequence[int] = 0,
+    filter: str | None = None,  # noqa: A002
+    execute_missing: bool = True,
+    options: Options | None = None,
+) -> Coverage:
+    """Run methods at several shares of known labels or pairs: 0 is the zero-shot setting, 1 all pairs.
+
+    Methods that never look at pairs run once. execute_missing: False takes what there is. Raises what ``run`` raises.
+    """
+    options = options or Options()
+    registry = options.registry()
+    requests = curve_requests(
+        str(dataset),
+        methods,
+        registry,
+        ratios=ratios,
+        by=by,
+        preset=preset,
+        overrides=set or {},
+        seeds=_seeds(seed),
+    )
+    planned = options.planned([request for _, request in requests], registry)
+    shown = filter_of(planned.cells[0].dataset, filter)
+    found = [each.record for each in planned.cells if each.record]
+    records = options.executed(planned) if execute_missing else found
+    return coverage(planned, requests, records, shown, by, ratios)
+
+
+def coverage(
+    planned: Plan,
+    requests: Sequence[tuple[float, Request]],
+    records: Sequence[Record],
+    filter_name: str,
+    by: str,
+    ratios: Sequence[float],
+) -> Coverage:
+    """The records of a curve's plan, with what the curve should hold."""
+    expected = []
+    for each in planned.cells:
+        # A finished cell is called as when it ran.
+        name = each.record.name if each.record and each.state != "to run" else each.name
+        expected.append((name, requests[each.request][0], each.cell.seed))
+    shares = tuple(sorted({*ratios}))
+    return Coverage(tuple(records), filter_name, planned.standing, (), by=by, ratios=shares, expected=tuple(expected))
+
+
+def ablation_requests(
+    dataset: str,
+    method: str,
+    setting: Setting,
+    registry: Registry,
+    *,
+    preset: str | None = None,
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
+    seeds: Sequence[int] = (0,),
+) -> dict[str, Request]:
+    """The request of each row of a method's ablation: the row's parameters go with those of ``overrides``, which may
+    not name them. Raises UsageError."""
+    name = method.partition(":")[0]
+    rows = registry[name].usable().ablation
+    if not rows:
+        raise UsageError(f"{name} has no rows of an ablation", "its class attribute `ablation` would name them")
+    given = overrides or {}
+    own = given.get(name, {})
+    for changes in rows.values():
+        for parameter in own.keys() & changes.keys():
+            raise UsageError(f"--set {name}.{parameter} is what the rows of the ablation change")
+    return {
+        row: Request(dataset, setting, (method,), preset, {**given, name: {**own, **changes}}, seeds)
+        for row, changes in rows.items()
+    }
+
+
+def ablation(
+    dataset: str | Path = DEFAULT_DATASET,
+    method: str = "maclr",
+    setting: str = "ez",
+    *,
+    ratio: float | None = None,
+    by: str | None = None,
+    preset: str | None = None,
+    set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
+    seed: int | Sequence[int] = 0,
+    filter: str | None = None,  # noqa: A002
+    options: Options | None = None,
+) -> Ablated:
+    """Run the rows of a method's ablation. Raises what ``run`` raises."""
+    options = options or Options()
+    registry = options.registry()
+    requests = ablation_requests(
+        str(dataset),
+        method,
+        Setting.of(setting, ratio, by),
+        registry,
+        preset=preset,
+        overrides=set or {},
+        seeds=_seeds(seed),
+    )
+    planned = options.planned(list(requests.values()), registry)
+    records = options.executed(planned)
+    return ablated(planned, list(requests), records, filter_of(planned.cells[0].dataset, filter))
+
+
+def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filter_name: str) -> Ablated:
+    """The records of an ablation's plan by its rows."""
+    by_row: dict[str, list[Record]] = {}
+    for cell, record in zip(planned.cells, records, strict=True):
+        by_row.setdefault(rows[cell.request], []).append(record)
+    name = planned.cells[0].cell.method
+    changes = planned.cells[0].row.method.ablation
+    assert all(cell.cell.method == name for cell in planned.cells)
+    return Ablated(
+        tuple(records),
+        filter_name,
+        planned.standing,
+        (),
+        by_row={row: tuple(each) for row, each in by_row.items()},
+        changes={row: dict(changes[row]) for row in by_row},
+    )
+
+
+def evaluate(
+    predictions: TopK | str | Path,
+    dataset: Dataset | str | Path,
+    *,
+    filter: str | None = None,  # noqa: A002 - the name of the flag
+) -> Scores:
+    """Score predictions [n_test, k] on a dataset, by the protocol in ``xmcbench.metrics.protocol``.
+
+    predictions: or the .npz file that ``TopK.save`` wrote. filter: ``none``, ``self`` or ``file``; default is that of
+    the dataset's card. Raises MethodError where the predictions are not a valid answer, DataError and UsageError for
+    files and names.
+    """
+    data = load_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+    answer = TopK.load(Path(predictions)) if isinstance(predictions, str | Path) else predictions
+    answer.check(len(data.test), answer.k, len(data.labels))
+    removed = data.filter(filter_of(data, filter))  # type: ignore[arg-type]
+    weights = inverse_propensity(data.train_pairs(), *data.propensity)
+    return metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
+
+
+def filter_of(dataset: Dataset, name: str | None) -> str:
+    """A filter that the dataset has: the named one, or that of its card. Raises UsageError."""
+    chosen = name or dataset.card.filter
+    dataset.filter(chosen)  # type: ignore[arg-type] # it says what there is
+    return chosen
+
+
+def _seeds(seed: int | Sequence[int]) -> tuple[int, ...]:
+    return (seed,) if isinstance(seed, int) else tuple(dict.fromkeys(seed))
+
+
+def _named(
+    methods: str | Sequence[str | Method], options: Options
+) -> tuple[tuple[str, ...], Options, dict[str, dict[str, object]]]:
+    """Names of methods, the options with the files of those that are not installed, and the parameters of instances."""
+    check_open("a run")  # a script that is its own plug-in would run itself in every cell
+    given = [methods] if isinstance(methods, str) else list(methods)
+    names: list[str] = []
+    values: dict[str, dict[str, object]] = {}
+    files = list(options.plugins)
+    installed = {entry.method: entry.name for entry in options.registry() if entry.method}
+    for each in given:
+        if isinstance(each, str):
+            names.append(each)
+            continue
+        cls = type(each)
+        name = installed.get(cls)
+        if name is None:
+            name = method_name(cls)
+            files.append(_file_of(cls))
+        if name in values:
+            raise UsageError(f"{name} is given more than once", "one instance per method and run")
+        names.append(name)
+        values[name] = each.parameters()
+    plugins = tuple(dict.fromkeys(path.resolve() for path in files))
+    return tuple(names), replace(options, plugins=plugins), values
+
+
+def _file_of(cls: type[Method]) -> Path:
+    """The file that another process imports a method from. Raises UsageError for a class that is in none."""
+    try:
+        path = Path(inspect.getfile(cls))
+    except (OSError, TypeError):
+        path = Path()
+    if path.suffix != ".py" or not path.is_file():
+        raise UsageError(
+            f"{cls.__name__} is not in a file, and a cell is a process of its own",
+            "write the class to a file (in a notebook: %%writefile my_method.py) and import it from there",
+        )
+    return path
+
+
+def _merged(
+    given: Mapping[str, Mapping[str, object]], instances: Mapping[str, Mapping[str, object]]
+) -> dict[str, Mapping[str, object]]:
+    return {name: {**instances.get(name, {}), **given.get(name, {})} for name in {**given, **instances}}

@@ -1,0 +1,249 @@
+"""Two rows compared instance by instance: which metrics differ, by how much, how surely; and what else differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.errors import Unavailable, UsageError
+from xmcbench.metrics import METRICS, paired, protocol
+from xmcbench.metrics.corrections import holm
+from xmcbench.metrics.paired import Difference
+from xmcbench.records import Record, Standing, as_json
+from xmcbench.records.selection import Choice, Selected, choose
+from xmcbench.runner.rescoring import evaluations
+from xmcbench.setting import Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Differences with an adjusted p-value below this are called differences.
+LEVEL = 0.05
+
+#: Fields of a record that are the result, not its circumstances; the seed of the cell is told apart.
+_RESULT = (
+    "key",
+    "sha256",
+    "metrics",
+    "predictions",
+    "ranks",
+    "notes",
+    "measured",
+    "schema",
+    "reason",
+    "log",
+    "checks",
+    "artifacts",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The difference of two rows, first minus second.
+
+    differences: metric -> difference, as fractions. adjusted: metric -> p-value after Holm's correction over the
+    metrics; empty where the rows could not be paired, for the reason in ``unpaired``. instances: that were paired.
+    apart: place in a record -> what the two rows have there. problems: of either row, such as that it is stale.
+    """
+
+    first: Selected
+    second: Selected
+    filter: str
+    instances: int
+    differences: Mapping[str, Difference]
+    adjusted: Mapping[str, float]
+    unpaired: str
+    apart: Mapping[str, tuple[object, object]]
+    problems: tuple[tuple[str, ...], tuple[str, ...]]
+
+    def frame(self) -> pd.DataFrame:
+        """A pandas DataFrame with one row per metric, as fractions. Raises Unavailable without pandas."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise Unavailable("a frame needs pandas", "pip install pandas") from None
+        lines = [{"metric": name, **each} for name, each in self.as_json()["metrics"].items()]
+        return pd.DataFrame(lines).set_index("metric")
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON values; what was not tested is null."""
+        metrics = {
+            name: {**_finite(each._asdict()), "p_holm": self.adjusted.get(name)}
+            for name, each in self.differences.items()
+        }
+        return {
+            "first": self.first.keys,
+            "second": self.second.keys,
+            "filter": self.filter,
+            "instances": self.instances,
+            "metrics": metrics,
+            "problems": {"first": [*self.problems[0]], "second": [*self.problems[1]]},
+            "apart": {place: [*values] for place, values in self.apart.items()},
+        }
+
+    def __str__(self) -> str:
+        """The rows, the table of metrics, the verdict, and what differs besides."""
+        rows = zip("AB", (self.first, self.second), self.problems, strict=True)
+        parts = ["\n".join(_described(*row) for row in rows), self._table()]
+        parts.append(f"no test: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict())
+        lines = [f"  {place}: {_shown(one)} | {_shown(other)}" for place, (one, other) in self.apart.items()]
+        parts.append("\n".join(["What differs:", *lines] if lines else ["The rows differ in nothing else."]))
+        return "\n\n".join(parts)
+
+    def _table(self) -> str:
+        from tabulate import tabulate
+
+        lines = []
+        for name in (metric for metric in METRICS if metric in self.differences):
+            each = self.differences[name]
+            figures = [f"{100 * each.first:.2f}", f"{100 * each.second:.2f}", f"{100 * each.delta:+.2f}"]
+            if self.adjusted:
+                interval = f"{100 * each.low:+.2f} to {100 * each.high:+.2f}"
+                figures += [interval, f"{each.p:.4f}", f"{self.adjusted[name]:.4f}"]
+            lines.append([name, *figures])
+        heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if self.adjusted else [])]
+        head = f"Per cent; filter {self.filter}, metric protocol {protocol.VERSION}"
+        head += f", paired over {self.instances:,} test instances." if self.adjusted else "."
+        aligned = ("left", *["right"] * (len(heads) - 1))
+        return f"{head}\n\n{tabulate(lines, heads, disable_numparse=True, colalign=aligned)}"
+
+    def _verdict(self) -> str:
+        over_seeds = any(each.over_seeds for each in self.differences.values())
+        test = "test over instances and seeds" if over_seeds else "randomization test over instances"
+        found = [name for name, p in self.adjusted.items() if p < LEVEL]
+        verdict = f"At the 5% level these differ: {', '.join(found)}" if found else "No metric differs at the 5% level"
+        lines = [f"{verdict} ({test}; Holm's correction over {len(self.adjusted)} metrics)."]
+        if any(each.about_runs for each in self.differences.values()):
+            lines.append(
+                "The verdict is about these runs, not about the methods: a side has one run, and another seed would "
+                "give it other results. Several seeds on each side (--seed 0,1,2) tell methods apart."
+            )
+        return "\n".join(lines)
+
+
+def compare(
+    first: str,
+    second: str,
+    *,
+    runs: str | Path = "runs",
+    dataset: str | None = None,
+    setting: str | None = None,
+    ratio: float | None = None,
+    by: str | None = None,
+    seed: Sequence[int] | None = None,
+    filter: str | None = None,  # noqa: A002 - the name of the flag
+    force: bool = False,
+    standing: Standing | None = None,
+) -> Comparison:
+    """Compare two rows of a runs folder by the ranks that are stored with their records.
+
+    first, second: a method (``NAME``, ``NAME:VARIANT``, or ``NAME:`` for the one without a variant), the beginning of a
+    record's key, or a record's file. dataset, setting, ratio, by, seed: choose where several results would do. filter:
+    default is that of the records. force: put rows of different datasets or filters side by side, without a test.
+    standing: today's code, by which stale rows are named.
+
+    Raises UsageError where the words name no row or several, or the rows cannot be paired; StorageError where ranks are
+    missing.
+    """
+    chosen = Setting.of(setting, ratio, by) if setting else None
+    if chosen is None and (ratio is not None or by):
+        raise UsageError("--ratio and --by belong to --setting fs")
+    one, other = choose(Path(runs), first, second, Choice(dataset, chosen, seed, force))
+    unpaired = _obstacle(one, other)
+    if unpaired and not force:
+        raise UsageError(f"the two rows differ in their {unpaired}", "--force puts them side by side, without a test")
+    differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
+    judged = standing or Standing()
+    return Comparison(
+        one,
+        other,
+        filter_name,
+        instances,
+        differences,
+        {} if unpaired else holm({name: each.p for name, each in differences.items()}),
+        unpaired,
+        dict(_apart(one.records, other.records)),
+        (judged.problems(one.records), judged.problems(other.records)),
+    )
+
+
+def _obstacle(first: Selected, second: Selected) -> str:
+    """What prevents the instances of two rows from being paired."""
+    one, other = first.records[0], second.records[0]
+    if one.cell.dataset != other.cell.dataset:
+        return f"datasets: {one.cell.dataset} and {other.cell.dataset}"
+    if one.cell.dataset_sha256 != other.cell.dataset_sha256:
+        return f"versions of {one.cell.dataset}"
+    if one.protocol.filter != other.protocol.filter:
+        return f"filters: {one.protocol.filter} and {other.protocol.filter}"
+    return ""
+
+
+def _differences(
+    first: Selected, second: Selected, filter_name: str | None, unpaired: bool
+) -> tuple[dict[str, Difference], int, str]:
+    """The difference of every metric, the instances it is over, and the filter."""
+    if unpaired:
+        nan = float("nan")
+        filters = [filter_name or row.records[0].protocol.filter for row in (first, second)]
+        one, other = (row.means(name) for row, name in zip((first, second), filters, strict=True))
+        found = {
+            name: Difference(one[name], other[name], one[name] - other[name], nan, nan, nan, False, False)
+            for name in one
+            if name in other
+        }
+        return found, 0, " and ".join(dict.fromkeys(filters))
+    chosen = filter_name or first.records[0].protocol.filter
+    constants = first.records[0].protocol.propensity
+    scores = [evaluations(row.records, row.store, chosen, constants) for row in (first, second)]
+    differences = paired.compare(
+        *scores,
+        matched=first.subsets == second.subsets and None not in first.subsets,
+        deterministic=(first.deterministic, second.deterministic),
+    )
+    return differences, scores[0][0].scored, chosen
+
+
+def _described(letter: str, row: Selected, problems: Sequence[str]) -> str:
+    record = row.records[0]
+    where = f"{record.cell.dataset}, {record.cell.setting.title}"
+    line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"
+    return "\n".join([line, *(f"   {problem}" for problem in problems)])
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(each, float) and math.isnan(each) else each for name, each in values.items()}
+
+
+def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
+    """Where two rows differ, but for their results: (place, (one, other)), of the first seed that differs there."""
+    found: dict[str, tuple[object, object]] = {}
+    for one, other in zip(map(as_json, first), map(as_json, second), strict=False):
+        for name in sorted(one.keys() - {*_RESULT}):
+            for place, mine, theirs in _leaves(one[name], other[name], name):
+                found.setdefault(place, (mine, theirs))
+    for place in sorted(found):
+        yield place, found[place]
+
+
+def _leaves(first: object, second: object, place: str) -> Iterator[tuple[str, object, object]]:
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for name in sorted({*first, *second}):
+            yield from _leaves(first.get(name), second.get(name), f"{place}.{name}")
+    elif first != second:
+        yield place, first, second
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_shown, value)) or "none"
+    text = str(value)
+    # A hash says that something differs; all of it is for machines.
+    return f"{text[:12]}..." if len(text) == 64 else text

@@ -1,0 +1,183 @@
+"""Results of a run, a curve or an ablation: records, and tables, frames and figures made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.errors import Unavailable
+from xmcbench.leaderboard import curves, markup, tables
+from xmcbench.leaderboard.rows import Row, grouped, names, rows
+from xmcbench.records import Record, Standing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xmcbench.leaderboard.curves import Curve
+    from xmcbench.runner.plan import Skipped
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a request, with what is needed to read them.
+
+    filter: under which figures are shown. standing: today's code, by which stale results are marked. skipped: methods
+    that were left out of ``all``.
+    """
+
+    records: tuple[Record, ...]
+    filter: str
+    standing: Standing = field(default_factory=Standing)
+    skipped: tuple[Skipped, ...] = ()
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a result, and nothing failed or ran out of time."""
+        statuses = {record.status for record in self.records}
+        return "ok" in statuses and not statuses & {"failed", "timeout"}
+
+    def rows(self) -> list[Row]:
+        """A row for each method and its parameters, seeds together, best P@1 first."""
+        return rows(self.records, self.filter, self.standing)
+
+    def frame(self) -> pd.DataFrame:
+        """A pandas DataFrame with one row per cell: what it is, every metric with its interval as fractions, costs.
+
+        Raises Unavailable where pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise Unavailable("a frame needs pandas", "pip install pandas") from None
+        return pd.DataFrame([_flat(record, self.filter, self.standing) for record in self.records])
+
+    def problems(self) -> list[str]:
+        """What failed, and what is stale: a line each."""
+        found = [f"{row.name}, {problem}" for row in self.rows() for problem in row.problems]
+        groups = grouped(record for record in self.records if record.ok)
+        for key, name in names(groups).items():
+            found += [f"{name}: {problem}" for problem in self.standing.problems(groups[key])]
+        return found
+
+    def __str__(self) -> str:
+        """Metrics, then costs, as text tables; then what failed and what is stale."""
+        made = self.rows()
+        parts = []
+        if any(row.figures for row in made):
+            # One machine has run all this, or a row is there twice.
+            costs = [(row, cost) for row in made for cost in row.costs.values()]
+            parts += [markup.plain(tables.metric_table(made, tables.MAIN)), markup.plain(tables.cost_table(costs))]
+        return "\n\n".join([*parts, *self.problems()])
+
+    def _repr_html_(self) -> str:
+        """The table of metrics in a notebook."""
+        from html import escape
+
+        from tabulate import tabulate
+
+        table = tables.metric_table(self.rows(), tables.MAIN)
+        heads = [table.head, *(column.text for column in table.columns)]
+        lines = [
+            [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
+        ]
+        problems = "".join(f"<p>{escape(problem)}</p>" for problem in self.problems())
+        return str(tabulate(lines, heads, tablefmt="html", disable_numparse=True)) + problems
+
+
+@dataclass(frozen=True)
+class Coverage(Results):
+    """The results of a curve: a metric against the share of labels, or of pairs, that are known.
+
+    expected: (row, ratio, seed) of everything that was asked for.
+    """
+
+    by: str = "label"
+    ratios: tuple[float, ...] = ()
+    expected: tuple[tuple[str, float, int], ...] = ()
+
+    def curve(self, metric: str) -> Curve | None:
+        """The curve of a metric; None where there is no result."""
+        return curves.curve(self.records, self.by, metric, self.filter, self.ratios, self.expected, self.standing)
+
+    def draw(self, metrics: Sequence[str], folder: Path, png: bool = False) -> list[Path]:
+        """Write the figure of each metric as SVG, its points as CSV, and PNG where asked for; returns the files.
+
+        Raises Unavailable where PNG is not to be had, StorageError where a file cannot be written.
+        """
+        from xmcbench.leaderboard import drawing, raster, write
+
+        written = []
+        for made in filter(None, map(self.curve, metrics)):
+            files = drawing(made)
+            write(folder, files)
+            written += [folder / name for name in files]
+            if png:
+                raster.write_png(files[f"{made.stem}.svg"], folder / f"{made.stem}.png")
+                written.append(folder / f"{made.stem}.png")
+        return written
+
+
+@dataclass(frozen=True)
+class Ablated(Results):
+    """The results of an ablation. by_row: name of a row -> its records; changes: what each row changes."""
+
+    by_row: dict[str, tuple[Record, ...]] = field(default_factory=dict)
+    changes: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The rows in the method's order, components first, as in the paper's table; then what failed."""
+        components = list(dict.fromkeys(name for changes in self.changes.values() for name in changes))
+        made = {row: rows(each, self.filter, self.standing)[0] for row, each in self.by_row.items()}
+        done = {row: each for row, each in made.items() if each.figures}
+        # One table of all rows, so that every row has the column of seeds if one has.
+        measured = tables.metric_table(list(done.values()), tables.MAIN)
+        lines = [
+            tables.Line(row, (*(tables.Cell(_shown(self.changes[row].get(name))) for name in components), *line.cells))
+            for row, line in zip(done, measured.lines, strict=True)
+        ]
+        heads = [tables.Column("", name.replace("_", " ")) for name in components]
+        table = tables.Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
+        problems = [f"row {row}: {each}" for row, own in made.items() for each in (*own.problems, *own.marks)]
+        return "\n\n".join([*([markup.plain(table)] if lines else []), *problems])
+
+
+def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
+    cell, measured = record.cell, record.measured
+    flat: dict[str, Any] = {
+        "dataset": cell.dataset,
+        "setting": cell.setting.kind,
+        "by": cell.setting.by,
+        "ratio": cell.setting.ratio,
+        "method": cell.method,
+        "name": record.name,
+        "seed": cell.seed,
+        "status": record.status,
+        "problem": record.reason or standing.problem(record),
+        "filter": filter_name,
+    }
+    if record.ok:
+        figures = record.metrics[filter_name]
+        for name, value in figures.values.items():
+            low, high = figures.intervals[name]
+            flat |= {name: value, f"{name} low": low, f"{name} high": high}
+    flat |= {f"{phase}_s": seconds for phase, seconds in measured.wall_s.items()}
+    return flat | {
+        "total_s": measured.total_s,
+        "reused_s": measured.reused_s,
+        "peak_memory_bytes": measured.peak_memory_bytes,
+        "key": record.key,
+    }
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
