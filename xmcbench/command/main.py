@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import signal
 import sys
@@ -45,8 +46,8 @@ _EPILOG = """examples:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are ours: one line, a hint, exit code 2.
 
-    Flags are not abbreviated: some are read before they are parsed, and what a script says shall mean the same after
-    another flag has come.
+    Flags are not abbreviated: some are read before they are parsed, and what a script says must mean the same after
+    another flag has been added.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -54,6 +55,65 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"xmcbench: error: {message} (see `{self.prog} --help`)\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse's own, with the nearest choice instead of all of them where there is one."""
+        choices = [str(choice) for choice in action.choices or ()]
+        near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
+        if action.choices is not None and value not in action.choices and near:
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}: did you mean {near[0]!r}?")
+        super()._check_value(action, value)
+
+    def flags(self) -> list[str]:
+        """Every flag that this parser takes, or one of the parsers below it."""
+        found: list[str] = ["--"]
+        for action in self._actions:
+            found += action.option_strings
+            for below in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
+                found += below.flags() if isinstance(below, Parser) else []
+        return found
+
+    def below(self, word: str) -> Parser:
+        """The parser of a command, or this one where there is no such command."""
+        for action in self._actions:
+            found = action.choices.get(word) if isinstance(action.choices, dict) else None
+            if isinstance(found, Parser):
+                return found
+        return self
+
+    def unknown(self, words: Sequence[str], given: Sequence[str]) -> NoReturn:
+        """End with what is wrong about words that nothing takes. given: the whole command line."""
+        word = words[0]
+        flag = word.partition("=")[0]
+        near = difflib.get_close_matches(flag, self.flags(), n=1, cutoff=0.6) if word.startswith("-") else []
+        before = given[given.index(word) - 1] if word in given and given.index(word) else ""
+        if near:
+            hint = f": did you mean {near[0]}?"
+        elif before.endswith(",") or word.startswith(","):
+            hint = ": a list has no spaces, or is put in quotes: --methods tfidf,bm25"
+        else:
+            hint = ""
+        self.error(f"unrecognized argument {word!r}{hint}")
+
+
+class _Version(argparse.Action):
+    """Print the versions of xmcbench and of the metric protocol."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from xmcbench.metrics import protocol  # numpy comes with it
+
+        print(f"xmcbench {__version__}, metric protocol {protocol.VERSION}")
+        parser.exit(0)
+
+
+class _Completion(argparse.Action):
+    """Print the script that makes a shell complete words of this command line."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, values: Any, __: str | None = None) -> None:
+        import shtab
+
+        print(shtab.complete(parser, shell=values))
+        parser.exit(0)
 
 
 def parser() -> Parser:
@@ -64,8 +124,11 @@ def parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"xmcbench {__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version, and that of the metric protocol")
+    top.add_argument(
+        "--print-completion", action=_Completion, choices=("bash", "zsh", "tcsh"), help="the script for tab completion"
+    )
+    verbs = top.add_subparsers(dest="verb", metavar="VERB")
     for verb in VERBS:
         module = import_module(f"xmcbench.command.{verb}")
         summary = (module.__doc__ or "").strip().splitlines()[0]
@@ -76,6 +139,25 @@ def parser() -> Parser:
         module.add(sub)
         sub.set_defaults(run=module.run)
     return top
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """The arguments. Ends the process with exit code 2 for words that nothing takes, with help where there are none."""
+    top = parser()
+    if not words:
+        top.print_help()
+        top.exit(0)
+    # Before what is missing is said, as it may be there under a misspelled flag.
+    verb = top.below(words[0])
+    misspelled = [word for word in words if word.startswith("--") and word.partition("=")[0] not in verb.flags()]
+    if misspelled:
+        verb.unknown(misspelled, words)
+    arguments, unknown = top.parse_known_args(words)
+    if unknown:
+        verb.unknown(unknown, words)
+    if arguments.verb is None:
+        top.error("there is no command")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise UnknownName("command", words[0], VERBS)
         try:
-            arguments = parser().parse_args(expand(words))
+            arguments = _parsed(expand(words))
         finally:
             sys.stdout.flush()  # --help ends here
         code = int(arguments.run(arguments))
@@ -117,7 +199,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"xmcbench: error: {type(error).__name__}: {error} (a defect: --debug shows where)", file=sys.stderr)
+        print(
+            f"xmcbench: error: {type(error).__name__}: {error} (internal error: --debug shows where)", file=sys.stderr
+        )
         return 1
 
 
