@@ -94,7 +94,7 @@ def run(
     if not planned.cells:
         raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
     shown = filter_of(planned.cells[0].dataset, filter)
-    return Results(tuple(options.executed(planned)), shown, planned.standing, tuple(planned.skipped))
+    return Results(tuple(options.executed(planned)), shown, options.runs, planned.standing, tuple(planned.skipped))
 
 
 def curve_requests(
@@ -161,7 +161,7 @@ def curve(
     shown = filter_of(planned.cells[0].dataset, filter)
     found = [each.record for each in planned.cells if each.record]
     records = options.executed(planned) if execute_missing else found
-    return coverage(planned, requests, records, shown, by, ratios)
+    return coverage(planned, requests, records, shown, options.runs, by, ratios)
 
 
 def coverage(
@@ -169,6 +169,7 @@ def coverage(
     requests: Sequence[tuple[float, Request]],
     records: Sequence[Record],
     filter_name: str,
+    runs: Path,
     by: str,
     ratios: Sequence[float],
 ) -> Coverage:
@@ -179,7 +180,9 @@ def coverage(
         name = each.record.name if each.record and each.state != "to run" else each.name
         expected.append((name, requests[each.request][0], each.cell.seed))
     shares = tuple(sorted({*ratios}))
-    return Coverage(tuple(records), filter_name, planned.standing, (), by=by, ratios=shares, expected=tuple(expected))
+    return Coverage(
+        tuple(records), filter_name, runs, planned.standing, (), by=by, ratios=shares, expected=tuple(expected)
+    )
 
 
 def ablation_requests(
@@ -236,10 +239,10 @@ def ablation(
     )
     planned = options.planned(list(requests.values()), registry)
     records = options.executed(planned)
-    return ablated(planned, list(requests), records, filter_of(planned.cells[0].dataset, filter))
+    return ablated(planned, list(requests), records, filter_of(planned.cells[0].dataset, filter), options.runs)
 
 
-def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filter_name: str) -> Ablated:
+def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filter_name: str, runs: Path) -> Ablated:
     """The records of an ablation's plan by its rows."""
     by_row: dict[str, list[Record]] = {}
     for cell, record in zip(planned.cells, records, strict=True):
@@ -250,6 +253,7 @@ def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filte
     return Ablated(
         tuple(records),
         filter_name,
+        runs,
         planned.standing,
         (),
         by_row={row: tuple(each) for row, each in by_row.items()},

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from xmcbench import parameters
 from xmcbench.data.xc_text import write_instances, write_labels
-from xmcbench.errors import MethodError, XmcbenchError
+from xmcbench.environment import Compute
+from xmcbench.errors import MethodError, Unavailable, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.records import Store
 from xmcbench.registry import Entry, Registry
 from xmcbench.runner.execution import Limits, Place, execute
 from xmcbench.runner.plan import DEFAULT_PRESET, Request, plan
+from xmcbench.runner.prediction import Phases, predict
+from xmcbench.runner.supervisor import supervise
 from xmcbench.setting import Setting
+from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.atomic import write_json
 from xmcbench.texts import Texts
-from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    from xmcbench.topk import TopK
+
 _TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check: passed, or the reason why not."""
-
-    name: str
-    ok: bool
-    reason: str = ""
 
 
 #: The dataset of the chance test: instances of either side, labels, true labels per instance.
@@ -44,38 +46,107 @@ _ROWS, _LABELS, _TRUE = 400, 40, 2
 _SIGNIFICANCE = 1e-6
 
 
-def check(entry: Entry, registry: Registry, limits: Limits | None = None) -> list[Finding]:
-    """Every check that applies to the method; the later ones are left out where it does not load.
+class Finding(Struct, frozen=True):
+    """One check. status: missing where something that the method needs is not on this machine. reason: why not ok."""
 
-    limits: of the check that runs a cell in a process of its own.
+    name: str
+    status: Literal["ok", "failed", "missing"]
+    reason: str = ""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters."""
+
+    name: str
+    plugin: str | None = None
+    parameters: dict[str, Any] = {}
+    time_s: float | None = None
+    memory_gib: float | None = None
+
+
+def check(question: Question) -> list[Finding]:
+    """Every check that applies to the method, in a process of its own, which ends at the limits of the question.
+
+    The later checks are left out where the method does not load.
     """
+    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
+        asked, answered = Path(folder, "question.json"), Path(folder, "findings.json")
+        write_json(asked, msgspec.to_builtins(question))
+        ending = supervise(
+            [sys.executable, "-P", "-m", "xmcbench.contract", str(asked), str(answered)],
+            Path(folder, "log"),
+            {**os.environ, "PYTHONHASHSEED": "0"},
+            question.time_s,
+            int(question.memory_gib * 2**30) if question.memory_gib else None,
+        )
+        if answered.exists():
+            return msgspec.json.decode(answered.read_bytes(), type=list[Finding])
+        reason = f"stopped after {question.time_s:g} s" if ending.timed_out else ending.reason
+        return [Finding("runs to its end", "failed", reason)]
+
+
+def main(asked: str, answered: str) -> None:
+    """Check the method that a file asks for, and write the findings after each check."""
+    question = msgspec.json.decode(Path(asked).read_bytes(), type=Question)
+    registry = Registry([Path(question.plugin)] if question.plugin else [])
+    entry = registry[question.name]
+    found: list[Finding] = []
+    for finding in _findings(entry, registry, question):
+        same = finding.reason and any(finding.reason == each.reason for each in found)
+        found.append(Finding(finding.name, finding.status, "as above") if same else finding)
+    write_json(Path(answered), msgspec.to_builtins(found))
+
+
+def _findings(entry: Entry, registry: Registry, question: Question) -> Iterator[Finding]:
     try:
         method = entry.usable()
+        given = parameters.resolve(method, entry.name, method.presets.get(DEFAULT_PRESET, {}))
+        values = parameters.resolve(method, entry.name, {**given, **question.parameters})
+        method(**values).require()
+    except Unavailable as error:
+        yield Finding("loads", "missing", str(error))
+        return
     except XmcbenchError as error:
-        return [Finding("loads", False, str(error))]
-    checks: dict[str, Callable[[type[Method]], None]] = {"declares its parameters": _declares}
+        yield Finding("loads", "failed", str(error))
+        return
+    yield Finding("loads", "ok")
+    checks: dict[str, Callable[[], None]] = {"declares its parameters": lambda: _declares(method)}
     if method.supervision != "required":
-        checks["learns without pairs (ez)"] = lambda cls: _valid(cls, pairs=False)
+        checks["learns without pairs (ez)"] = lambda: _valid(method, values, pairs=False)
     if method.supervision != "unused":
-        checks["learns from pairs (fs, full)"] = lambda cls: _valid(cls, pairs=True)
-        checks["leaves the pairs as they are"] = _leaves_pairs
-    checks["pads where k is larger than the number of labels"] = lambda cls: _valid(cls, pairs=True, k=50)
-    checks["takes empty and unknown texts"] = _strange_texts
-    checks["gives equal predictions under one seed"] = _repeats
+        checks["learns from pairs (fs, full)"] = lambda: _valid(method, values, pairs=True)
+        checks["leaves the pairs as they are"] = lambda: _leaves_pairs(method, values)
+    checks["pads where k is larger than the number of labels"] = lambda: _valid(method, values, pairs=True, k=50)
+    checks["takes empty and unknown texts"] = lambda: _strange_texts(method, values)
+    checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
     if method.deterministic:
-        checks["gives equal predictions under any seed"] = lambda cls: _repeats(cls, seeds=(0, 1))
-    checks["is at chance where test pairs are random"] = lambda _: _at_chance(entry, registry, limits or Limits())
-    return [Finding("loads", True), *(_finding(name, run, method) for name, run in checks.items())]
+        checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
+    limits = Limits(question.time_s, question.memory_gib)
+    checks["is at chance where test pairs are random"] = lambda: _at_chance(entry, registry, values, limits)
+    for name, run in checks.items():
+        yield _finding(name, run, method)
 
 
-def _finding(name: str, run: Callable[[type[Method]], None], method: type[Method]) -> Finding:
+def _finding(name: str, run: Callable[[], None], method: type[Method]) -> Finding:
     try:
-        run(method)
+        run()
+    except Unavailable as error:
+        return Finding(name, "missing", str(error))
     except XmcbenchError as error:
-        return Finding(name, False, str(error))
-    except Exception as error:
-        return Finding(name, False, f"{type(error).__name__}: {' '.join(str(error).split())}")
-    return Finding(name, True)
+        return Finding(name, "failed", str(error))
+    except BaseException as error:  # a method can end in anything, sys.exit() included; the other checks go on
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
+        return Finding(name, "failed", f"{said}{_place(error, method)}")
+    return Finding(name, "ok")
+
+
+def _place(error: BaseException, method: type[Method]) -> str:
+    """The last line of the method's own file that an error went through."""
+    own = inspect.getfile(method)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
+    return f" ({own}:{lines[-1]})" if lines else ""
 
 
 def _declares(cls: type[Method]) -> None:
@@ -96,45 +167,54 @@ def _corpus() -> tuple[Texts, Texts, csr_matrix]:
     return Texts.from_lists(titles, contents), Texts.from_lists([f"the {topic}" for topic in _TOPICS]), pairs
 
 
-def _predict(cls: type[Method], texts: Texts, pairs: csr_matrix | None, k: int, seed: int = 0) -> TopK:
-    method = cls(**cls.presets.get(DEFAULT_PRESET, {}))
-    method.seed = seed
+def _predict(
+    cls: type[Method],
+    values: Mapping[str, object],
+    texts: Texts,
+    pairs: csr_matrix | None,
+    k: int,
+    seed: int = 0,
+) -> TopK:
     train, labels, _ = _corpus()
-    if hasattr(method, "pretrain"):
-        method.pretrained = method.pretrain(train, labels)
-    method.fit(train, labels, pairs)
-    predictions = method.predict(texts, k=k)
-    if not isinstance(predictions, TopK):
-        raise MethodError(f"predict returned a {type(predictions).__name__}", "it returns an xmcbench.TopK")
-    predictions.check(len(texts), k, len(labels))
-    return predictions
+    return predict(
+        cls(**values),
+        (train, labels, texts),
+        pairs,
+        k,
+        seed=seed,
+        artifacts=Artifacts(),
+        compute=Compute(),
+        identity={"method": cls.__name__, "parameters": dict(values)},
+        phases=Phases(),
+    )
 
 
 def _known(cls: type[Method], pairs: csr_matrix) -> csr_matrix | None:
     return None if cls.supervision == "unused" else pairs
 
 
-def _valid(cls: type[Method], pairs: bool, k: int = 5) -> None:
+def _valid(cls: type[Method], values: Mapping[str, object], pairs: bool, k: int = 5) -> None:
     train, _, known = _corpus()
-    _predict(cls, train[:20], _known(cls, known) if pairs else None, k)
+    _predict(cls, values, train[:20], _known(cls, known) if pairs else None, k)
 
 
-def _leaves_pairs(cls: type[Method]) -> None:
+def _leaves_pairs(cls: type[Method], values: Mapping[str, object]) -> None:
     train, _, pairs = _corpus()
     before = pairs.copy()
-    _predict(cls, train[:5], pairs, 5)
+    _predict(cls, values, train[:5], pairs, 5)
     if pairs.shape != before.shape or pairs.nnz != before.nnz or (pairs != before).nnz:
         raise MethodError("fit changed the pairs it was handed", "work on a copy: other methods share them")
 
 
-def _strange_texts(cls: type[Method]) -> None:
+def _strange_texts(cls: type[Method], values: Mapping[str, object]) -> None:
     _, _, pairs = _corpus()
-    _predict(cls, Texts.from_lists(["", " ", "zyzzyva quokka", "\u4e2d\u6587 \U0001f600"]), _known(cls, pairs), 5)
+    texts = Texts.from_lists(["", " ", "zyzzyva quokka", "\u4e2d\u6587 \U0001f600"])
+    _predict(cls, values, texts, _known(cls, pairs), 5)
 
 
-def _repeats(cls: type[Method], seeds: tuple[int, int] = (0, 0)) -> None:
+def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, int] = (0, 0)) -> None:
     train, _, pairs = _corpus()
-    first, second = (_predict(cls, train[:20], _known(cls, pairs), 5, seed) for seed in seeds)
+    first, second = (_predict(cls, values, train[:20], _known(cls, pairs), 5, seed) for seed in seeds)
     same = np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)
     if not same and seeds[0] == seeds[1]:
         raise MethodError("two runs with one seed predict differently", "draw every random number from self.seed")
@@ -142,7 +222,7 @@ def _repeats(cls: type[Method], seeds: tuple[int, int] = (0, 0)) -> None:
         raise MethodError("two seeds predict differently", "`deterministic = True` says that they do not")
 
 
-def _at_chance(entry: Entry, registry: Registry, limits: Limits) -> None:
+def _at_chance(entry: Entry, registry: Registry, values: Mapping[str, object], limits: Limits) -> None:
     """Run a cell on a dataset whose test pairs are drawn at random: who hits them has seen them."""
     method = entry.usable()
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
@@ -151,7 +231,7 @@ def _at_chance(entry: Entry, registry: Registry, limits: Limits) -> None:
         _write_random(root)
         setting = Setting.of("ez" if method.supervision == "unused" else "full")
         store = Store(Path(folder, "runs"))
-        planned = plan([Request(str(root), setting, (entry.name,))], registry, store)
+        planned = plan([Request(str(root), setting, (entry.name,), None, {entry.name: values})], registry, store)
         (record,) = execute(planned, Place(store, limits))
     if not record.ok:
         raise MethodError(record.reason)
@@ -182,3 +262,7 @@ def _write_random(folder: Path) -> None:
 def _chance(hits: int, rows: int, share: float) -> float:
     """The probability of at least so many hits in so many rows."""
     return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -32,6 +32,7 @@ class Method:
     packages     import name -> what to ``pip install``, for packages beyond numpy, scipy and pyarrow
     presets      named sets of parameter values: ``paper``, ``reference``, ``quick``, ...
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
+    described    parameters that ``describe`` says already, so that a row's name says nothing twice
     deterministic  whether the seed changes nothing, so that one run tells all
     choices      preset -> the command, on a dataset without test labels, by which its values were chosen
 
@@ -52,6 +53,7 @@ class Method:
     packages: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     ablation: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    described: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = False
     choices: ClassVar[Mapping[str, str]] = {}
 

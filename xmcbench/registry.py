@@ -69,21 +69,29 @@ class Registry:
     def __init__(self, plugins: Iterable[Path] = ()) -> None:
         """Entry points of the installed packages, then the plug-in files.
 
-        Raises UsageError when two plug-ins claim one name: both origins are named, none wins silently.
+        A file goes before an installed plug-in of the same name, which ``notes`` says: that is how a plug-in is edited.
+        Raises UsageError when two others claim one name: both origins are named, none wins silently.
         """
+        self.notes: list[str] = []
         self._origins: dict[str, str] = {}
+        self._replaceable: set[str] = set()
         self._load: dict[str, Callable[[], Entry]] = {}
         for point in metadata.entry_points(group=GROUP):
             distribution = point.dist.name if point.dist else "?"
             origin = f"{point.value} in {distribution}"
             self._add(point.name, origin, partial(_entry, point.name, origin, point.load))
+            if distribution != "xmcbench":
+                self._replaceable.add(point.name)
         for path in plugins:
             for entry in from_file(path):
                 self._add(entry.name, entry.origin, partial(_itself, entry))
 
     def _add(self, name: str, origin: str, load: Callable[[], Entry]) -> None:
         other = self._origins.get(name)
-        if other is not None:
+        if other is not None and name in self._replaceable:
+            self._replaceable.discard(name)
+            self.notes.append(f"{name} is taken from {origin}, not from {other}")
+        elif other is not None:
             raise UsageError(
                 f"two methods are called {name!r}: {other} and {origin}",
                 "rename one, or uninstall the package that brings the other",

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class Results:
     """The records of a request, with what is needed to read them.
 
-    filter: under which figures are shown. standing: today's code, by which stale results are marked. skipped: methods
-    that were left out of ``all``.
+    filter: under which figures are shown. runs: the folder of results. standing: today's code, by which stale results
+    are marked. skipped: methods that were left out of ``all``.
     """
 
     records: tuple[Record, ...]
     filter: str
+    runs: Path
     standing: Standing = field(default_factory=Standing)
     skipped: tuple[Skipped, ...] = ()
 
@@ -60,8 +61,12 @@ class Results:
         return pd.DataFrame([_flat(record, self.filter, self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
-        """What failed, and what is stale: a line each."""
-        found = [f"{row.name}, {problem}" for row in self.rows() for problem in row.problems]
+        """What failed, with the last line of its log, and what is stale: a line each."""
+        lost = [record for record in self.records if not record.ok]
+        found = [
+            f"{record.name}, seed {record.cell.seed}: {record.status}: {record.reason}{_log(record, self.runs)}"
+            for record in lost
+        ]
         groups = grouped(record for record in self.records if record.ok)
         for key, name in names(groups).items():
             found += [f"{name}: {problem}" for problem in self.standing.problems(groups[key])]
@@ -145,8 +150,19 @@ class Ablated(Results):
         ]
         heads = [tables.Column("", name.replace("_", " ")) for name in components]
         table = tables.Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
-        problems = [f"row {row}: {each}" for row, own in made.items() for each in (*own.problems, *own.marks)]
-        return "\n\n".join([*([markup.plain(table)] if lines else []), *problems])
+        return "\n\n".join([*([markup.plain(table)] if lines else []), *self.problems()])
+
+
+def _log(record: Record, runs: Path) -> str:
+    """Where the log of a cell is, and how it ends."""
+    if record.log is None:
+        return ""
+    try:
+        lines = (runs / record.log).read_text(errors="replace").split("\n")
+    except OSError:
+        return ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f" (log: {runs / record.log}{f': {last}' if last and last not in record.reason else ''})"
 
 
 def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class DualEncoder(Method):
     """
 
     supervision = "optional"
+    described: ClassVar[tuple[str, ...]] = ("backbone",)
     packages: ClassVar = {
         "torch": "torch",
         "transformers": "transformers",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Unit
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 class PretrainedEncoder(DualEncoder):
     """A dual encoder with a training of its own on texts alone, which every ratio and setting shares."""
+
+    described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
 
     steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs", "MACLR, section 5.1")] = 100_000
     batch: Annotated[

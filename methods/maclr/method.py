@@ -35,6 +35,7 @@ class MACLR(ContextEncoder):
 
     title = "MACLR"
     packages: ClassVar = {**ContextEncoder.packages, "faiss": "faiss-cpu", "sparse_dot_topn": "sparse-dot-topn"}
+    described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION

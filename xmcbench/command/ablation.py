@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.runner.plan import resolve
 
     options = request.options(arguments)
-    registry = options.registry()
+    registry = report.registry(options)
     requests = ablation_requests(
         arguments.dataset,
         arguments.method or _only_ablation(registry),
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         return report.dry_run(planned, arguments)
     records = report.carried_out(planned, options, filter_name).records
-    results = ablated(planned, [*requests], records, filter_name)
+    results = ablated(planned, [*requests], records, filter_name, options.runs)
     if arguments.json:
         rows = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
         report.print_json({"filter": filter_name, "rows": rows})

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.png:
         raster.require()
     options = request.options(arguments)
-    registry = options.registry()
+    registry = report.registry(options)
     requests = curve_requests(
         arguments.dataset,
         request.methods(arguments.methods),
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         records = [each.record for each in planned.cells if each.record]
     else:
         records = [*report.carried_out(planned, options, filter_name).records]
-    results = coverage(planned, requests, records, filter_name, arguments.by, ratios)
+    results = coverage(planned, requests, records, filter_name, options.runs, arguments.by, ratios)
     out = arguments.out or arguments.runs / "curves"
     drawn = {metric: made for metric in metrics if (made := results.curve(metric))}
     files = results.draw(metrics, out, arguments.png)

@@ -27,13 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.data import known_datasets
     from xmcbench.data.store import cache_root
     from xmcbench.registry import Registry
+    from xmcbench.runner.plan import status
 
     cache, entries, datasets = cache_root(), list(Registry(arguments.plugin)), known_datasets()
-    methods = {
-        entry.name: entry.problem
-        or (f"missing: pip install {' '.join(entry.missing.values())}" if entry.missing else "ok")
-        for entry in entries
-    }
+    methods = {entry.name: status(entry) for entry in entries}
     broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
     broken += [f"dataset {each.slug}: {each.problem}" for each in datasets if each.card is None]
     if not _writable(cache):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
 
 #: What is too wide for a column and is printed below the table.
-_ASIDE = ("parameters", "origin", "hint", "other_packages")
+_ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
 #: Fractions, which are shown in per cent.
 _PER_CENT = ("P@1", "R@100")
 
@@ -81,11 +81,11 @@ def _shown(value: object, per_cent: bool = False) -> str:
 def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from xmcbench import parameters
     from xmcbench.registry import Registry
+    from xmcbench.runner.plan import status
 
     listing = []
     for entry in Registry(arguments.plugin):
-        method = entry.method
-        status = entry.problem or (f"needs: pip install {' '.join(entry.missing.values())}" if entry.missing else "ok")
+        method, found = entry.method, status(entry)
         listing.append(
             {
                 "name": entry.name,
@@ -95,8 +95,9 @@ def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "parameters": {name: _parameter(each) for name, each in parameters.declared(method).items()}
                 if method
                 else {},
-                "status": status,
+                "status": found.partition(":")[0],
                 "origin": entry.origin,
+                "reason": found.partition(": ")[2],
             }
         )
     return listing

@@ -11,6 +11,7 @@ from typing import Any
 
 from xmcbench.api import Options
 from xmcbench.records import Record, Standing, Store, as_json
+from xmcbench.registry import Registry
 from xmcbench.results import Results
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 
@@ -32,10 +33,24 @@ class Progress:
             print(f"{place}: {record.status}, {record.measured.total_s:.1f} s", file=sys.stderr)
 
 
+def registry(options: Options) -> Registry:
+    """The methods that can be run; what is to be known about their origin is said."""
+    found = options.registry()
+    for note in found.notes:
+        print(f"xmcbench: {note}", file=sys.stderr)
+    return found
+
+
 def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
-    """Execute a plan, with progress."""
+    """Execute a plan, with progress, and say what is not run again."""
+    states = [each.state for each in planned.cells]
+    if finished := len(states) - states.count("to run"):
+        stale = states.count("stale")
+        said = f"{finished} of {len(states)} cells are finished and not run again"
+        said += f", {stale} of them stale (--refresh runs these)" if stale else " (--force does)"
+        print(f"xmcbench: {said}", file=sys.stderr)
     records = replace(options, progress=Progress(len(planned.cells))).executed(planned)
-    return Results(tuple(records), filter_name, planned.standing, tuple(planned.skipped))
+    return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
 
 
 def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:

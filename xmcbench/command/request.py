@@ -33,7 +33,7 @@ def add_setting(group: Any, **options: Any) -> None:
 def add_methods(group: Any) -> None:
     """The flags for parameters, seeds and plug-ins, for an argument group."""
     group.add_argument("--preset", metavar="P", help="paper, reference, quick, ... (default: quick where there is one)")
-    group.add_argument("--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help="may be repeated")
+    add_set(group)
     group.add_argument("--seed", default="0", metavar="S[,S..]", help="default: 0")
     group.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
 
@@ -52,10 +52,19 @@ def add_execution(group: Any) -> None:
     group.add_argument("--refresh", action="store_true", help="run finished cells again whose code has changed since")
 
 
-def add_limits(group: Any) -> None:
+def add_set(group: Any) -> None:
+    """The flag for parameters, for an argument group."""
+    group.add_argument("--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help="may be repeated")
+
+
+def add_limits(group: Any, default_s: int = 86400) -> None:
     """The flags for what a cell may take, for an argument group."""
     group.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", default=86400, help="for each cell (default: a day)"
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        default=default_s,
+        help="for each cell, inf for none (default: %(default)s)",
     )
     group.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
 

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         request.overrides(arguments.set),
         request.seeds(arguments.seed),
     )
-    registry = options.registry()
+    registry = report.registry(options)
     resolve([wanted], registry)  # what is wrong is said before any data are loaded
     planned = options.planned([wanted], registry)
     report.warn_skipped(planned.skipped)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from xmcbench import parameters
-from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
+from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.standing import valid_sources
@@ -189,6 +189,19 @@ def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
     return [_variant(method, preset, whole) for preset in ("", *method.presets)]
 
 
+def status(entry: Entry) -> str:
+    """Whether a method could run here as it is: ok; missing, and what brings it; or broken, and how."""
+    try:
+        method = entry.usable()
+        with _blamed(entry.name):
+            method(**method.presets.get(DEFAULT_PRESET, {})).require()
+    except Unavailable as error:
+        return f"missing: {error}"
+    except XmcbenchError as error:
+        return f"broken: {entry.problem or error}"
+    return "ok"
+
+
 def _everything(request: Request) -> bool:
     return list(request.methods) == ["all"]
 
@@ -258,8 +271,17 @@ def _variant(method: type[Method], preset: str, values: Mapping[str, object]) ->
     """What a row's name says besides the title: preset, what the method says of itself, changes of the preset."""
     with _blamed(method.__name__):
         base = method(**method.presets.get(preset, {}))
-        changes = [f"{name}={value}" for name, value in values.items() if value != getattr(base, name)]
+        changes = [
+            f"{name}={_short(value)}"
+            for name, value in values.items()
+            if value != getattr(base, name) and name not in method.described
+        ]
         return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
+
+
+def _short(value: object) -> object:
+    """A value in a row's name: of a path the last part, which is what a reader knows it by."""
+    return value.rstrip("/").rpartition("/")[2] or value if isinstance(value, str) else value
 
 
 @contextmanager
