@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Interval
 
-from xmcbench import Doc, Method
-from xmcbench.methods.sparse.search import SparseIndex, joined
+from xmcbench import Doc, Method, TopK
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
+    from xmcbench import Texts
 
 
 class BM25(Method):
@@ -66,7 +66,7 @@ class BM25(Method):
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the highest BM25 score for each text."""
         parts = [self._index.search(self._queries(batch.to_pylist()), k) for batch in raw_X.batches()]
-        return joined(parts, k)
+        return TopK.joined(parts, k)
 
     def _tokens(self, texts: Iterable[str]) -> tuple[list[list[int]], dict[str, int]]:
         """For each text the numbers of its terms, and the number of each term."""

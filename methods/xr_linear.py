@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method, usable_cores
+from xmcbench import Doc, Method, TopK, usable_cores
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
-from xmcbench.methods.sparse.search import SparseIndex, joined, padded
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from pecos.xmc.xlinear.model import XLinearModel
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
+    from xmcbench import Texts
 
 
 class XRLinear(Method):
@@ -72,7 +72,7 @@ class XRLinear(Method):
         X = None
         if pairs is None:
             X = self._features.transform(raw_X)
-            pairs = _pseudo_pairs(X, self._features.labels, self.pseudo_labels)
+            pairs = SparseIndex(self._features.labels).search(X, self.pseudo_labels).pairs(len(raw_Y))
             self.notes["pseudo_pairs"] = int(pairs.nnz)
         rows = np.flatnonzero(np.diff(pairs.indptr))
         self._seen = np.unique(pairs.indices)
@@ -93,7 +93,7 @@ class XRLinear(Method):
         at the k-th place PECOS decides, the same way in every run.
         """
         parts = [self._search(batch, k) for batch in self._features.batches(raw_X)]
-        return joined(parts, k)
+        return TopK.joined(parts, k)
 
     def _train(self, X: csr_matrix, Y: csr_matrix) -> XLinearModel:
         with _quiet_pecos():
@@ -124,20 +124,11 @@ class XRLinear(Method):
 
     def _search(self, X: csr_matrix, k: int) -> TopK:
         if self._model is None:
-            return padded(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
+            return TopK.from_rows(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
         kept = min(k, len(self._seen))
         with _quiet_pecos():
             found = self._model.predict(X, beam_size=self.beam_size, only_topk=kept, threads=usable_cores())
-        return padded(found.indptr, self._seen[found.indices], found.data, k)
-
-
-def _pseudo_pairs(X: csr_matrix, labels: csr_matrix, top: int) -> csr_matrix:
-    """The ``top`` labels nearest to each instance as a binary matrix, float32 [N, L]."""
-    from scipy.sparse import csr_matrix
-
-    best = SparseIndex(labels).search(X, top).indices
-    row, place = np.nonzero(best >= 0)
-    return csr_matrix((np.ones(len(row), np.float32), (row, best[row, place])), shape=(X.shape[0], labels.shape[0]))
+        return TopK.from_rows(found.indptr, self._seen[found.indices], found.data, k)
 
 
 @contextmanager

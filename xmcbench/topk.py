@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,51 @@ class TopK:
         indices[rows[kept], rank[kept]] = scores.indices[order][kept]
         values[rows[kept], rank[kept]] = found[order][kept]
         return cls(indices, values)
+
+    @classmethod
+    def from_rows(cls, starts: np.ndarray, labels: np.ndarray, scores: np.ndarray, k: int) -> TopK:
+        """Predictions of N rows, one row after the other and best first, in k columns.
+
+        starts: int [N + 1], where each row begins and the last one ends. labels, scores: one value for each prediction,
+        at most k in a row. Equal scores are put in order.
+        """
+        lengths = np.diff(starts)
+        filled = np.arange(k) < lengths[:, None]
+        indices = np.full((len(lengths), k), -1, np.int32)
+        values = np.full((len(lengths), k), -np.inf, np.float32)
+        indices[filled], values[filled] = labels, scores
+        # Rounded to float32, neighbors can have become equal.
+        disorder = (values[:, 1:] > values[:, :-1]) | (
+            (values[:, 1:] == values[:, :-1]) & (indices[:, 1:] < indices[:, :-1])
+        )
+        rows = np.flatnonzero((disorder & filled[:, 1:]).any(axis=1))
+        if len(rows):
+            ranked = cls.ranked(indices[rows], values[rows])
+            indices[rows], values[rows] = ranked.indices, ranked.scores
+        return cls(indices, values)
+
+    @classmethod
+    def joined(cls, parts: Sequence[TopK], k: int, instances: int | None = None) -> TopK:
+        """The rows of several predictions below one another, in k columns.
+
+        instances: how many rows there are to be; rows that no part brings stay empty (default: those of the parts).
+        """
+        total = sum(map(len, parts)) if instances is None else instances
+        indices, scores = np.full((total, k), -1, np.int32), np.full((total, k), -np.inf, np.float32)
+        start = 0
+        for part in parts:
+            stop = start + len(part)
+            indices[start:stop, : part.k], scores[start:stop, : part.k] = part.indices, part.scores
+            start = stop
+        return cls(indices, scores)
+
+    def pairs(self, labels: int) -> csr_matrix:
+        """The predictions as a binary CSR matrix, float32 [N, labels]."""
+        from scipy.sparse import csr_matrix
+
+        rows, places = np.nonzero(self.indices >= 0)
+        ones = np.ones(len(rows), np.float32)
+        return csr_matrix((ones, (rows, self.indices[rows, places])), shape=(len(self), labels))
 
     def check(self, instances: int, k: int, labels: int) -> None:
         """Raise MethodError unless this is a valid answer [instances, k] over ``labels`` labels."""

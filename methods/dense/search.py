@@ -69,7 +69,7 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
     """Candidates by a scan, scores by pairs, and a second look at the rows that are too close to call."""
     kept, fetched = min(k, len(items)), min(k + MARGIN, len(items))
     if not len(queries) or not kept:
-        return _padded([], k, len(queries))
+        return TopK.joined([], k, len(queries))
     parts = []
     scan = _faiss_scan if device == "cpu" and find_spec("faiss") else partial(_torch_scan, device=device)
     for start, candidates in scan(queries, items, fetched):
@@ -81,7 +81,7 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
             for row in np.flatnonzero(scores[:, -1] - ranked.scores[:, -1] <= slack):
                 indices[row], scores[row] = _scanned_again(block[row], items, kept, slack[row])
         parts.append(TopK(indices, scores))
-    return _padded(parts, k, len(queries))
+    return TopK.joined(parts, k, len(queries))
 
 
 def _faiss_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -167,7 +167,7 @@ def _approximate(
         block = queries[start : start + step]
         _, candidates = index.search(block, k)
         parts.append(TopK.ranked(candidates, pair_scores(block, items, candidates)))
-    found = _padded(parts, k, len(queries))
+    found = TopK.joined(parts, k, len(queries))
     drawn = np.sort(np.random.default_rng(seed).permutation(len(queries))[:SAMPLE])
     exact = _exact(queries[drawn], items, k, "cpu", largest)
     hits = sum(len(np.intersect1d(a[a >= 0], b)) for a, b in zip(exact.indices, found.indices[drawn], strict=True))
@@ -192,14 +192,3 @@ def _largest_norm(vectors: np.ndarray) -> float:
 def _blocks(vectors: np.ndarray, step: int) -> Iterator[np.ndarray]:
     for start in range(0, len(vectors), step):
         yield vectors[start : start + step]
-
-
-def _padded(parts: list[TopK], k: int, rows: int) -> TopK:
-    """The parts below one another in k columns; none at all stands for ``rows`` empty rows."""
-    indices, scores = np.full((rows, k), -1, np.int32), np.full((rows, k), -np.inf, np.float32)
-    start = 0
-    for part in parts:
-        stop = start + len(part)
-        indices[start:stop, : part.k], scores[start:stop, : part.k] = part.indices, part.scores
-        start = stop
-    return TopK(indices, scores)

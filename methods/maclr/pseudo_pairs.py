@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench import TopK
 from xmcbench.methods.maclr.own_titles import OwnTitles
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Artifacts, Texts, TopK
+    from xmcbench import Artifacts, Texts
     from xmcbench.methods.sparse.ngrams import Recipe
 
 #: N-grams and max_df of the TF-IDF pseudo labels by vectoriser. MACLR's, by its maintainer (pecos#206), are PECOS's.
@@ -36,7 +37,6 @@ def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int, 
 
 def kept_ranking(artifacts: Artifacts, identity: Mapping[str, object], search: Callable[[], TopK]) -> TopK:
     """A ranking from the artifacts, or made and put there: the rows of an ablation share it."""
-    from xmcbench import TopK
 
     def build(folder: Path) -> None:
         search().save(folder / "nearest.npz")
@@ -52,17 +52,13 @@ def chosen(
     found: a ranking of at least ``top`` labels, deep enough to lose some. least: lower scores are no pseudo label.
     own_titles: labels that repeat the instance's title are passed over.
     """
-    from scipy.sparse import csr_matrix
-
     candidate = found.indices >= 0
     if least is not None:
         candidate &= found.scores >= least
     if own_titles is not None:
         candidate &= ~own_titles.same(np.arange(len(found))[:, None], np.maximum(found.indices, 0))
     candidate &= np.cumsum(candidate, axis=1) <= top
-    rows, places = np.nonzero(candidate)
-    ones = np.ones(len(rows), np.float32)
-    return csr_matrix((ones, (rows, found.indices[rows, places])), shape=(len(found), labels))
+    return TopK(np.where(candidate, found.indices, -1), found.scores).pairs(labels)
 
 
 def mixed(sources: Sequence[csr_matrix]) -> csr_matrix:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench import Artifacts, Doc, Texts
+from xmcbench import Artifacts, Doc, Texts, TopK
 from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
-from xmcbench.methods.sparse.search import SparseIndex, joined
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench import TopK
 
 
 #: What the parameters of these features mean, for every method that has them.
@@ -75,4 +73,4 @@ class TfidfFeatures:
     def nearest(self, texts: Texts, k: int) -> TopK:
         """The k labels with the largest inner product for each text."""
         index = SparseIndex(self.labels)
-        return joined([index.search(batch, k) for batch in self.batches(texts)], k)
+        return TopK.joined([index.search(batch, k) for batch in self.batches(texts)], k)

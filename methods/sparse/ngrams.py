@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from xmcbench import Texts
+from xmcbench.methods.words.tokens import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +80,7 @@ class NgramTfidf:
         """
         import pyarrow.compute as pc
 
-        tokens = _Tokens.of(batch, self._recipe)
+        tokens = _tokens(batch, self._recipe)
         known = pc.index_in(tokens.words, value_set=self._words).fill_null(-1).to_numpy(zero_copy_only=False)
         words = np.where((known >= 0) & (self._word_idf[known] > 0), known, -1) if len(self._words) else known
         rows, columns = tokens.rows, words[tokens.codes]
@@ -124,31 +125,12 @@ class NgramTfidf:
             return cls(recipe, words, arrays["word_idf"], arrays["bigrams"], arrays["bigram_idf"])
 
 
-@dataclass(frozen=True)
-class _Tokens:
-    """The words of a batch in order: ``codes[i]`` is the place in ``words`` of token i, in text ``rows[i]``."""
+def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
+    import pyarrow.compute as pc
 
-    codes: NDArray[np.signedinteger[Any]]
-    rows: NDArray[np.signedinteger[Any]]
-    words: pa.Array
-    texts: int
-
-    @classmethod
-    def of(cls, batch: pa.Array, recipe: Recipe) -> _Tokens:
-        import pyarrow.compute as pc
-
-        if recipe == "sklearn":
-            batch = pc.replace_substring_regex(pc.utf8_lower(batch), r"[^\p{L}\p{N}_]+", " ")
-        split = pc.ascii_split_whitespace(batch)
-        encoded = split.flatten().dictionary_encode()
-        codes, words = encoded.indices.to_numpy(), encoded.dictionary
-        rows = np.repeat(np.arange(len(batch), dtype=np.int32), pc.list_value_length(split).to_numpy())
-        # White space at an end of a text, and an empty text, leave an empty token behind.
-        long = pc.utf8_length(words).to_numpy() >= (2 if recipe == "sklearn" else 1)
-        if not long.all():
-            kept = long[codes]
-            codes, rows = codes[kept], rows[kept]
-        return cls(codes, rows, words, len(batch))
+    if recipe == "pecos":
+        return Tokens.of(batch)
+    return Tokens.of(pc.utf8_lower(batch), r"[^\p{L}\p{N}_]+", min_length=2)
 
 
 @dataclass(frozen=True)
@@ -161,7 +143,7 @@ class _Bigrams:
     right: NDArray[np.signedinteger[Any]]
 
     @classmethod
-    def of(cls, tokens: _Tokens) -> _Bigrams:
+    def of(cls, tokens: Tokens) -> _Bigrams:
         import pyarrow as pa
 
         inside = tokens.rows[:-1] == tokens.rows[1:]
@@ -184,7 +166,7 @@ class _Counted:
 
 
 def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int) -> _Counted:
-    tokens = _Tokens.of(batch, recipe)
+    tokens = _tokens(batch, recipe)
     word_df = _frequencies(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
     if ngrams < 2:
         none = np.empty(0, np.int32)

@@ -51,8 +51,8 @@ class SparseIndex:
             )
             size = found.indptr[-1]  # an empty product comes with arrays longer than its rows say
             labels, scores = found.indices[:size], found.data[:size]
-            parts.append(padded(found.indptr, labels, _settled(scores / (1 - labels * self._slope)), k))
-        return joined(parts, k)
+            parts.append(TopK.from_rows(found.indptr, labels, _settled(scores / (1 - labels * self._slope)), k))
+        return TopK.joined(parts, k)
 
 
 def _settled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -64,32 +64,3 @@ def _settled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     mantissa, exponent = np.frexp(scores)
     settled: NDArray[np.float64] = np.ldexp(np.rint(mantissa * 2.0**40), exponent - 40)
     return settled
-
-
-def padded(starts: NDArray[np.int64], labels: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> TopK:
-    """Predictions of N rows, one row after the other and best first, as a TopK.
-
-    starts: int [N + 1], where each row begins and the last one ends. labels, scores: one value for each prediction,
-    at most k a row.
-    """
-    lengths = np.diff(starts)
-    filled = np.arange(k) < lengths[:, None]
-    indices = np.full((len(lengths), k), -1, np.int32)
-    values = np.full((len(lengths), k), -np.inf, np.float32)
-    indices[filled], values[filled] = labels, scores
-    # Rounded to float32, neighbours can have become equal.
-    disorder = (values[:, 1:] > values[:, :-1]) | (
-        (values[:, 1:] == values[:, :-1]) & (indices[:, 1:] < indices[:, :-1])
-    )
-    rows = np.flatnonzero((disorder & filled[:, 1:]).any(axis=1))
-    if len(rows):
-        ranked = TopK.ranked(indices[rows], values[rows])
-        indices[rows], values[rows] = ranked.indices, ranked.scores
-    return TopK(indices, values)
-
-
-def joined(parts: list[TopK], k: int) -> TopK:
-    """The rows of several TopK below one another; k says the width where there are none."""
-    if not parts:
-        return TopK(np.empty((0, k), np.int32), np.empty((0, k), np.float32))
-    return TopK(np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts]))

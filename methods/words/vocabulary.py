@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench import Texts
+from xmcbench.methods.words.tokens import Tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: What separates words: everything but letters, the marks that belong to them, and digits (RE2 syntax).
 _SEPARATORS = r"[^\p{L}\p{M}\p{N}]+"
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The words of a batch of texts in order: token i is ``words[codes[i]]`` and stands in text ``rows[i]``.
-
-    codes: int32. rows: int32, rising. words: Arrow ``large_string``, each word once. texts: number of texts.
-    """
-
-    codes: np.ndarray
-    rows: np.ndarray
-    words: pa.Array
-    texts: int
-
-    @classmethod
-    def of(cls, batch: pa.Array, lowercase: bool) -> Tokens:
-        """Split an Arrow array of texts into runs of letters and digits."""
-        import pyarrow.compute as pc
-
-        spaced = pc.replace_substring_regex(batch, pattern=_SEPARATORS, replacement=" ")
-        split = pc.ascii_split_whitespace(pc.utf8_lower(spaced) if lowercase else spaced)
-        encoded = split.flatten().dictionary_encode()
-        codes, words = encoded.indices.to_numpy(), encoded.dictionary
-        rows = np.repeat(np.arange(len(batch), dtype=np.int32), pc.list_value_length(split).to_numpy())
-        # A separator at an end of a text, and an empty text, leave an empty token behind.
-        empty = pc.index(words, "").as_py()
-        if empty >= 0:
-            codes, rows = codes[codes != empty], rows[codes != empty]
-        return cls(codes, rows, words, len(batch))
 
 
 class Vocabulary:
@@ -64,7 +35,7 @@ class Vocabulary:
         counts = pa.table({"word": pa.array([], pa.large_string()), "count": pa.array([], pa.int64())})
         for texts in corpora:
             for batch in texts.batches():
-                tokens = Tokens.of(batch, lowercase)
+                tokens = Tokens.of(batch, _SEPARATORS, lowercase=lowercase)
                 found = np.bincount(tokens.codes, minlength=len(tokens.words))
                 # Merged batch by batch: what is held is one row for each distinct word.
                 counts = pa.concat_tables([counts, pa.table({"word": tokens.words, "count": found})])
@@ -77,7 +48,7 @@ class Vocabulary:
         """The known words of a batch of texts in order: their codes (int32) and the text each stands in (int32)."""
         import pyarrow.compute as pc
 
-        tokens = Tokens.of(batch, self.lowercase)
+        tokens = Tokens.of(batch, _SEPARATORS, lowercase=self.lowercase)
         known = pc.index_in(tokens.words, value_set=self.words).fill_null(-1).to_numpy(zero_copy_only=False)
         codes = known.astype(np.int32)[tokens.codes]
         return codes[codes >= 0], tokens.rows[codes >= 0]

@@ -1,7 +1,6 @@
 """The sparse matrices of the Extreme Classification repository as text, plain or gzipped.
 
     matrix         header ``rows columns``, then a line a row: ``column:value column:value``; blank = an empty row
-    joint matrix   the older one-file format: header ``N D L``, then ``label,label feature:value feature:value``
 
 All ids are 0-based. Whole blocks of lines are parsed at a time by Arrow's CSV reader; a block it does not take as it
 expects is read again line by line, which finds the line to blame.
@@ -52,26 +51,6 @@ def read_matrix(path: Path) -> csr_matrix:
             _parse(path, block, columns, line) for line, block in _blocks(stream, path, rows, f"{rows} {columns}")
         ]
     return _assemble(path, blocks, rows, columns)
-
-
-def read_joint_matrix(path: Path) -> tuple[csr_matrix, csr_matrix]:
-    """Read the older one-file format: features [N, D] and binary labels [N, L], CSR float32.
-
-    A line without labels starts with a space, or right with the first feature. Raises DataError as ``read_matrix``.
-    """
-    features, labels = [], []
-    with open_source(path) as stream:
-        rows, dimensions, label_count = _header(path, stream.readline(), ("instances", "features", "labels"))
-        for line, block in _blocks(stream, path, rows, f"{rows} {dimensions} {label_count}"):
-            feature_lines, label_lines = [], []
-            for text in block.split(b"\n")[:-1]:
-                head, _, tail = text.partition(b" ")
-                feature_lines.append(text if b":" in head else tail)
-                ids = b"" if b":" in head else head
-                label_lines.append(ids.replace(b",", b":1 ") + b":1" if ids.strip() else b"")
-            features.append(_parse(path, b"\n".join(feature_lines) + b"\n", dimensions, line))
-            labels.append(_parse(path, b"\n".join(label_lines) + b"\n", label_count, line))
-    return _assemble(path, features, rows, dimensions), _assemble(path, labels, rows, label_count)
 
 
 def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
@@ -208,16 +187,6 @@ def write_matrix(path: Path, matrix: csr_matrix) -> None:
         stream.write(b"%d %d\n" % matrix.shape)
         for entries in _row_texts(matrix, lambda part: np.char.add(":", part.data.astype(np.float32).astype(str))):
             stream.write((" ".join(entries) + "\n").encode())
-
-
-def write_joint_matrix(path: Path, features: csr_matrix, labels: csr_matrix) -> None:
-    """Write the older one-file format, gzipped where the name ends in .gz. features [N, D], labels [N, L], binary."""
-    with atomic_gzip(path) as stream:
-        stream.write(b"%d %d %d\n" % (*features.shape, labels.shape[1]))
-        ids = _row_texts(labels, lambda part: np.full(part.nnz, ""))
-        entries = _row_texts(features, lambda part: np.char.add(":", part.data.astype(np.float32).astype(str)))
-        for label_row, feature_row in zip(ids, entries, strict=True):
-            stream.write(f"{','.join(label_row)} {' '.join(feature_row)}\n".encode())
 
 
 def _row_texts(matrix: csr_matrix, suffix: Callable[[csr_matrix], np.ndarray]) -> Iterator[list[str]]:
