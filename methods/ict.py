@@ -39,10 +39,10 @@ class ICT(ContextEncoder):
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on (context, title) pairs."""
         from xmcbench.methods.encoder.contrastive import TwoViews
-        from xmcbench.methods.encoder.training import Plan
+        from xmcbench.methods.encoder.training import TrainingPlan
 
         drawn = self._context_pairs(tower, raw_X)
         task = TwoViews(drawn.contexts, drawn.titles, self.batch, tower.temperature, self.seed)
-        plan = Plan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
+        plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
         identity = {"kind": "inverse cloze", "instances": raw_X.digest, "pairs": drawn.contexts.folder.name}
         self.notes["training"] = tower.train(task, plan, identity, self.batch)

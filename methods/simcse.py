@@ -48,10 +48,10 @@ class SimCSE(PretrainedEncoder):
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on the documents alone."""
         from xmcbench.methods.encoder.contrastive import TwoViews
-        from xmcbench.methods.encoder.training import Plan
+        from xmcbench.methods.encoder.training import TrainingPlan
 
         documents = tower.tokens(raw_X, self.instance_length)
         task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
-        plan = Plan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
+        plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
         identity = {"kind": "two dropouts", "instances": raw_X.digest}
         self.notes["training"] = tower.train(task, plan, identity, self.batch)

@@ -145,7 +145,9 @@ class Ablated(Results):
         # One table of all rows, so that every row has the column of seeds if one has.
         measured = tables.metric_table(list(done.values()), tables.MAIN)
         lines = [
-            tables.Line(row, (*(tables.Cell(_shown(self.changes[row].get(name))) for name in components), *line.cells))
+            tables.TableLine(
+                row, (*(tables.TableCell(_shown(self.changes[row].get(name))) for name in components), *line.cells)
+            )
             for row, line in zip(done, measured.lines, strict=True)
         ]
         heads = [tables.Column("", name.replace("_", " ")) for name in components]

@@ -153,13 +153,13 @@ class DualEncoder(Method):
 
     def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
         from xmcbench.methods.encoder.contrastive import KnownPairs
-        from xmcbench.methods.encoder.training import Plan
+        from xmcbench.methods.encoder.training import TrainingPlan
 
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = raw_X.take(rows)
         instances, labels = tower.tokens(known, self.instance_length), tower.tokens(raw_Y, self.label_length)
         task = KnownPairs(instances, labels, pairs[rows], self.finetune_batch, tower.temperature, self.seed)
-        plan = Plan(self.finetune_steps, self.finetune_rate, self.warmup, seed=self.seed)
+        plan = TrainingPlan(self.finetune_steps, self.finetune_rate, self.warmup, seed=self.seed)
         identity = {
             "kind": "known pairs",
             "pairs": pairs_digest(pairs.indptr, pairs.indices),

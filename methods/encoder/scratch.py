@@ -19,7 +19,7 @@ from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.machines import alone
 from xmcbench.methods.encoder.network import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
-from xmcbench.methods.encoder.training import DistributedContext, Plan, train
+from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
@@ -69,7 +69,7 @@ def scratch_checkpoint(
         tokenizer = open_tokenizer(folder)
         stores = [TokenStore.of(artifacts, texts, tokenizer, LENGTH) for texts in (raw_X, raw_Y)]
         network = _network(layers, width, width // head_size, folder, seed, precision)
-        plan = Plan(steps, LEARNING_RATE, seed=seed)
+        plan = TrainingPlan(steps, LEARNING_RATE, seed=seed)
         state = artifacts.unfinished("scratch", identity, scratch_checkpoint)
         with alone():  # a warm-up is short, and the same on every machine
             history = train(network, MaskedWords(stores, seed), plan, state, identity, device)

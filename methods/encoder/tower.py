@@ -15,7 +15,7 @@ from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_p
 from xmcbench.methods.encoder.network import Encoder, Head, longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 from xmcbench.methods.encoder.trained import trained
-from xmcbench.methods.encoder.training import Plan, Task
+from xmcbench.methods.encoder.training import Task, TrainingPlan
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Compute, Texts
@@ -105,7 +105,7 @@ class Tower:
                 yield vectors
 
     def train(
-        self, task: Task, plan: Plan, identity: Mapping[str, object], batch: int, keep: bool = True
+        self, task: Task, plan: TrainingPlan, identity: Mapping[str, object], batch: int, keep: bool = True
     ) -> dict[str, object]:
         """Train the encoder on a task, or take over what the same training gave before; returns its history as a note.
 

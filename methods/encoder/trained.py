@@ -14,7 +14,7 @@ from xmcbench import MethodError, load_arrays, save_arrays, usable_cores
 from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.machines import Machines, alone
 from xmcbench.methods.encoder.network import Encoder
-from xmcbench.methods.encoder.training import History, Plan, Task, train
+from xmcbench.methods.encoder.training import History, Task, TrainingPlan, train
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts
@@ -24,7 +24,7 @@ def trained(
     artifacts: Artifacts,
     encoder: Encoder,
     task: Task,
-    plan: Plan,
+    plan: TrainingPlan,
     identity: Mapping[str, object],
     device: str,
     processes: int = 1,
@@ -73,7 +73,7 @@ def _taken_over(encoder: Encoder, folder: Path) -> dict[str, object]:
 
 
 def _train_and_save(
-    encoder: Encoder, task: Task, plan: Plan, state: Path, key: Mapping[str, object], device: str, folder: Path
+    encoder: Encoder, task: Task, plan: TrainingPlan, state: Path, key: Mapping[str, object], device: str, folder: Path
 ) -> History:
     history = train(encoder, task, plan, state, key, device)
     encoder.cpu()

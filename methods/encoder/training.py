@@ -32,7 +32,7 @@ _CURVE_POINTS = 50
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What a training is told: length, learning rate, clipping.
 
     The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one to 0 at
@@ -149,7 +149,7 @@ class History:
 
 
 def train(
-    network: nn.Module, task: Task, plan: Plan, folder: Path, identity: Mapping[str, object], device: str
+    network: nn.Module, task: Task, plan: TrainingPlan, folder: Path, identity: Mapping[str, object], device: str
 ) -> History:
     """Train the network in place by AdamW; go on from the checkpoint in ``folder`` if it is of the same training.
 
@@ -218,7 +218,12 @@ def _sync_checkpoint(folder: Path, identity: Mapping[str, object], accelerator: 
 
 
 def _step(
-    network: nn.Module, task: Task, optimizer: torch.optim.Optimizer, plan: Plan, step: int, context: DistributedContext
+    network: nn.Module,
+    task: Task,
+    optimizer: torch.optim.Optimizer,
+    plan: TrainingPlan,
+    step: int,
+    context: DistributedContext,
 ) -> dict[str, float]:
     """One step of the optimiser; returns the losses of the whole batch. Raises MethodError where one is no number."""
     # A different dropout for each process and step, the same for each run.

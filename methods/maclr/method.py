@@ -154,7 +154,7 @@ class MACLR(ContextEncoder):
     def _first_stage(
         self, tower: Tower, texts: tuple[Texts, Texts], drawn: ContextPairs, used: np.ndarray, own_titles: OwnTitles
     ) -> None:
-        from xmcbench.methods.encoder.training import Plan
+        from xmcbench.methods.encoder.training import TrainingPlan
         from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
         from xmcbench.methods.maclr.schedule import ClusterSchedule
 
@@ -195,7 +195,7 @@ class MACLR(ContextEncoder):
             self.kmeans_restarts,
             first_clusters,
         )
-        plan = Plan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
+        plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
         self.notes["stage I"] = tower.train(task, plan, identity, self.batch)
 
     def _first_clusters(self, tower: Tower, documents: TokenStore, rows: np.ndarray) -> np.ndarray:
@@ -224,7 +224,7 @@ class MACLR(ContextEncoder):
     def _second_stage(
         self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles, held_out: np.ndarray
     ) -> None:
-        from xmcbench.methods.encoder.training import Plan
+        from xmcbench.methods.encoder.training import TrainingPlan
         from xmcbench.methods.maclr.second_stage import SecondStage, SinglePairs, visited
 
         rows = visited(len(raw_X), held_out, self.pseudo_steps * self.batch, self.seed)
@@ -238,7 +238,7 @@ class MACLR(ContextEncoder):
         instances, labels = tower.tokens(read, self.instance_length), tower.tokens(raw_Y, self.label_length)
         drawn = instances, labels, pairs, self.batch, tower.temperature, self.seed
         task = SinglePairs(*drawn) if self.pseudo_loss == "single" else SecondStage(*drawn, self.pseudo_loss == "apart")
-        plan = Plan(self.pseudo_steps, self.learning_rate, self.warmup, seed=self.seed)
+        plan = TrainingPlan(self.pseudo_steps, self.learning_rate, self.warmup, seed=self.seed)
         identity = {
             "kind": "maclr stage II",
             "pairs": pairs_digest(pairs.indptr, pairs.indices),

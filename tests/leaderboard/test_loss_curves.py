@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from xmcbench.leaderboard import chart, files, pages
 from xmcbench.leaderboard.figure import draw
-from xmcbench.leaderboard.losses import Line, LossCurve, Point, as_csv, loss_curves
+from xmcbench.leaderboard.losses import LossCurve, LossLine, LossPoint, as_csv, loss_curves
 from xmcbench.setting import Setting
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +36,9 @@ def test_a_line_is_the_mean_over_seeds_with_the_lowest_and_the_highest(record):
         ("stage I", "cluster", "stem-stage-i-cluster"),
         ("stage I", "label", "stem-stage-i-label"),
     ]
-    assert made[0].lines == (Line("TFIDF", ("TFIDF",), (0, 1), (Point(1, 2.5, 2.0, 3.0), Point(2, 1.5, 1.0, 2.0))),)
+    assert made[0].lines == (
+        LossLine("TFIDF", ("TFIDF",), (0, 1), (LossPoint(1, 2.5, 2.0, 3.0), LossPoint(2, 1.5, 1.0, 2.0))),
+    )
     rows = list(csv.DictReader(io.StringIO(as_csv(made[0]))))
     assert rows[1] == {"dataset": "Tiny", "setting": "ez", "training": "stage I", "loss": "cluster"} | {
         "method": "TFIDF",
@@ -121,8 +123,8 @@ def loss_curve(draw_):
         points = []
         for step in steps:
             low, value, high = sorted(draw_(st.tuples(values, values, values)))
-            points.append(Point(step, value, low, high))
-        lines.append(Line(draw_(names), ("row",), (0, 1), tuple(points)))
+            points.append(LossPoint(step, value, low, high))
+        lines.append(LossLine(draw_(names), ("row",), (0, 1), tuple(points)))
     return LossCurve(draw_(names), "ez", draw_(names), draw_(names), "stem", tuple(lines))
 
 

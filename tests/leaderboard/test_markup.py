@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from xmcbench.leaderboard import markup, sources
-from xmcbench.leaderboard.tables import Cell, Column, Line, Table
+from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
 
 TABLE = Table(
     "ez",
@@ -14,8 +14,20 @@ TABLE = Table(
     "Method",
     (Column("P", "@1", ("About a column.",)), Column("P", "@3"), Column("R", "@100"), Column("", "seeds")),
     (
-        Line("Mine_1 (a|b)", (Cell("50.00", "3.0", 0), Cell("40.00", "2.0", 1), Cell("3.00", "1.0"), Cell("3 (0.10)"))),
-        Line("Theirs", (Cell("9.00", "", 0), Cell("8.00", "", 1), Cell("7.00", "", None, ("Of 5%.",)), Cell()), 1),
+        TableLine(
+            "Mine_1 (a|b)",
+            (
+                TableCell("50.00", "3.0", 0),
+                TableCell("40.00", "2.0", 1),
+                TableCell("3.00", "1.0"),
+                TableCell("3 (0.10)"),
+            ),
+        ),
+        TableLine(
+            "Theirs",
+            (TableCell("9.00", "", 0), TableCell("8.00", "", 1), TableCell("7.00", "", None, ("Of 5%.",)), TableCell()),
+            1,
+        ),
     ),
 )
 
@@ -90,5 +102,5 @@ def test_plain_has_no_marks():
 
 @pytest.mark.parametrize("text", ["a_b", "50%", "x^2", "~", "\\", "{}", "#1", "$"])
 def test_what_latex_would_take_for_a_command_is_escaped(text):
-    made = Table("t", "", "", (), (Line(text, ()),))
+    made = Table("t", "", "", (), (TableLine(text, ()),))
     assert f"\n{text} " not in markup.latex(made, (), "t")

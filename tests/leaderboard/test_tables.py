@@ -1,12 +1,12 @@
 import pytest
 
 from xmcbench.leaderboard import rows
-from xmcbench.leaderboard.rows import Figure
+from xmcbench.leaderboard.rows import Estimate
 from xmcbench.leaderboard.tables import MAIN, cost_table, group_table, metric_table, ranks
 
 
 def figures(*values, half_width=0.03):
-    return [Figure(value, half_width, None) for value in values]
+    return [Estimate(value, half_width, None) for value in values]
 
 
 def test_best_and_second_by_value():

@@ -22,7 +22,7 @@ RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
-class Point:
+class CoveragePoint:
     """A metric at one ratio, as a fraction: mean, lowest and highest over the seeds, half-width of the 95% interval
     over test instances (mean over seeds)."""
 
@@ -34,13 +34,13 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class CoverageLine:
     """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
     ratios, under the first of them. ``marks``: what a reader has to know of the points, such as that some are stale."""
 
     name: str
     flat: bool
-    points: Mapping[float, Point]
+    points: Mapping[float, CoveragePoint]
     marks: tuple[str, ...] = ()
 
     @property
@@ -58,7 +58,7 @@ class Curve:
     metric: str
     filter: str
     ratios: tuple[float, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CoverageLine, ...]
     missing: tuple[str, ...]
 
     @property
@@ -122,7 +122,7 @@ def curve(
         if not points or (ratios is None and not flat and len(points) < 2):
             continue
         marks = (standing or Standing()).problems(each for _, each in placed)
-        lines.append(Line(name, flat, points, marks))
+        lines.append(CoverageLine(name, flat, points, marks))
         seeds = {seed for point in points.values() for seed in point.seeds}
         if not flat:
             needed |= {(name, ratio, seed) for ratio in grid if ratio or supervision != "required" for seed in seeds}
@@ -172,7 +172,7 @@ def _grid(groups: Iterable[tuple[str, list[tuple[float, Record]]]]) -> tuple[flo
     return tuple(sorted({ratio for supervision, placed in groups if supervision != "unused" for ratio, _ in placed}))
 
 
-def _points(placed: Iterable[tuple[float, Record]], metric: str, filter_name: str) -> dict[float, Point]:
+def _points(placed: Iterable[tuple[float, Record]], metric: str, filter_name: str) -> dict[float, CoveragePoint]:
     at: dict[float, list[Record]] = {}
     for ratio, record in placed:
         at.setdefault(ratio, []).append(record)
@@ -182,11 +182,11 @@ def _points(placed: Iterable[tuple[float, Record]], metric: str, filter_name: st
         values = [each.values[metric] for each in scores]
         widths = [(each.intervals[metric][1] - each.intervals[metric][0]) / 2 for each in scores]
         seeds = tuple(record.cell.seed for record in at[ratio])
-        points[ratio] = Point(fmean(values), min(values), max(values), fmean(widths), seeds)
+        points[ratio] = CoveragePoint(fmean(values), min(values), max(values), fmean(widths), seeds)
     return points
 
 
-def _missing(needed: Iterable[tuple[str, float, int]], lines: Sequence[Line]) -> tuple[str, ...]:
+def _missing(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageLine]) -> tuple[str, ...]:
     """One line a row: at which ratios it has no point, or not every seed."""
     there = {line.name: line for line in lines}
     gaps: dict[str, dict[float, list[int]]] = {}

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from xmcbench.leaderboard import chart
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
-from xmcbench.leaderboard.curves import DAGGER, Curve
-from xmcbench.leaderboard.curves import Line as CoverageLine
+from xmcbench.leaderboard.curves import DAGGER, CoverageLine, Curve
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.metrics import protocol
 

@@ -21,7 +21,7 @@ from xmcbench.records import Record
 
 
 @dataclass(frozen=True)
-class Point:
+class LossPoint:
     """A loss at a step: mean, lowest and highest over the seeds."""
 
     step: float
@@ -31,13 +31,13 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class LossLine:
     """The points of a row, or of rows that share one training. ``label``: what the legend says; ``rows``: the names."""
 
     label: str
     rows: tuple[str, ...]
     seeds: tuple[int, ...]
-    points: tuple[Point, ...]
+    points: tuple[LossPoint, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LossCurve:
     training: str
     loss: str
     stem: str
-    lines: tuple[Line, ...]
+    lines: tuple[LossLine, ...]
 
     @property
     def title(self) -> str:
@@ -76,7 +76,7 @@ def loss_curves(
     name). A line has the steps that all its seeds have; one of fewer than two points is left out. Rows with equal
     lines share one, as rows do that share a pre-training.
     """
-    found: dict[tuple[str, str], list[Line]] = {}
+    found: dict[tuple[str, str], list[LossLine]] = {}
     dataset = setting = ""
     groups = grouped(records)
     for key, name in names(groups).items():
@@ -90,7 +90,7 @@ def loss_curves(
         for what, by_seed in told.items():
             shared = _over_seeds([*by_seed.values()])
             if len(shared) > 1:
-                line = Line(label(group[0]) if label else name, (name,), tuple(by_seed), shared)
+                line = LossLine(label(group[0]) if label else name, (name,), tuple(by_seed), shared)
                 found.setdefault(what, []).append(line)
     made: dict[str, LossCurve] = {}
     for training, loss in sorted(found):
@@ -143,18 +143,18 @@ def _is_training(note: object) -> bool:
     return numbers and all(0 <= one[0] < other[0] for one, other in pairwise(curve))
 
 
-def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:
+def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[LossPoint, ...]:
     """Mean and extremes at the steps that all curves have."""
     points = []
     for step in sorted(set.intersection(*(set(each) for each in curves))):
         values = [each[step] for each in curves]
-        points.append(Point(step, fmean(values), min(values), max(values)))
+        points.append(LossPoint(step, fmean(values), min(values), max(values)))
     return tuple(points)
 
 
-def _merged(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _merged(lines: Iterable[LossLine]) -> tuple[LossLine, ...]:
     """The lines by label; equal ones as one."""
-    merged: dict[object, Line] = {}
+    merged: dict[object, LossLine] = {}
     for line in sorted(lines, key=lambda line: (line.label, line.rows)):
         first = merged.setdefault((line.seeds, line.points), line)
         if first is not line:

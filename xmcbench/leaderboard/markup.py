@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from xmcbench.leaderboard.published import Source
-from xmcbench.leaderboard.tables import Cell, Line, Table
+from xmcbench.leaderboard.tables import Table, TableCell, TableLine
 
 _FAMILIES = {"P": "Precision", "R": "Recall"}
 
@@ -39,11 +39,11 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     """Caption, table and notes. A published row is italic and linked to its source."""
     marks = _Marks(table, lambda mark: f"<sup>{mark}</sup>")
 
-    def name(line: Line) -> str:
+    def name(line: TableLine) -> str:
         shown = _escaped(line.name) + marks.of(line.notes)
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
-    def cell(line: Line, cell: Cell) -> str:
+    def cell(line: TableLine, cell: TableCell) -> str:
         text = _escaped(cell.text)
         if cell.rank == 0:
             text = f"**{text}**"
@@ -64,11 +64,11 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     r"""A ``table`` environment that a paper can \input; it needs booktabs, graphicx and the entries it cites."""
     marks = _Marks(table, lambda mark: f"$^{{{mark}}}$")
 
-    def name(line: Line) -> str:
+    def name(line: TableLine) -> str:
         shown = _tex(line.name) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
-    def cell(line: Line, cell: Cell) -> str:
+    def cell(line: TableLine, cell: TableCell) -> str:
         text = _tex(cell.text)
         if cell.rank == 0:
             text = f"\\textbf{{{text}}}"

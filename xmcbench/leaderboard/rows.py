@@ -14,7 +14,7 @@ from xmcbench.storage.canonical import canonical_json
 
 
 @dataclass(frozen=True)
-class Figure:
+class Estimate:
     """One metric of one row, as fractions: the mean over seeds, and the standard deviation over them where there are
     several.
 
@@ -54,8 +54,8 @@ class Row:
     name: str
     parameters: Mapping[str, object]
     seeds: tuple[int, ...]
-    figures: Mapping[str, Figure]
-    views: Mapping[str, Mapping[str, Figure]]
+    figures: Mapping[str, Estimate]
+    views: Mapping[str, Mapping[str, Estimate]]
     costs: Mapping[str, Cost]
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
     )
 
 
-def _figures(scores: Sequence[Figures]) -> dict[str, Figure]:
+def _figures(scores: Sequence[Figures]) -> dict[str, Estimate]:
     if not scores:
         return {}
     figures = {}
@@ -147,7 +147,7 @@ def _figures(scores: Sequence[Figures]) -> dict[str, Figure]:
         values = [each.values[name] for each in scores]
         widths = [(each.intervals[name][1] - each.intervals[name][0]) / 2 for each in scores]
         spread = stdev(values) if len(values) > 1 else None
-        figures[name] = Figure(fmean(values), half_width(values, widths), spread)
+        figures[name] = Estimate(fmean(values), half_width(values, widths), spread)
     return figures
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from xmcbench.leaderboard.published import PublishedRow
-from xmcbench.leaderboard.rows import Cost, Figure, Row
+from xmcbench.leaderboard.rows import Cost, Estimate, Row
 
 #: The paper's layout, what a second table holds, and what is shown of each group of labels.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
@@ -17,7 +17,7 @@ OF_GROUPS = ("P@1", "P@5", "R@100")
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), what is to be said of it."""
 
     text: str = ""
@@ -27,12 +27,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One row; ``source`` is the number of the publication it is from, 0 for a measured one; ``notes``: what is to be
     said of all of its figures."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     source: int = 0
     notes: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ class Table:
     caption: str
     head: str
     columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableLine, ...]
 
 
 def metric_table(
@@ -75,17 +75,17 @@ def metric_table(
     several_seeds = any(len(row.seeds) > 1 for row in rows)
     measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [
-        Line(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks)
+        TableLine(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks)
         for row, cells in zip(rows, measured, strict=True)
     ]
     printed = sorted(published, key=lambda each: (-float(each[1].figures[metrics[0]]), each[1].method))
     ranks = [_ranks_as_printed([row.figures[metric] for _, row in printed]) for metric in metrics]
     for position, (number, row) in enumerate(printed):
         cells = [
-            Cell(row.figures[metric], "", ranks[column][position], row.notes.get(metric, ()))
+            TableCell(row.figures[metric], "", ranks[column][position], row.notes.get(metric, ()))
             for column, metric in enumerate(metrics)
         ]
-        lines.append(Line(row.method, (*cells, *([Cell()] if several_seeds else [])), number))
+        lines.append(TableLine(row.method, (*cells, *([TableCell()] if several_seeds else [])), number))
     columns = [_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics]
     columns += [Column("", "seeds (sd of P@1)")] if several_seeds else []
     return Table(name, caption, "Method", tuple(columns), tuple(lines))
@@ -108,7 +108,7 @@ def ablation_table(
         replace(
             line,
             name=index(row),
-            cells=(*(Cell("yes" if row.parameters[switch] else "no") for switch in switches), *line.cells),
+            cells=(*(TableCell("yes" if row.parameters[switch] else "no") for switch in switches), *line.cells),
         )
         for row, line in zip(done, table.lines, strict=True)
     ]
@@ -128,7 +128,7 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
     measured = _measured([[row.views[group][metric] for group, metric in pairs] for row in rows])
-    lines = [Line(row.name, tuple(cells), notes=row.marks) for row, cells in zip(rows, measured, strict=True)]
+    lines = [TableLine(row.name, tuple(cells), notes=row.marks) for row, cells in zip(rows, measured, strict=True)]
     return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
 
 
@@ -139,7 +139,7 @@ def cost_table(costs: Sequence[tuple[Row, Cost]], name: str = "", caption: str =
     for row, cost in costs:
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
-        lines.append(Line(row.name, tuple(Cell(text) for text in texts), notes=row.marks))
+        lines.append(TableLine(row.name, tuple(TableCell(text) for text in texts), notes=row.marks))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
 
@@ -159,10 +159,10 @@ def text_table(
         if column in ranked
     }
     made = tuple(
-        Line(
+        TableLine(
             first,
             tuple(
-                Cell(text, "", printed[column][position] if column in printed else None)
+                TableCell(text, "", printed[column][position] if column in printed else None)
                 for column, text in zip(columns, texts, strict=True)
             ),
             source,
@@ -172,7 +172,7 @@ def text_table(
     return Table(name, caption, head, tuple(_column(text, ()) for text in columns), made)
 
 
-def ranks(figures: Sequence[Figure]) -> list[int | None]:
+def ranks(figures: Sequence[Estimate]) -> list[int | None]:
     """The ranks of figures in one column: 0 for the best and 1 for the second, None further down or of a lone one.
 
     Figures share a rank with the first of that rank when they cannot be told apart from it: when they look equal, or
@@ -196,7 +196,7 @@ def ranks(figures: Sequence[Figure]) -> list[int | None]:
     return found
 
 
-def _tied(first: Figure, second: Figure) -> bool:
+def _tied(first: Estimate, second: Estimate) -> bool:
     apart = abs(first.value - second.value)
     return _shown(first.value) == _shown(second.value) or apart <= hypot(first.half_width, second.half_width)
 
@@ -208,12 +208,12 @@ def _ranks_as_printed(figures: Sequence[str]) -> list[int | None]:
     return [order.index(float(figure)) if float(figure) in order else None for figure in figures]
 
 
-def _measured(lines: Sequence[Sequence[Figure]]) -> list[list[Cell]]:
+def _measured(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
     """The cells of measured figures, ranked column by column."""
     by_column = [ranks(column) for column in zip(*lines, strict=True)]
     return [
         [
-            Cell(_shown(figure.value), _width(figure.half_width), by_column[place][position])
+            TableCell(_shown(figure.value), _width(figure.half_width), by_column[place][position])
             for place, figure in enumerate(line)
         ]
         for position, line in enumerate(lines)
@@ -230,9 +230,9 @@ def _width(half_width: float) -> str:
     return f"{100 * half_width:.2f}" if text == "0.0" and half_width else text
 
 
-def _seeds(row: Row) -> Cell:
+def _seeds(row: Row) -> TableCell:
     spread = row.figures["P@1"].seed_sd
-    return Cell(f"{len(row.seeds)}" + (f" ({100 * spread:.2f})" if spread is not None else ""))
+    return TableCell(f"{len(row.seeds)}" + (f" ({100 * spread:.2f})" if spread is not None else ""))
 
 
 def _column(text: str, notes: tuple[str, ...]) -> Column:

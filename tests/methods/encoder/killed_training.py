@@ -13,7 +13,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
     from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.trained import trained
-    from xmcbench.methods.encoder.training import Plan
+    from xmcbench.methods.encoder.training import TrainingPlan
 
     class Killed(TwoViews):
         def prepare(self, step, network, context):
@@ -24,7 +24,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
     texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
     store = TokenStore.of(artifacts, texts, open_tokenizer(Path(checkpoint)), 16)
     encoder = open_encoder(Path(checkpoint), "native", seed=0, projection=True)
-    plan = Plan(120, 1e-3, seed=5, checkpoint_s=0.0)
+    plan = TrainingPlan(120, 1e-3, seed=5, checkpoint_s=0.0)
     note = trained(artifacts, encoder, Killed(store, store, 4, 0.05, 5), plan, {"kind": "test"}, "cpu")
     return encoder.weights(), note
 

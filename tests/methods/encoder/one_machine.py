@@ -12,7 +12,7 @@ from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
-from xmcbench.methods.encoder.training import Plan
+from xmcbench.methods.encoder.training import TrainingPlan
 
 
 class Killed(TwoViews):
@@ -35,7 +35,7 @@ def run(root, checkpoint, killed_at=None):
         encoder = open_encoder(Path(checkpoint), "native", seed=0)
         task = Killed(store, store, 4, 0.05, seed)
         task.at = killed_at
-        notes.append(trained(artifacts, encoder, task, Plan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu"))
+        notes.append(trained(artifacts, encoder, task, TrainingPlan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu"))
         weights |= {f"{seed}/{name}": each for name, each in encoder.weights().items()}
     return weights, notes
 

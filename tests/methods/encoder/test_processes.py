@@ -12,7 +12,7 @@ from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
-from xmcbench.methods.encoder.training import Plan
+from xmcbench.methods.encoder.training import TrainingPlan
 from xmcbench.methods.maclr import MACLR
 
 SCRIPT = Path(__file__).with_name("one_process.py")
@@ -55,7 +55,7 @@ def test_two_processes_with_half_the_batch_are_one_with_the_whole(
 def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, stories):
     weights = checkpoint(dropout=0.0)
     store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
-    plan, ends, notes = Plan(4, 1e-3), [], []
+    plan, ends, notes = TrainingPlan(4, 1e-3), [], []
     for processes in (1, 2):
         encoder = open_encoder(weights, "native", seed=0)
         notes.append(trained(artifacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
@@ -76,7 +76,7 @@ def test_a_process_that_the_system_ends_is_named(artifacts, checkpoint, stories)
     store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
     task = Killed(store, store, 12, 0.05, 0)
     with pytest.raises(MethodError, match="a training process ended: .*SIGKILL") as caught:
-        trained(artifacts, open_encoder(weights, "native", seed=0), task, Plan(4, 1e-3), {}, "cpu", 2)
+        trained(artifacts, open_encoder(weights, "native", seed=0), task, TrainingPlan(4, 1e-3), {}, "cpu", 2)
     assert "memory" in caught.value.hint
 
 

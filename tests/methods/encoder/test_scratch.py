@@ -11,7 +11,7 @@ from xmcbench.methods.encoder.backbone import find_backbone
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel, MaskedWords
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import Plan, train
+from xmcbench.methods.encoder.training import TrainingPlan, train
 
 
 def scratch(artifacts, stories, name="scratch:1x32", steps=12, seed=0):
@@ -66,7 +66,7 @@ def test_warming_up_goes_on_where_it_was_stopped(artifacts, stories, tmp_path):
     """The word predictor shares the table of word embeddings: a checkpoint holds it once."""
     folder = scratch(artifacts, stories, steps=0).folder
     stores = [TokenStore.of(artifacts, texts, open_tokenizer(folder), 32) for texts in stories[:2]]
-    plan, ends = Plan(7, 1e-3, checkpoint_s=0.0), []
+    plan, ends = TrainingPlan(7, 1e-3, checkpoint_s=0.0), []
     for task, place in ((Stopped, "stopped"), (MaskedWords, "stopped"), (MaskedWords, "whole")):
         network = MaskedLanguageModel(BertForMaskedLM.from_pretrained(folder, local_files_only=True), bf16=False)
         torch.manual_seed(0)

@@ -15,7 +15,7 @@ from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
-from xmcbench.methods.encoder.training import DistributedContext, Plan, train
+from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train
 
 SCRIPT = Path(__file__).with_name("killed_training.py")
 
@@ -49,7 +49,7 @@ class Diverging(TwoViews):
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(prepared, tmp_path):
     encoder, instances, _, _ = prepared
-    plan = Plan(10, 1e-3, checkpoint_s=0.0)
+    plan = TrainingPlan(10, 1e-3, checkpoint_s=0.0)
     with pytest.raises(MethodError, match=r"the loss of step 7 is no number \(contrastive = nan\)"):
         train(encoder, Diverging(instances, instances, 8, 0.05, 0), plan, tmp_path, {}, "cpu")
     optimizer = torch.optim.AdamW(encoder.parameters(), 1e-3, weight_decay=0.0, fused=True)
@@ -62,7 +62,14 @@ def test_a_full_disk_while_writing_a_checkpoint(prepared, tmp_path, monkeypatch)
     encoder, instances, _, _ = prepared
     monkeypatch.setattr(checkpoints, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write the checkpoint of step 1"):
-        train(encoder, TwoViews(instances, instances, 8, 0.05, 0), Plan(9, 1e-3, checkpoint_s=0), tmp_path, {}, "cpu")
+        train(
+            encoder,
+            TwoViews(instances, instances, 8, 0.05, 0),
+            TrainingPlan(9, 1e-3, checkpoint_s=0),
+            tmp_path,
+            {},
+            "cpu",
+        )
     assert not list(tmp_path.glob("*.tmp"))
 
 
@@ -71,7 +78,11 @@ def test_a_checkpoint_stays_until_the_weights_are_kept(artifacts, prepared, monk
     import safetensors.numpy
 
     encoder, instances, _, _ = prepared
-    task, plan, first = TwoViews(instances, instances, 8, 0.05, 0), Plan(9, 1e-3, checkpoint_s=0), encoder.weights()
+    task, plan, first = (
+        TwoViews(instances, instances, 8, 0.05, 0),
+        TrainingPlan(9, 1e-3, checkpoint_s=0),
+        encoder.weights(),
+    )
     monkeypatch.setattr(safetensors.numpy, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write the trained weights") as caught:
         trained(artifacts, encoder, task, plan, {}, "cpu")
@@ -89,7 +100,7 @@ def _full(*_):
 def test_learns_and_says_how(prepared, tmp_path):
     encoder, instances, labels, pairs = prepared
     task = KnownPairs(instances, labels, pairs, 16, 0.05, 0)
-    history = train(encoder, task, Plan(60, 3e-3), tmp_path, {}, "cpu")
+    history = train(encoder, task, TrainingPlan(60, 3e-3), tmp_path, {}, "cpu")
     assert history.losses == ["contrastive"]
     assert history.curve[-1][0] == 60
     assert history.curve[-1][1] < 0.7 * history.curve[0][1]
@@ -101,7 +112,7 @@ def test_the_same_training_is_done_once(artifacts, prepared):
     ends = []
     for _ in range(2):
         encoder.load_weights(first)
-        trained(artifacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), Plan(3, 1e-3), {}, "cpu")
+        trained(artifacts, encoder, KnownPairs(instances, labels, pairs, 16, 0.05, 0), TrainingPlan(3, 1e-3), {}, "cpu")
         ends.append(encoder.weights())
     assert artifacts.reused_s > 0
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in first)
@@ -109,20 +120,20 @@ def test_the_same_training_is_done_once(artifacts, prepared):
 
 
 def test_the_rate_rises_and_falls():
-    plan = Plan(100, 1.0, warmup=0.1)
+    plan = TrainingPlan(100, 1.0, warmup=0.1)
     rates = [plan.rate(step) for step in range(100)]
     assert rates.index(max(rates)) == 10
     assert max(rates) == pytest.approx(1.0)
     assert np.all(np.diff(rates[:11]) > 0)
     assert np.all(np.diff(rates[10:]) < 0)
     assert rates[-1] == pytest.approx(1 / 90)
-    assert Plan(1, 1.0).rate(0) > 0
+    assert TrainingPlan(1, 1.0).rate(0) > 0
 
 
 @pytest.mark.parametrize("wrong", [{"steps": -1}, {"learning_rate": 0.0}, {"warmup": 1.5}, {"clip": 0.0}])
 def test_a_plan_that_is_none(wrong):
     with pytest.raises(UsageError):
-        Plan(**{"steps": 1, "learning_rate": 1e-3, **wrong})
+        TrainingPlan(**{"steps": 1, "learning_rate": 1e-3, **wrong})
 
 
 def test_epochs_take_every_row_once():
