@@ -13,6 +13,7 @@ from pathlib import Path
 
 from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
+from xmcbench.data.catalogue import default_dataset
 from xmcbench.data.sealing import check_open
 from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
@@ -25,9 +26,6 @@ from xmcbench.runner.execution import Limits, Place, Progress, execute
 from xmcbench.runner.plan import Plan, Request, plan, resolve
 from xmcbench.setting import Setting
 from xmcbench.topk import TopK
-
-#: What is run on where nothing else is said: bundled, and small enough for minutes.
-DEFAULT_DATASET = "lf-debian-2k"
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -64,7 +62,7 @@ class Options:
 
 
 def run(
-    dataset: str | Path = DEFAULT_DATASET,
+    dataset: str | Path | None = None,
     setting: str = "ez",
     *,
     ratio: float | None = None,
@@ -78,7 +76,7 @@ def run(
 ) -> Results:
     """Run methods on a dataset; finished cells are not run again.
 
-    dataset: its name, or a folder. setting: ``ez`` (no pairs), ``fs`` (few: ``ratio`` of the labels, or of the pairs
+    dataset: its name, or a folder; default is the bundled one whose card says so. setting: ``ez`` (no pairs), ``fs`` (few: ``ratio`` of the labels, or of the pairs
     with ``by="pair"``) or ``full``. methods: names (``tfidf``, or ``tfidf:pecos`` for a preset), instances of methods,
     or ``all``. set: method -> parameter -> value. seed: one or several. filter: default is that of the dataset's card.
 
@@ -86,7 +84,7 @@ def run(
     """
     names, options, instances = _named(methods, options or Options())
     wanted = Request(
-        str(dataset), Setting.of(setting, ratio, by), names, preset, _merged(set or {}, instances), _seeds(seed)
+        _dataset(dataset), Setting.of(setting, ratio, by), names, preset, _merged(set or {}, instances), _seeds(seed)
     )
     registry = options.registry()
     resolve([wanted], registry)
@@ -129,7 +127,7 @@ def curve_requests(
 
 
 def curve(
-    dataset: str | Path = DEFAULT_DATASET,
+    dataset: str | Path | None = None,
     methods: Sequence[str] = (),
     *,
     ratios: Sequence[float] = RATIOS,
@@ -148,7 +146,7 @@ def curve(
     options = options or Options()
     registry = options.registry()
     requests = curve_requests(
-        str(dataset),
+        _dataset(dataset),
         methods,
         registry,
         ratios=ratios,
@@ -213,8 +211,8 @@ def ablation_requests(
 
 
 def ablation(
-    dataset: str | Path = DEFAULT_DATASET,
-    method: str = "maclr",
+    dataset: str | Path | None = None,
+    method: str | None = None,
     setting: str = "ez",
     *,
     ratio: float | None = None,
@@ -229,8 +227,8 @@ def ablation(
     options = options or Options()
     registry = options.registry()
     requests = ablation_requests(
-        str(dataset),
-        method,
+        _dataset(dataset),
+        method or only_ablation(registry),
         Setting.of(setting, ratio, by),
         registry,
         preset=preset,
@@ -286,6 +284,19 @@ def filter_of(dataset: Dataset, name: str | None) -> str:
     chosen = name or dataset.card.filter
     dataset.filter(chosen)  # type: ignore[arg-type] # it says what there is
     return chosen
+
+
+def only_ablation(registry: Registry) -> str:
+    """The one method that names rows of an ablation. Raises UsageError where there is none, or several."""
+    found = [entry.name for entry in registry if entry.method is not None and entry.method.ablation]
+    if len(found) != 1:
+        known = ", ".join(found) or "none does"
+        raise UsageError(f"--method is needed: methods that name rows of an ablation: {known}")
+    return found[0]
+
+
+def _dataset(given: str | Path | None) -> str:
+    return default_dataset() if given is None else str(given)
 
 
 def _seeds(seed: int | Sequence[int]) -> tuple[int, ...]:

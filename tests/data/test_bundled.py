@@ -48,7 +48,7 @@ def test_every_bundled_card_is_whole():
         assert card is not None, listing.problem
         assert card.description
         assert card.source
-        assert card.licence
+        assert card.license
         assert card.homepage
         assert {"train", "test", "labels"} <= set(card.counts)
 

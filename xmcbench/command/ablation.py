@@ -7,13 +7,8 @@ are not run again: the same command after Ctrl-C goes on where it stopped.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from xmcbench.command import request
-from xmcbench.errors import UsageError
-
-if TYPE_CHECKING:
-    from xmcbench.registry import Registry
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,15 +27,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
-    from xmcbench.api import ablated, ablation_requests, filter_of
+    from xmcbench.api import ablated, ablation_requests, filter_of, only_ablation
     from xmcbench.command import report
     from xmcbench.runner.plan import resolve
 
     options = request.options(arguments)
     registry = report.registry(options)
     requests = ablation_requests(
-        arguments.dataset,
-        arguments.method or _only_ablation(registry),
+        request.dataset(arguments),
+        arguments.method or only_ablation(registry),
         request.setting(arguments),
         registry,
         preset=arguments.preset,
@@ -64,11 +59,3 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print(f"{headline} and, with several seeds, seeds.", results, sep="\n\n")
     return 0 if all(record.ok for record in results.records) else 1
-
-
-def _only_ablation(registry: Registry) -> str:
-    found = [entry.name for entry in registry if entry.method is not None and entry.method.ablation]
-    if len(found) != 1:
-        known = ", ".join(found) or "none does"
-        raise UsageError(f"--method is needed: methods that name rows of an ablation: {known}")
-    return found[0]

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = request.options(arguments)
     registry = report.registry(options)
     requests = curve_requests(
-        arguments.dataset,
+        request.dataset(arguments),
         request.methods(arguments.methods),
         registry,
         ratios=ratios,

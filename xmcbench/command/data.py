@@ -93,7 +93,7 @@ def _info(arguments: argparse.Namespace) -> int:
         "description": card.description,
         "source": card.source,
         "release": card.release,
-        "licence": card.licence,
+        "license": card.license,
         "sha256": dataset.digest,
     }
     if arguments.json:

@@ -122,7 +122,7 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
     with Scorer() as scorer:
         for record in store.records():
             card = cards.get(record.cell.dataset)
-            constants = card.propensity if card else record.protocol.propensity
+            constants = (card.propensity.a, card.propensity.b) if card else record.protocol.propensity
             if record.ok and record.ranks and constants and not figures_current(record, constants):
                 outdated.append(f"{store.record_path(record.cell)}: figures of other metrics or propensities")
                 if not check:

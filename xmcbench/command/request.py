@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from xmcbench.runner.execution import Limits
     from xmcbench.setting import Setting
 
-DEFAULT_DATASET = "lf-debian-2k"
-
 
 def add_dataset(group: Any) -> None:
     """The flag for the dataset, for an argument group."""
-    group.add_argument("--dataset", default=DEFAULT_DATASET, metavar="NAME|FOLDER", help="default: %(default)s")
+    group.add_argument("--dataset", metavar="NAME|FOLDER", help="see `ls datasets` (default: the small bundled one)")
 
 
 def add_setting(group: Any, **options: Any) -> None:
@@ -83,6 +81,13 @@ def add_shown(group: Any) -> None:
     """The flags for filter and form of what is printed, for an argument group."""
     add_filter(group)
     group.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def dataset(arguments: argparse.Namespace) -> str:
+    """The name or folder of --dataset, or of the dataset whose card says that it is the default."""
+    from xmcbench.data.catalogue import default_dataset
+
+    return arguments.dataset or default_dataset()
 
 
 def setting(arguments: argparse.Namespace) -> Setting:

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = request.options(arguments)
     wanted = Request(
-        arguments.dataset,
+        request.dataset(arguments),
         request.setting(arguments),
         request.methods(arguments.methods),
         arguments.preset,

@@ -112,6 +112,17 @@ def find(name: str) -> Listing:
     raise UnknownName("dataset", name, {listing.slug for listing in listings}, hint)
 
 
+def default_dataset() -> str:
+    """The slug of the dataset that runs where none is named: the first whose card says so.
+
+    Raises UsageError where there is none.
+    """
+    for listing in known_datasets():
+        if listing.card is not None and listing.card.default:
+            return listing.slug
+    raise UsageError("no dataset is named", "--dataset NAME|FOLDER; `xmcbench ls datasets` lists them")
+
+
 def locate(name_or_folder: str | Path) -> Listing:
     """The dataset of this name or in this folder; a name goes before a folder of the same name that lies here.
 

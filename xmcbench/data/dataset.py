@@ -68,7 +68,7 @@ class Dataset:
     @property
     def propensity(self) -> tuple[float, float]:
         """A and B of the propensity model."""
-        return self.card.propensity
+        return self.card.propensity.a, self.card.propensity.b
 
     @cached_property
     def digest(self) -> str:

@@ -9,9 +9,10 @@ zestxml   raw/{trn_X,tst_X,Y}.txt (a text a line), {trn,tst}_X_Y.txt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from xmcbench.data.card import write_card
 from xmcbench.data.xc_matrix import write_filter, write_matrix
@@ -56,9 +57,10 @@ def _export_xc(dataset: Dataset, folder: Path) -> None:
     if "file" in dataset.filters:
         write_filter(folder / "filter_labels_test.txt", dataset.filter("file"))
     files = {path.name: sha256_file(path) for path in sorted(folder.iterdir())}
-    write_card(
-        folder / "card.toml", replace(dataset.card, counts=dataset.counts(), files=files, derive=None, build=None)
+    card = msgspec.structs.replace(
+        dataset.card, counts=dataset.counts(), files=files, default=False, derive=None, build=None
     )
+    write_card(folder / "card.toml", card)
 
 
 def _export_pecos(dataset: Dataset, folder: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from xmcbench.data import debian_archive, debian_index
 from xmcbench.data.card import Card, Recipe, write_card
@@ -53,12 +55,12 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
     with atomic_folder(target) as folder:
         debian_index.write_dataset(packages, folder)
         written = sorted(path.name for path in folder.iterdir())
-        made = replace(
+        made = msgspec.structs.replace(
             card,
             counts=count(folder),
             files={name: sha256_file(folder / name) for name in written},
             release=f"other than {card.release}" if other else card.release,
-            build=replace(recipe, indices=digests),
+            build=msgspec.structs.replace(recipe, indices=digests),
         )
         write_card(folder / "card.toml", made)
     return Built(target, made, made.files == dict(card.files))

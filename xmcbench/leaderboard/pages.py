@@ -79,7 +79,8 @@ def _index(
         kind = captions.settings(settings) if settings else "published rows only"
         lines.append(f"* [{name}]({name.lower()}.md): {kind}")
     if ablated:
-        lines.append("* [Ablation](ablation.md) of MACLR's pre-training")
+        methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
+        lines.append(f"* [Ablation](ablation.md) of {', '.join(methods)}")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]

@@ -7,14 +7,17 @@ they were printed as; nothing is computed from them.
 from __future__ import annotations
 
 import csv
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from xmcbench.errors import DataError
+import msgspec
+from msgspec import Struct
+
+from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
 from xmcbench.storage.shipped import shipped
 
@@ -34,8 +37,9 @@ class PublishedRow:
 @dataclass(frozen=True)
 class Ablation:
     """A printed ablation: switch -> (head of its column, meaning), and for each row (index, switch -> yes or no,
-    figures)."""
+    figures). method: the title of the method."""
 
+    method: str
     dataset: str
     setting: Setting
     switches: Mapping[str, tuple[str, str]]
@@ -67,72 +71,122 @@ def sources() -> tuple[Source, ...]:
     return tuple(read_source(path) for path in sorted(folder.glob("*.toml")))
 
 
+class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be said of figures: of those with one of these tables, datasets and methods (default: all)."""
+
+    metrics: list[str]
+    note: str
+    tables: list[str] | None = None
+    datasets: list[str] | None = None
+    methods: list[str] | None = None
+
+    @property
+    def of_columns(self) -> bool:
+        """Whether it is about a whole column: it singles out neither dataset nor method."""
+        return self.datasets is None and self.methods is None
+
+    def about(self, table: str, dataset: str | None = None, method: str | None = None) -> bool:
+        """Whether it is about the figures of a row, or of a table."""
+        wanted = ((self.tables, table), (self.datasets, dataset), (self.methods, method))
+        return all(names is None or value in names for names, value in wanted)
+
+
+class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the printed ablation is; switches: parameter -> (head of its column, meaning)."""
+
+    file: str
+    method: str
+    dataset: str
+    setting: str
+    switches: dict[str, tuple[str, str]]
+
+
+class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A source as it is written down: texts, names of CSV files beside it, and errata."""
+
+    key: str
+    citation: str
+    homepage: str
+    protocol: str
+    bibtex: str
+    results: str
+    tables: dict[str, str]
+    statistics: str | None = None
+    errata: list[_Erratum] = []
+    ablation: _AblationFile | None = None
+
+
+class _ResultLine(Struct, frozen=True):
+    """The columns of a CSV file of results besides the figures."""
+
+    method: str
+    table: str
+    dataset: str
+    setting: str
+    ratio: str = ""
+    sample_by: str = ""
+
+
 def read_source(path: Path) -> Source:
     """A source from its file. Raises DataError, naming the file, when it or one of its tables cannot be read."""
     try:
-        described = tomllib.loads(path.read_text(encoding="utf-8"))
-        errata = described.get("errata", [])
-        lines = _lines(path.with_name(described["results"]))
-        ablation = described.get("ablation")
+        described = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _SourceFile)
+        columns = [each for each in described.errata if each.of_columns]
+        cells = [each for each in described.errata if not each.of_columns]
+        statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
         return Source(
-            **{name: described[name].strip() for name in ("key", "citation", "homepage", "protocol", "bibtex")},
-            tables=described["tables"],
-            rows=tuple(_row(line, errata) for line in lines),
-            column_notes={table: _notes(_of_columns(errata), table=table) for table in described["tables"]},
-            statistics=tuple(_lines(path.with_name(described["statistics"]))) if "statistics" in described else (),
-            ablation=_ablation(path, ablation) if ablation else None,
+            key=described.key.strip(),
+            citation=described.citation.strip(),
+            homepage=described.homepage.strip(),
+            protocol=described.protocol.strip(),
+            bibtex=described.bibtex.strip(),
+            tables=described.tables,
+            rows=tuple(_row(line, cells) for line in _lines(path.with_name(described.results))),
+            column_notes={table: _notes(each for each in columns if each.about(table)) for table in described.tables},
+            statistics=tuple(statistics),
+            ablation=_ablation(path, described.ablation) if described.ablation else None,
         )
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"cannot read the published figures in {path}: {error!r}", "install xmcbench again") from error
+    except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
+        raise DataError(f"cannot read the published figures in {path}: {error}", "install xmcbench again") from error
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+        return list(csv.DictReader(stream, strict=True))
 
 
-def _row(line: Mapping[str, str], errata: list[dict]) -> PublishedRow:
-    few = line["setting"] == "fs"
+def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
+    line = msgspec.convert(values, _ResultLine)
+    few = line.setting == "fs"
     return PublishedRow(
-        method=line["method"],
-        table=line["table"],
-        dataset=line["dataset"],
-        setting=Setting.of(line["setting"], float(line["ratio"]) if few else None, line["sample_by"] if few else None),
-        figures=_figures(line),
-        notes=_notes(
-            [each for each in errata if each not in _of_columns(errata)],
-            table=line["table"],
-            dataset=line["dataset"],
-            method=line["method"],
-        ),
+        method=line.method,
+        table=line.table,
+        dataset=line.dataset,
+        setting=Setting.of(line.setting, float(line.ratio) if few else None, line.sample_by if few else None),
+        figures=_figures(values),
+        notes=_notes(each for each in errata if each.about(line.table, line.dataset, line.method)),
     )
 
 
 def _figures(line: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in line.items() if "@" in name}
+    """The figures of a line, by metric, as printed. Raises ValueError for what is not a number."""
+    figures = {name: value for name, value in line.items() if name and "@" in name}
+    for name, value in figures.items():
+        if not math.isfinite(float(value)):
+            raise ValueError(f"{name} is {value}")
+    return figures
 
 
-def _of_columns(errata: list[dict]) -> list[dict]:
-    """The errata that are about a whole column: they single out neither dataset nor method."""
-    return [each for each in errata if "datasets" not in each and "methods" not in each]
-
-
-def _notes(errata: list[dict], **what: str) -> dict[str, tuple[str, ...]]:
-    """Metric -> notes of the errata that are about ``what``."""
+def _notes(errata: Iterable[_Erratum]) -> dict[str, tuple[str, ...]]:
+    """Metric -> what the errata say of it."""
     notes: dict[str, tuple[str, ...]] = {}
     for each in errata:
-        if all(value in each.get(f"{name}s", [value]) for name, value in what.items()):
-            for metric in each["metrics"]:
-                notes[metric] = (*notes.get(metric, ()), each["note"])
+        for metric in each.metrics:
+            notes[metric] = (*notes.get(metric, ()), each.note)
     return notes
 
 
-def _ablation(path: Path, described: Mapping[str, Any]) -> Ablation:
-    lines = _lines(path.with_name(described["file"]))
-    switches = {switch: (head, meaning) for switch, (head, meaning) in described["switches"].items()}
-    return Ablation(
-        described["dataset"],
-        Setting.of(described["setting"]),
-        switches,
-        tuple((line["index"], {name: line[name] for name in switches}, _figures(line)) for line in lines),
-    )
+def _ablation(path: Path, described: _AblationFile) -> Ablation:
+    lines = _lines(path.with_name(described.file))
+    rows = tuple((line["index"], {name: line[name] for name in described.switches}, _figures(line)) for line in lines)
+    return Ablation(described.method, described.dataset, Setting.of(described.setting), described.switches, rows)
