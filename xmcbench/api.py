@@ -78,7 +78,8 @@ def run(
 
     dataset: its name, or a folder; default is the bundled one whose card says so. setting: ``ez`` (no pairs), ``fs``
     (few: ``ratio`` of the labels, or of the pairs with ``by="pair"``) or ``full``. methods: names (``tfidf``, or
-    ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter -> value. seed: one or several. filter: default is that of the dataset's card.
+    ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter
+    -> value. seed: one or several. filter: default is that of the dataset's card.
 
     Raises UsageError and its kin for a request that makes no sense, DataError for data; a cell that fails is a record.
     """
