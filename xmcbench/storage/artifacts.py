@@ -38,6 +38,7 @@ class Artifacts:
         self.reused_s = 0.0
         self.used: list[str] = []
         self._locks: list[IO[str]] = []
+        weakref.finalize(self, _release, self._locks)
         if root is None:
             root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
             weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
@@ -122,6 +123,11 @@ class Artifacts:
                 os.replace(link, file)
         except OSError:
             link.unlink(missing_ok=True)  # a file system without hard links: the file stays as it is
+
+
+def _release(locks: list[IO[str]]) -> None:
+    for lock in locks:
+        lock.close()
 
 
 def _with_code(identity: Mapping[str, object], *uses: object) -> dict[str, object]:

@@ -32,7 +32,7 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
 
 
 def in_use(path: Path) -> IO[str]:
-    """Hold the lock file at ``path`` together with others, until the returned stream is closed or collected.
+    """Hold the lock file at ``path`` together with others, until the returned stream is closed.
 
     Waits for whoever holds it alone. Raises StorageError.
     """
