@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.data.card import Card, Derivation, Recipe, read_card, write_card
+from xmcbench.data.card import Card, Derivation, Propensity, Recipe, read_card, write_card
 from xmcbench.errors import DataError
 
 PLAIN = 'name = "X"\nslug = "x"\n'
@@ -17,7 +17,7 @@ def _read(tmp_path, text):
 
 
 def test_name_and_slug_are_enough(tmp_path):
-    assert _read(tmp_path, PLAIN) == Card("X", "x", propensity=(0.55, 1.5), filter="none")
+    assert _read(tmp_path, PLAIN) == Card("X", "x", propensity=Propensity(0.55, 1.5), filter="none", default=False)
 
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=20)
@@ -28,19 +28,22 @@ _SHA = st.text("0123456789abcdef", min_size=64, max_size=64)
     name=_TEXT.filter(lambda name: name not in ("", ".", "..") and "/" not in name),
     text=_TEXT,
     files=st.dictionaries(_TEXT, _SHA, max_size=3),
-    propensity=st.tuples(st.floats(0, 9), st.floats(0, 9)),
+    default=st.booleans(),
+    propensity=st.builds(Propensity, *[st.floats(0, 9, exclude_min=True)] * 2),
     derive=st.none()
     | st.builds(Derivation, _TEXT, st.integers(0, 9), st.integers(0, 9))
     | st.builds(Derivation, _TEXT, st.integers(0, 9), held_out=st.integers(0, 9)),
     build=st.none() | st.builds(Recipe, _TEXT, _TEXT, _TEXT, _TEXT, st.dictionaries(_TEXT, _SHA, max_size=2)),
 )
-def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, propensity, derive, build):
+def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, default, propensity, derive, build):
     path = tmp_path_factory.mktemp("card") / "card.toml"
     card = Card(
         name,
         "x",
         text,
+        license=text,
         filter="self",
+        default=default,
         counts={"train": 3},
         propensity=propensity,
         files=files,
@@ -55,22 +58,26 @@ def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, prope
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (PLAIN + "colour = 1", "unknown key colour"),
-        (PLAIN + "[counts]\ntrian = 1", "unknown key counts.trian"),
-        (PLAIN + "[derive]\nfrom = 'y'\nlabels = 2", "derive.seed is missing"),
-        (PLAIN + "[derive]\nfrom = 'y'\nseed = 2", "derive has neither labels nor held_out"),
-        (PLAIN + "[derive]\nfrom = 'y'\nseed = 2\nlabels = 1\nheld_out = 1", "derive has both labels and held_out"),
-        (PLAIN + "[build]\nrecipe = 'r'", "build.release is missing"),
-        (PLAIN + "[counts]\ntrain = 'many'", "counts.train is 'many'"),
-        (PLAIN + "[counts]\ntrain = -1", "counts.train is -1"),
-        (PLAIN + "[propensity]\na = true\nb = 1", "propensity.a is True"),
-        (PLAIN + "files = 3", "files is not a table"),
-        (PLAIN + "filter = 'some'", "filter is 'some'"),
-        ("name = 'X'", "slug is missing"),
-        ("slug = 3\nname = 'X'", "slug is 3"),
+        (PLAIN + "colour = 1", "unknown field `colour`"),
+        (PLAIN + "licence = 'x'", "unknown field `licence`"),
+        (PLAIN + "[counts]\ntrian = 1", "Invalid enum value 'trian' - at `key` in `$.counts`"),
+        (PLAIN + "[derive]\nfrom = 'y'\nlabels = 2", "missing required field `seed` - at `$.derive`"),
+        (PLAIN + "[derive]\nfrom = 'y'\nseed = 2", "it has neither labels nor held_out"),
+        (PLAIN + "[derive]\nfrom = 'y'\nseed = 2\nlabels = 1\nheld_out = 1", "it has both labels and held_out"),
+        (PLAIN + "[derive]\nfrom = 'y'\nseed = -2\nlabels = 1", "Expected `int` >= 0 - at `$.derive.seed`"),
+        (PLAIN + "[build]\nrecipe = 'r'", "missing required field `release` - at `$.build`"),
+        (PLAIN + "[counts]\ntrain = 'many'", "Expected `int`, got `str` - at `$.counts[...]`"),
+        (PLAIN + "[counts]\ntrain = -1", "Expected `int` >= 0 - at `$.counts[...]`"),
+        (PLAIN + "[propensity]\na = true\nb = 1", "Expected `float`, got `bool` - at `$.propensity.a`"),
+        (PLAIN + "[propensity]\na = 1\nb = 0", "Expected `float` > 0.0 - at `$.propensity.b`"),
+        (PLAIN + "files = 3", "Expected `object`, got `int` - at `$.files`"),
+        (PLAIN + "filter = 'some'", "Invalid enum value 'some' - at `$.filter`"),
+        (PLAIN + "default = 1", "Expected `bool`, got `int` - at `$.default`"),
+        ("name = 'X'", "missing required field `slug`"),
+        ("slug = 3\nname = 'X'", "Expected `str`, got `int` - at `$.slug`"),
         ("slug = '../x'\nname = 'X'", "slug is '../x'"),
         ("slug = 'x'\nname = 'X/Y'", "name is 'X/Y'"),
-        ("name = ", "is no card"),
+        ("name = ", "is not a card"),
     ],
 )
 def test_a_broken_card_names_file_and_key(tmp_path, text, reason):

@@ -3,6 +3,7 @@ import shutil
 import pytest
 
 from xmcbench.data import known_datasets, load_dataset
+from xmcbench.data.catalogue import default_dataset
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 CARD = 'name = "Tea-3"\nslug = "tea-3"\nhomepage = "https://example.org/tea"\n'
@@ -83,8 +84,8 @@ def test_the_users_folder_goes_before_the_bundled_one(root, write_folder):
 def test_a_broken_card_is_a_row_with_its_reason(root):
     (root / "broken").mkdir()
     (root / "broken" / "card.toml").write_text("nmae = 'x'")
-    assert "unknown key nmae" in _listed("broken").problem
-    with pytest.raises(DataError, match="unknown key nmae"):
+    assert "unknown field `nmae`" in _listed("broken").problem
+    with pytest.raises(DataError, match="unknown field `nmae`"):
         load_dataset("broken")
 
 
@@ -109,3 +110,21 @@ def test_an_installed_package_finds_its_data_under_share(tmp_path, monkeypatch):
     monkeypatch.setattr("xmcbench.storage.shipped.__file__", str(module))
     monkeypatch.setattr("xmcbench.storage.shipped.sysconfig.get_path", lambda *_: str(tmp_path))
     assert [each.slug for each in known_datasets()] == ["tea-3"]
+
+
+def test_the_default_is_the_dataset_whose_card_says_so(root):
+    """The first of them in alphabetical order, where several do."""
+    assert default_dataset() == "lf-debian-2k"
+    (root / "tea").mkdir()
+    (root / "tea" / "card.toml").write_text(CARD + "default = true\n")
+    assert default_dataset() == "lf-debian-2k"
+    (root / "tea" / "card.toml").write_text('name = "A"\nslug = "a"\ndefault = true\n')
+    assert default_dataset() == "a"
+
+
+def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
+    monkeypatch.setattr("xmcbench.data.catalogue.bundled", list)
+    (root / "tea").mkdir()
+    (root / "tea" / "card.toml").write_text(CARD)
+    with pytest.raises(UsageError, match=r"no dataset is named \(--dataset NAME\|FOLDER"):
+        default_dataset()

@@ -3,12 +3,12 @@ import hashlib
 import json
 import lzma
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card

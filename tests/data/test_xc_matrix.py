@@ -8,10 +8,8 @@ from scipy.sparse import csr_matrix, random
 
 from xmcbench.data.xc_matrix import (
     read_filter,
-    read_joint_matrix,
     read_matrix,
     write_filter,
-    write_joint_matrix,
     write_matrix,
 )
 from xmcbench.errors import DataError
@@ -20,9 +18,9 @@ _VALUES = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subno
 
 
 @st.composite
-def matrices(draw, rows=None, values=_VALUES):
+def matrices(draw, values=_VALUES):
     """Sparse matrices with empty rows, empty ones among them."""
-    rows = draw(st.integers(0, 5)) if rows is None else rows
+    rows = draw(st.integers(0, 5))
     columns = draw(st.integers(1, 6))
     cells = draw(st.dictionaries(st.tuples(st.integers(0, max(0, rows - 1)), st.integers(0, columns - 1)), values))
     dense = np.zeros((rows, columns), np.float32)
@@ -44,16 +42,6 @@ def test_a_matrix_is_read_as_it_was_written(tmp_path_factory, matrix, name):
     path = tmp_path_factory.mktemp("matrix") / name
     write_matrix(path, matrix)
     _same(read_matrix(path), matrix)
-
-
-@given(st.data())
-def test_a_joint_matrix_is_read_as_it_was_written(tmp_path_factory, data):
-    features = data.draw(matrices())
-    labels = data.draw(matrices(features.shape[0], st.just(1.0)))
-    path = tmp_path_factory.mktemp("matrix") / "joint.txt"
-    write_joint_matrix(path, features, labels)
-    for read, written in zip(read_joint_matrix(path), (features, labels), strict=True):
-        _same(read, written)
 
 
 @given(matrices(values=st.just(1.0)), st.sampled_from(["f.txt", "f.txt.gz"]))
@@ -84,13 +72,6 @@ def test_forms_seen_in_the_wild_read_alike(tmp_path, text):
 def test_a_last_line_needs_no_newline(tmp_path):
     (tmp_path / "m.txt").write_text("1 4\n3:1")
     assert read_matrix(tmp_path / "m.txt").nnz == 1
-
-
-def test_a_joint_line_may_lack_labels_or_features(tmp_path):
-    (tmp_path / "m.txt").write_text("5 3 4\n3,1 0:1 2:0.5\n 1:1\n0:1\n2\n\n")
-    features, labels = read_joint_matrix(tmp_path / "m.txt")
-    assert features.toarray().tolist() == [[1, 0, 0.5], [0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
-    assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [0] * 4, [0, 0, 1, 0], [0] * 4]
 
 
 @pytest.mark.parametrize(
