@@ -67,7 +67,8 @@ class Question(Struct, frozen=True, kw_only=True):
 def check(question: Question) -> list[Finding]:
     """Every check that applies to the method, in a process of its own, which ends at the limits of the question.
 
-    The later checks are left out where the method does not load.
+    The later checks are left out where the method does not load; where the process does not run to its end, that is
+    the last finding.
     """
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
         asked, answered = Path(folder, "question.json"), Path(folder, "findings.json")
@@ -79,10 +80,11 @@ def check(question: Question) -> list[Finding]:
             question.time_s,
             int(question.memory_gib * 2**30) if question.memory_gib else None,
         )
-        if answered.exists():
-            return msgspec.json.decode(answered.read_bytes(), type=list[Finding])
+        found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
+        if ending.returncode == 0:
+            return found
         reason = f"stopped after {question.time_s:g} s" if ending.timed_out else ending.reason
-        return [Finding("runs to its end", "failed", reason)]
+        return [*found, Finding("runs to its end", "failed", reason)]
 
 
 def main(asked: str, answered: str) -> None:
@@ -94,7 +96,7 @@ def main(asked: str, answered: str) -> None:
     for finding in _findings(entry, registry, question):
         same = finding.reason and any(finding.reason == each.reason for each in found)
         found.append(Finding(finding.name, finding.status, "as above") if same else finding)
-    write_json(Path(answered), msgspec.to_builtins(found))
+        write_json(Path(answered), msgspec.to_builtins(found))
 
 
 def _findings(entry: Entry, registry: Registry, question: Question) -> Iterator[Finding]:
