@@ -31,12 +31,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails or cannot be made here."""
     from xmcbench.contract import Question, check
+    from xmcbench.errors import UsageError
     from xmcbench.registry import Registry
 
     plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
     registry = Registry([plugin] if plugin else [])
     entries = [entry for entry in registry if entry.plugin] if plugin else [registry[arguments.method]]
     limits, given = request.limits(arguments), request.overrides(arguments.set)
+    for name in given.keys() - {entry.name for entry in entries}:
+        raise UsageError(f"--set {name}: {name} is not checked", "--set METHOD.PARAM=VALUE of a method that is")
     reports = {
         entry.name: check(
             Question(
