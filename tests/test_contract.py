@@ -1,10 +1,11 @@
+import json
 import shutil
 
+import msgspec
 import pytest
 
 from xmcbench import contract
-from xmcbench.contract import check
-from xmcbench.registry import Registry
+from xmcbench.contract import Finding, Question, check
 
 BROKEN = """
     import numpy as np
@@ -23,14 +24,34 @@ BROKEN = """
 
 @pytest.mark.parametrize("name", ["tfidf", "bm25", "xr-linear"])
 def test_built_in_methods_hold_it(name):
-    registry = Registry()
-    assert [finding for finding in check(registry[name], registry) if not finding.ok] == []
+    found = check(Question(name=name, time_s=250))
+    assert [each.status for each in found] == ["ok"] * len(found)
+    assert found[0].name == "loads"
+    assert found[-1].name == "is at chance where test pairs are random"
 
 
 @pytest.fixture
 def no_cell(monkeypatch):
     """Leave the check out that runs a cell in a process of its own."""
     monkeypatch.setattr(contract, "_at_chance", lambda *_: None)
+
+
+@pytest.fixture
+def findings(tmp_path):
+    """What the process of a check finds about a method of a plug-in file, here in the process of the tests."""
+
+    def checked(name, path, **values):
+        question, answer = tmp_path / "question.json", tmp_path / "findings.json"
+        asked = Question(name=name, plugin=str(path), parameters=values)
+        question.write_bytes(msgspec.json.encode(asked))
+        contract.main(str(question), str(answer))
+        return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
+
+    return checked
+
+
+def broken(found):
+    return [each for each in found if each.status != "ok"]
 
 
 @pytest.mark.parametrize(
@@ -56,15 +77,89 @@ def no_cell(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("no_cell")
-def test_a_broken_promise_is_found(plugin, body, failed, reason):
-    registry = Registry([plugin(BROKEN.format(name="Broken", body=body))])
-    findings = [finding for finding in check(registry["broken"], registry) if not finding.ok]
-    assert [failed in finding.name for finding in findings].count(True) == 1
-    assert any(reason in finding.reason for finding in findings)
-    assert all(finding.ok for finding in check(registry["base"], registry))
+def test_a_broken_promise_is_found(plugin, findings, body, failed, reason):
+    path = plugin(BROKEN.format(name="Broken", body=body))
+    found = broken(findings("broken", path))
+    assert {each.status for each in found} == {"failed"}
+    assert [failed in each.name for each in found].count(True) == 1
+    assert any(reason in each.reason for each in found)
+    assert broken(findings("base", path)) == []
 
 
-def test_a_method_that_has_read_the_test_pairs_is_found(plugin, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("no_cell")
+def test_an_error_of_the_methods_own_is_placed_once(plugin, findings):
+    """The last line of the method's file that it went through; the same reason is not said again."""
+    path = plugin(BROKEN.format(name="Broken", body="def fit(self, raw_X, raw_Y, pairs=None): {}['label']"))
+    found = broken(findings("broken", path))
+    assert found[0].reason == f"KeyError: 'label' ({path}:12)"
+    assert {each.reason for each in found[1:]} == {"as above"}
+
+
+@pytest.mark.usefixtures("no_cell")
+def test_what_is_missing_is_no_broken_promise(plugin, findings):
+    source = "    import xmcbench" + BROKEN.replace("{body}", "def {}: {}").replace("{name}", "Here")
+    raises = "raise xmcbench.Unavailable('no weights', 'get-weights')"
+    late = plugin(source.format("predict(self, raw_X, k=100)", raises), "late.py")
+    (first, *others) = broken(findings("here", late))
+    assert (first.status, first.reason) == ("missing", "no weights (get-weights)")
+    assert {(each.status, each.reason) for each in others} == {("missing", "as above")}
+    early = plugin(source.format("require(self)", raises), "early.py")
+    assert findings("here", early) == [Finding("loads", "missing", "no weights (get-weights)")]
+    package = plugin(BROKEN.format(name="Packaged", body="packages = {'no_such_package': 'no-such'}"), "packaged.py")
+    (only,) = findings("packaged", package)
+    assert (only.status, only.reason) == ("missing", "packaged needs no_such_package (pip install no-such)")
+
+
+@pytest.mark.usefixtures("no_cell")
+def test_what_looks_like_a_parameter_and_is_none_is_found(plugin, findings):
+    path = plugin(BROKEN.format(name="Broken", body="steps = 3\n        presetss = {}"))
+    (only,) = broken(findings("broken", path))
+    assert only.name == "declares its parameters"
+    assert "Broken.steps = 3 has no type" in only.reason
+    assert "Broken.presetss is not part of the contract: did you mean 'presets'?" in only.reason
+
+
+STEPS = """steps: int = 1
+        presets = {'quick': {'steps': 2}}
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+            assert self.steps == 2
+"""
+
+
+@pytest.mark.usefixtures("no_cell")
+def test_it_is_checked_under_the_quick_preset_and_what_is_set(plugin, findings):
+    path = plugin(BROKEN.format(name="Stepping", body=STEPS))
+    assert broken(findings("stepping", path)) == []
+    assert "AssertionError" in broken(findings("stepping", path, steps="3"))[0].reason
+    (only,) = findings("stepping", path, step=3)
+    assert (only.name, only.status) == ("loads", "failed")
+    assert "did you mean 'stepping.steps'" in only.reason
+
+
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        ("os._exit(3)", "ended with exit code 3 and no result"),
+        ("os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+    ],
+)
+def test_a_method_that_ends_the_process_is_found_with_what_was_checked_before(plugin, ends, reason):
+    body = f"def fit(self, raw_X, raw_Y, pairs=None): import os; {ends}"
+    assert check(Question(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))))) == [
+        Finding("loads", "ok"),
+        Finding("declares its parameters", "ok"),
+        Finding("runs to its end", "failed", reason),
+    ]
+
+
+def test_a_method_that_hangs_is_ended(plugin):
+    body = "def fit(self, raw_X, raw_Y, pairs=None): import time; time.sleep(600)"
+    asked = Question(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))), time_s=3)
+    assert check(asked)[-1] == Finding("runs to its end", "failed", "stopped after 3 s")
+
+
+def test_a_method_that_has_read_the_test_pairs_is_found(plugin, findings, tmp_path, monkeypatch):
     """It hits pairs that nothing which it is handed says anything about."""
     body = """
         def predict(self, raw_X, k=100):
@@ -85,21 +180,46 @@ def test_a_method_that_has_read_the_test_pairs_is_found(plugin, tmp_path, monkey
         shutil.copy(folder / "tst.json.gz", tmp_path / "leak.json.gz")
 
     monkeypatch.setattr(contract, "_write_random", leak)
-    registry = Registry([plugin(BROKEN.format(name="Broken", body=body.strip()))])
-    (finding,) = [each for each in check(registry["broken"], registry) if not each.ok and "chance" in each.name]
-    assert "it hits 400 of 400 random test pairs at rank 1, where chance hits 20" in finding.reason
-    assert all(each.ok for each in check(registry["base"], registry))
+    path = plugin(BROKEN.format(name="Broken", body=body.strip()))
+    (only,) = [each for each in broken(findings("broken", path)) if "chance" in each.name]
+    assert only.status == "failed"
+    assert "it hits 400 of 400 random test pairs at rank 1, where chance hits 20" in only.reason
+    assert broken(findings("base", path)) == []
 
 
-def test_a_method_that_does_not_load_is_one_finding(plugin):
-    registry = Registry([plugin("import nothing_of_that_name")])
-    (finding,) = check(registry["plugin"], registry)
-    assert (finding.name, finding.ok) == ("loads", False)
+def test_a_method_that_does_not_load_is_one_finding(plugin, findings):
+    (only,) = findings("plugin", plugin("import nothing_of_that_name"))
+    assert (only.name, only.status) == ("loads", "failed")
+    assert "does not import: ModuleNotFoundError" in only.reason
 
 
-def test_the_command_line_of_it(xmcbench, plugin):
-    good = xmcbench("check", "tfidf")
-    assert (good.returncode, "the contract holds" in good.stdout) == (0, True)
+def test_the_command_line_of_it(inside, plugin, monkeypatch):
+    """Every method of a file, a finding a line; something missing is no broken contract and no success either."""
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        status = {"bad": "failed", "poor": "missing"}.get(question.name, "ok")
+        return [Finding("loads", "ok"), Finding("learns", status, "" if status == "ok" else "the reason")]
+
+    monkeypatch.setattr(contract, "check", answer)
+    good = inside("check", "tfidf", "--set", "tfidf.ngrams=1", "--time-limit", "7", "--memory-limit", "2")
+    assert (good.returncode, good.stdout) == (0, "tfidf\n  ok       loads\n  ok       learns\nthe contract holds\n")
+    assert asked == [Question(name="tfidf", parameters={"ngrams": "1"}, time_s=7, memory_gib=2)]
+    both = plugin(BROKEN.format(name="Bad", body="pass") + BROKEN.format(name="Poor", body="pass"), "both.py")
+    bad = inside("check", both)
+    assert (bad.returncode, bad.stdout.splitlines()[-1]) == (1, "the contract is broken")
+    assert "bad\n  ok       loads\n  FAILED   learns: the reason\n" in bad.stdout
+    assert "poor\n  ok       loads\n  missing  learns: the reason\n" in bad.stdout
+    poor = inside("check", plugin(BROKEN.format(name="Poor", body="pass"), "poor.py"))
+    assert (poor.returncode, poor.stdout.splitlines()[-1]) == (1, "something is missing, so not all of it was checked")
+    document = json.loads(inside("check", both, "--json").stdout)
+    assert document["poor"][1] == {"name": "learns", "status": "missing", "reason": "the reason"}
+    ended = inside("check", both, "--set", "tfidf.ngrams=1")
+    assert (ended.returncode, "--set tfidf: tfidf is not checked" in ended.stderr) == (2, True)
+
+
+def test_the_command_line_asks_the_process(xmcbench, plugin):
     bad = xmcbench("check", plugin("x = 1"))
     assert (bad.returncode, "defines no subclass" in bad.stdout) == (1, True)
     assert xmcbench("check", "tfdif").returncode == 2
