@@ -1,10 +1,13 @@
-from typing import ClassVar, Literal
+import math
+from typing import Annotated, ClassVar, Literal
 
 import pytest
+from annotated_types import Ge, Gt, Interval, Le, Lt, Unit
 
-from xmcbench import Method, UsageError
+from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
-from xmcbench.parameters import declared, resolve
+from xmcbench.parameters import declared, resolve, undeclared
+from xmcbench.registry import Registry, from_file
 
 
 class Example(Method):
@@ -40,8 +43,10 @@ def test_parses_text_and_checks_values():
         ({"steps": "many"}, "example.steps = 'many' is not of type int"),
         ({"steps": "1.5"}, "is not of type int"),
         ({"steps": True}, "is not of type int"),
-        ({"k1": "nan"}, "is no finite number"),
-        ({"k1": "inf"}, "is no finite number"),
+        ({"steps": None}, "example.steps = None is not of type int"),
+        ({"k1": "nan"}, "is not a finite number"),
+        ({"k1": "inf"}, "is not a finite number"),
+        ({"k1": -math.inf}, "is not a finite number"),
         ({"fast": "yes"}, "is not of type bool"),
         ({"mode": "tow"}, "did you mean 'two'"),
     ],
@@ -54,6 +59,7 @@ def test_refuses_what_does_not_fit(given, message):
 def test_a_method_is_made_with_its_parameters():
     method = Example(steps=3)
     assert (method.steps, method.k1) == (3, 1.5)
+    assert method.parameters() == {"k1": 1.5, "steps": 3, "fast": False, "mode": "one", "stemmer": None}
     with pytest.raises(UnknownName):
         Example(step=3)
 
@@ -68,6 +74,164 @@ def test_a_class_with_a_bad_declaration_is_a_plugin_error():
     class Wrong(Method):
         alpha: float = "high"
 
-    for cls, message in ((NoDefault, "has no default"), (Odd, "is of type"), (Wrong, "bad default")):
+    class Beyond(Method):
+        alpha: Annotated[float, Gt(0)] = 0.0
+
+    for cls, message in (
+        (NoDefault, "has no default"),
+        (Odd, "is of type"),
+        (Wrong, "bad default"),
+        (Beyond, "bad default: Beyond.alpha = 0.0 is out of range"),
+    ):
         with pytest.raises(PluginError, match=message):
             declared(cls)
+
+
+class Ranged(Method):
+    at_least: Annotated[int, Ge(2)] = 2
+    above: Annotated[float, Gt(0)] = 1.0
+    at_most: Annotated[int, Le(9)] = 9
+    below: Annotated[float, Lt(1)] = 0.0
+    share: Annotated[float, Interval(ge=0, le=1)] = 0.5
+    open: Annotated[float, Interval(gt=0, lt=1)] = 0.5
+    maybe: Annotated[int | None, Ge(1)] = None
+    inner: Annotated[int, Ge(1)] | None = None
+    told: Annotated[int, Ge(0), Unit("steps"), Doc("of the training", "Section 5")] = 3
+    plain: int = 0
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside", "words", "shown"),
+    [
+        ("at_least", 2, 1, "at least 2", ">= 2"),
+        ("above", 1e-9, 0.0, "greater than 0", "> 0"),
+        ("at_most", 9, 10, "at most 9", "<= 9"),
+        ("below", 0.999, 1.0, "less than 1", "< 1"),
+        ("share", 0.0, -0.1, "at least 0", ">= 0, <= 1"),
+        ("share", 1.0, 1.1, "at most 1", ">= 0, <= 1"),
+        ("open", 0.1, 0.0, "greater than 0", "> 0, < 1"),
+        ("open", 0.9, 1.0, "less than 1", "> 0, < 1"),
+        ("maybe", 1, 0, "at least 1", ">= 1"),
+        ("inner", 1, 0, "at least 1", ">= 1"),
+        ("told", 0, -1, "at least 0", ">= 0"),
+    ],
+)
+def test_a_range_holds_for_values_text_and_instances(name, inside, outside, words, shown):
+    assert declared(Ranged)[name].range == shown
+    for given in (inside, str(inside)):
+        assert resolve(Ranged, "ranged", {name: given})[name] == inside
+    assert getattr(Ranged(**{name: inside}), name) == inside
+    message = rf"\.{name} = {outside!r} is out of range: it must be {words}( |$)"
+    for given in (outside, str(outside)):
+        with pytest.raises(UsageError, match=f"ranged{message}"):
+            resolve(Ranged, "ranged", {name: given})
+    with pytest.raises(UsageError, match=f"Ranged{message}"):
+        Ranged(**{name: outside})
+
+
+def test_none_is_in_every_range_that_takes_it():
+    for name in ("maybe", "inner"):
+        assert declared(Ranged)[name].type_name == "int | none"
+        assert resolve(Ranged, "ranged", {name: "none"})[name] is None
+
+
+def test_unit_and_meaning_are_told_and_help_where_a_value_is_wrong():
+    told, plain = declared(Ranged)["told"], declared(Ranged)["plain"]
+    assert (told.unit, told.doc, told.range) == ("steps", Doc("of the training", "Section 5"), ">= 0")
+    assert (plain.unit, plain.doc, plain.range) == ("", Doc(""), "")
+    for wrong in (-1, "many", 1.5):
+        with pytest.raises(UsageError) as caught:
+            resolve(Ranged, "ranged", {"told": wrong})
+        assert caught.value.hint == "of the training"
+
+
+def test_a_subclass_inherits_a_declaration_and_may_replace_it():
+    class Below(Ranged):
+        told = 5
+        plain: Annotated[int, Ge(7)] = 7
+        above: ClassVar[float] = 2.0
+
+    found = declared(Below)
+    assert (found["told"].default, found["told"].range, found["plain"].range) == (5, ">= 0", ">= 7")
+    assert "above" not in found
+    with pytest.raises(UsageError, match="out of range"):
+        Below(told=-1)
+
+
+TYPED = """
+    from __future__ import annotations
+    from typing import TYPE_CHECKING, ClassVar
+    from xmcbench import Method
+
+    if TYPE_CHECKING:
+        from nowhere import Tower
+
+    class Typed(Method):
+        steps: int = 3
+        {line}
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+"""
+
+
+def test_a_private_attribute_may_have_a_type_that_only_a_type_checker_knows(plugin):
+    (entry,) = from_file(plugin(TYPED.format(line="_tower: Tower | None = None"), "private.py"))
+    assert list(declared(entry.usable())) == ["steps"]
+    (entry,) = from_file(plugin(TYPED.format(line="tower: Tower | None = None"), "public.py"))
+    assert "Typed: the type of an attribute is not known: name 'Tower' is not defined" in entry.problem
+
+
+def test_what_is_not_declared_is_said():
+    class Careless(Method):
+        steps = 3
+        names = ("a",)
+        presett: ClassVar[dict] = {}
+        suppervision = "optional"
+        packages: ClassVar[dict] = {}
+        title = "Careless"
+        size: int = 1
+        constant: ClassVar[int] = 2
+        _private = 4
+
+        def method(self): ...
+
+    class Below(Careless):
+        size = 2
+        width = 1.5
+
+    said = undeclared(Careless, Method)
+    assert [each.partition(" ")[0] for each in said] == ["Careless.steps", "Careless.names", "Careless.suppervision"]
+    assert said[0] == (
+        "Careless.steps = 3 has no type, so it is not a hyperparameter: write `steps: int = 3`, "
+        "or `steps: ClassVar = 3` for a constant"
+    )
+    assert said[2] == "Careless.suppervision is not part of the contract: did you mean 'supervision'?"
+    assert [each.partition(" ")[0] for each in undeclared(Below, Method)] == [
+        "Below.width",
+        *[each.partition(" ")[0] for each in said],
+    ]
+    assert undeclared(Ranged, Method) == []
+
+
+BUILT_IN = {entry.name: entry.method for entry in Registry()}
+EVERY = [(name, each) for name, method in BUILT_IN.items() for each in declared(method)]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_built_in_parameter_is_declared_and_says_what_it_means(name):
+    assert undeclared(BUILT_IN[name], Method) == []
+    assert [each for each, parameter in declared(BUILT_IN[name]).items() if not parameter.doc.text] == []
+
+
+@pytest.mark.parametrize(("name", "parameter"), EVERY)
+def test_every_built_in_range_is_kept(name, parameter):
+    found = declared(BUILT_IN[name])[parameter]
+    for limit in found.limits:
+        beyond = {">=": limit.bound - 1, ">": limit.bound, "<=": limit.bound + 1, "<": limit.bound}[limit.sign]
+        with pytest.raises(UsageError, match=rf"{name}\.{parameter} = .* is out of range: it must be {limit.words}"):
+            resolve(BUILT_IN[name], name, {parameter: found.kind(beyond)})
+        if limit.sign in (">=", "<="):
+            at = found.kind(limit.bound)
+            assert resolve(BUILT_IN[name], name, {parameter: at})[parameter] == at
+    # A number without a range is an oversight, but where any number makes sense.
+    assert found.limits or found.kind not in (int, float) or found.choices or parameter == "min_pseudo_score"

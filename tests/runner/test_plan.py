@@ -1,10 +1,10 @@
 import pytest
 
-from xmcbench import UsageError, load_dataset
+from xmcbench import UsageError
 from xmcbench.errors import Unavailable, UnknownName
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner.plan import Request, plan
+from xmcbench.runner.plan import Request, plan, resolve, status, variants
 from xmcbench.setting import Setting
 
 PLUGIN = """
@@ -37,10 +37,11 @@ PLUGIN = """
 
 @pytest.fixture
 def planned(tiny, plugin, tmp_path):
-    dataset, registry = load_dataset(tiny), Registry([plugin(PLUGIN)])
+    registry = Registry([plugin(PLUGIN)])
 
     def make(setting=None, **request):
-        return plan(Request(setting or Setting.of("ez"), **request), dataset, registry, Store(tmp_path / "runs"))
+        wanted = Request(str(tiny), setting or Setting.of("ez"), **request)
+        return plan([wanted], registry, Store(tmp_path / "runs"))
 
     return make
 
@@ -73,7 +74,7 @@ def test_what_a_method_says_of_itself(planned):
 
 def test_a_method_with_a_result_needs_nothing_any_more(planned, monkeypatch, record, altered):
     (cell,) = planned(methods=["four:paper"]).cells
-    record = altered(record(), (("method", "source_sha256"), cell.source))
+    record = altered(record(), (("method", "source_sha256"), cell.source_sha256))
     monkeypatch.setattr(Store, "find", lambda self, wanted: record if wanted.parameters["steps"] == 5 else None)
     (cached,) = planned(methods=["four"]).cells
     assert cached.state == "cached"
@@ -117,7 +118,7 @@ def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path
     for broken in ("describe", "require"):
         source = PLUGIN + f"\n    class Odd(One):\n        def {broken}(self):\n            raise RuntimeError('odd')\n"
         registry = Registry([plugin(source, f"{broken}.py")])
-        made = plan(Request(Setting.of("ez")), load_dataset(tiny), registry, Store(tmp_path / "runs"))
+        made = plan([Request(str(tiny), Setting.of("ez"))], registry, Store(tmp_path / "runs"))
         (reason,) = [each.reason for each in made.skipped if each.method == "odd"]
         assert "RuntimeError: odd" in reason
         assert "one" in {each.cell.method for each in made.cells}
@@ -136,3 +137,128 @@ def test_keys_depend_on_what_a_cell_is(planned):
     ]
     assert len(set(everything)) == len(everything)
     assert keys() == keys() == keys(overrides={"one": {"steps": "5"}})
+
+
+def test_what_is_wrong_is_said_before_any_data_are_loaded(plugin):
+    registry = Registry([plugin(PLUGIN)])
+
+    def resolved(**request):
+        return resolve([Request("no-such-dataset", Setting.of("ez"), **request)], registry)
+
+    ((rows, skipped),) = resolved(methods=["one", "one:paper"], overrides={"one": {"steps": "7"}})
+    assert [(row.preset, row.values["steps"], row.title) for row in rows] == [("quick", 7, "One"), ("paper", 7, "One")]
+    assert skipped == []
+    ((rows, skipped),) = resolved()
+    assert {"one", "tfidf"} <= {row.entry.name for row in rows}
+    assert {"two", "three"} <= {each.method for each in skipped}
+    for request, message in (
+        ({"methods": ["bm25"], "overrides": {"bm25": {"k1": -1.0}}}, r"bm25\.k1 = -1\.0 is out of range"),
+        ({"overrides": {"bm25": {"k1": "-1"}}}, r"bm25\.k1 = -1\.0 is out of range"),
+        ({"methods": ["two"]}, "two learns from pairs"),
+        ({"methods": ["one"], "preset": "papr"}, "unknown preset 'papr'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            resolved(**request)
+
+
+def test_requests_share_their_cells(tiny, plugin, tmp_path):
+    """A cell is in the plan once, under the request that named it first; names are looked for in all requests."""
+    registry, store = Registry([plugin(PLUGIN)]), Store(tmp_path / "runs")
+    zero, full = Setting.of("ez"), Setting.of("full")
+    requests = [
+        Request(str(tiny), zero, ["one"], seeds=(0, 1), preset="paper", overrides={"two": {"steps": 3}}),
+        Request(str(tiny), zero, ["one:paper", "tfidf"], overrides={"one": {"steps": 100}}),
+        Request(str(tiny), full, ["two"], overrides={"two": {"steps": 3}}),
+    ]
+    made = plan(requests, registry, store)
+    assert [(each.cell.method, each.cell.seed, each.request, each.state) for each in made.cells] == [
+        ("one", 0, 0, "to run"),
+        ("one", 1, 0, "to run"),
+        ("tfidf", 0, 1, "to run"),
+        ("two", 0, 2, "to run"),
+    ]
+    assert len({id(each.dataset) for each in made.cells}) == 1  # loaded once
+    assert {each.loaded_by for each in made.cells} == {str(tiny)}
+    assert made.requests == tuple(requests)
+    assert made.cells[3].subset.digest == made.cells[3].cell.subset_sha256
+    assert made.cells[0].subset is None
+    assert made.standing.sources == {each.cell.method: each.source_sha256 for each in made.cells}
+    with pytest.raises(UsageError, match="tfidf is not among the methods"):
+        plan([requests[2], Request(str(tiny), zero, ["one"], overrides={"tfidf": {"ngrams": 1}})], registry, store)
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "states"),
+    [
+        ("today", "ok", ("cached", "cached", "to run")),
+        ("yesterday", "ok", ("stale", "to run", "to run")),
+        ("today", "failed", ("to run", "to run", "to run")),
+    ],
+)
+def test_what_runs_again(tiny, plugin, tmp_path, record, altered, monkeypatch, source, status, states):
+    registry, store = Registry([plugin(PLUGIN)]), Store(tmp_path / "runs")
+    requests = [Request(str(tiny), Setting.of("ez"), ["one"])]
+    (cell,) = plan(requests, registry, store).cells
+    today = cell.source_sha256 if source == "today" else "0" * 64
+    made = altered(record(status=status), (("method", "source_sha256"), today))
+    monkeypatch.setattr(Store, "find", lambda *_: made)
+    found = [plan(requests, registry, store, **how).cells[0] for how in ({}, {"refresh": True}, {"force": True})]
+    assert tuple(each.state for each in found) == states
+    assert [each.record for each in found] == [made] * 3
+
+
+NAMED = """
+    from typing import ClassVar
+    from xmcbench import Method
+
+    class Named(Method):
+        title = "Named"
+        presets: ClassVar = {"quick": {"steps": 5}}
+        described = ("model", "steps")
+        model: str = "large"
+        steps: int = 50
+        words: str = "corpus"
+        fast: bool = False
+        def describe(self):
+            return f"{self.model.rpartition('/')[2]}, {self.steps} steps"
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({}, "Named (quick, large, 5 steps)"),
+        ({"steps": 7, "fast": True}, "Named (quick, large, 7 steps, fast=True)"),
+        ({"model": "/data/of/mine/small"}, "Named (quick, small, 5 steps)"),
+        ({"words": "/data/of/mine/glove.txt"}, "Named (quick, large, 5 steps, words=glove.txt)"),
+        ({"words": "../vectors/"}, "Named (quick, large, 5 steps, words=vectors)"),
+        ({"words": "/"}, "Named (quick, large, 5 steps, words=/)"),
+    ],
+)
+def test_a_rows_name_says_nothing_twice_and_holds_no_path(tiny, plugin, tmp_path, values, name):
+    requests = [Request(str(tiny), Setting.of("ez"), ["named"], overrides={"named": values})]
+    (cell,) = plan(requests, Registry([plugin(NAMED)]), Store(tmp_path / "runs")).cells
+    assert cell.name == name
+
+
+def test_a_row_can_be_called_by_each_preset_it_could_be_of(plugin):
+    entry = Registry([plugin(NAMED)])["named"]
+    assert variants(entry, {"steps": 5}) == ["large, 5 steps", "quick, large, 5 steps"]
+    assert variants(entry, {"fast": True, "steps": 50}) == [
+        "large, 50 steps, fast=True",
+        "quick, large, 50 steps, fast=True",
+    ]
+    with pytest.raises(UnknownName):
+        variants(entry, {"step": 5})
+
+
+def test_the_status_of_a_method(plugin):
+    source = PLUGIN + "\n    class Odd(One):\n        def require(self):\n            raise RuntimeError('odd')\n"
+    registry = Registry([plugin(source), plugin("import nothing_of_that_name", "bad.py")])
+    assert status(registry["one"]) == status(registry["tfidf"]) == "ok"
+    assert status(registry["four"]) == "missing: the weights of four are not here (get-weights four)"
+    assert status(registry["three"]) == "missing: three needs no_such_package (pip install no-such)"
+    assert status(registry["odd"]) == "broken: odd cannot be asked about itself: RuntimeError: odd"
+    assert status(registry["bad"]).startswith("broken: does not import: ModuleNotFoundError")
