@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from xmcbench import parameters
@@ -56,6 +57,21 @@ class Method:
     described: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = False
     choices: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Let ``predict`` of the class take a plain list of strings, as a script or a notebook has it."""
+        super().__init_subclass__(**options)
+        own = vars(cls).get("predict")
+        if own is not None:
+
+            @wraps(own)
+            def predict(self: Method, raw_X: Texts | Sequence[str], *rest: object, **named: object) -> TopK:
+                from xmcbench.texts import Texts
+
+                found: TopK = own(self, Texts.of(raw_X), *rest, **named)
+                return found
+
+            cls.predict = predict  # type: ignore[method-assign]
 
     def __init__(self, **values: object) -> None:
         """Set hyper-parameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
@@ -138,5 +154,5 @@ class Method:
         raise TypeError(f"{type(self).__name__} has no fit")
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
-        """Rank the labels for M new texts: a TopK of shape [M, k]."""
+        """Rank the labels for M new texts: a TopK of shape [M, k]. A plain list of strings is made Texts first."""
         raise TypeError(f"{type(self).__name__} has no predict")

@@ -76,6 +76,11 @@ class Texts(Sequence[str]):
         return cls(pa.table({name: pa.array(values, pa.large_string()) for name, values in columns.items()}))
 
     @classmethod
+    def of(cls, texts: Texts | Sequence[str]) -> Texts:
+        """A list of strings as texts without contents; texts as they are."""
+        return texts if isinstance(texts, Texts) else cls.from_lists(texts)
+
+    @classmethod
     def open(cls, path: Path) -> Texts:
         """Map the Arrow IPC file at ``path`` (columns uid, title, content)."""
         import pyarrow as pa
