@@ -53,6 +53,54 @@ def test_ranked_restores_the_order(matrix, seed):
     assert np.array_equal(again.scores, best.scores)
 
 
+@given(scores, st.integers(0, 3))
+def test_rows_end_to_end_become_columns(matrix, spare):
+    """What each row has, one row after the other; a row may have none, and there may be more columns."""
+    k = matrix.shape[1] + spare
+    best = TopK.from_scores(matrix, k)
+    there = best.indices >= 0
+    starts = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    found = TopK.from_rows(starts, best.indices[there], best.scores[there], k)
+    assert np.array_equal(found.indices, best.indices)
+    assert np.array_equal(found.scores, best.scores)
+    found.check(len(matrix), k, matrix.shape[1])
+
+
+def test_rows_put_equal_scores_in_order_where_float32_cannot_tell_them_apart():
+    labels, values = np.array([7, 2, 1]), np.array([0.5 + 1e-12, 0.5, 0.1])
+    found = TopK.from_rows(np.array([0, 2, 3]), labels, values, 3)
+    assert found.indices.tolist() == [[2, 7, -1], [1, -1, -1]]
+    found.check(2, 3, 8)
+    # Rounded, the first can have fallen behind the second too: all of the row is ranked.
+    fallen = TopK.from_rows(np.array([0, 3]), np.array([5, 9, 1]), np.array([0.3, 0.4, 0.4]), 3)
+    assert fallen.indices.tolist() == [[1, 9, 5]]
+    assert TopK.from_rows(np.array([0, 0]), np.empty(0, int), np.empty(0), 2).indices.tolist() == [[-1, -1]]
+    assert TopK.from_rows(np.array([0]), np.empty(0, int), np.empty(0), 2).indices.shape == (0, 2)
+
+
+def test_parts_are_joined_below_one_another():
+    first = TopK.from_scores(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), 2)
+    second = TopK.from_scores(np.array([[1.0, 5.0, 3.0]]), 1)
+    found = TopK.joined([first, second], 3)
+    assert found.indices.tolist() == [[2, 1, -1], [0, 1, -1], [1, -1, -1]]
+    assert found.scores.tolist() == [[3, 2, -np.inf], [3, 2, -np.inf], [5, -np.inf, -np.inf]]
+    found.check(3, 3, 3)
+    more = TopK.joined([first], 2, 4)
+    more.check(4, 2, 3)
+    assert more.indices.tolist() == [[2, 1], [0, 1], [-1, -1], [-1, -1]]
+    TopK.joined([], 2, 3).check(3, 2, 1)
+    assert TopK.joined([], 2).indices.shape == (0, 2)
+
+
+@given(scores, st.integers(1, 12))
+def test_predictions_as_pairs(matrix, k):
+    best = TopK.from_scores(matrix, k)
+    pairs = best.pairs(matrix.shape[1] + 2)
+    assert (pairs.dtype, pairs.shape) == (np.float32, (len(matrix), matrix.shape[1] + 2))
+    expected = [[float(label in row) for label in range(matrix.shape[1] + 2)] for row in best.indices.tolist()]
+    assert pairs.toarray().tolist() == expected
+
+
 GOOD = ([[1, 0, -1]], [[2.0, 1.0, -np.inf]])
 
 
