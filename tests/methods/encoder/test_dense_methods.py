@@ -70,8 +70,8 @@ def test_simcse_under_the_head_of_the_paper(run, checkpoint, stories):
     found = [run(SimCSE, stories, {**values, "temperature": each})[0].scores for each in (0.05, 0.5)]
     assert np.array_equal(*found)
     _, method = run(SimCSE, stories, values)
-    assert method._encoder.projection is None
-    assert run(SimCSE, stories, values_of(SimCSE, checkpoint()))[1]._encoder.projection is not None
+    assert method._tower.encoder.projection is None
+    assert run(SimCSE, stories, values_of(SimCSE, checkpoint()))[1]._tower.encoder.projection is not None
 
 
 def test_pairs_teach(run, checkpoint, stories):

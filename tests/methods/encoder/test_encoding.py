@@ -55,7 +55,7 @@ def test_shared_by_weights_and_texts(artifacts, prepared):
 def test_nothing_to_embed(artifacts, prepared, checkpoint):
     encoder, _ = prepared
     none = TokenStore.of(artifacts, Texts.from_lists([]), open_tokenizer(checkpoint()), 32)
-    with temporary_embeddings(encoder, none, artifacts.root) as vectors:
+    with temporary_embeddings(encoder, none, artifacts) as vectors:
         assert vectors.shape == (0, 16)
     assert shared_embeddings(artifacts, encoder, none, {}).shape == (0, 16)
 
@@ -68,14 +68,15 @@ def test_no_room_for_the_embeddings(artifacts, prepared):
     try:
         with (
             pytest.raises(XmcbenchError, match="cannot write 30 embeddings"),
-            temporary_embeddings(encoder, store, artifacts.root),
+            temporary_embeddings(encoder, store, artifacts),
         ):
             pass
         with pytest.raises(XmcbenchError, match="no room left to write"):
             shared_embeddings(artifacts, encoder, store, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not list(artifacts.root.glob(".embeddings-*"))
+    assert not list(artifacts.root.rglob("embeddings.bin"))
+    assert not list(artifacts.root.rglob("*.tmp"))
 
 
 def test_bf16_where_the_processor_has_it(monkeypatch):

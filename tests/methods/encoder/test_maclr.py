@@ -117,9 +117,10 @@ def test_rows_share_stage_one(run, stories, tmp_path, monkeypatch):
     assert shared.scores.tobytes() == alone.scores.tobytes()
 
 
-@pytest.mark.parametrize("name", ["paper", "reference", "quick", "gpu"])
+@pytest.mark.parametrize("name", sorted(MACLR.presets))
 def test_presets_hold(name):
-    MACLR(**MACLR.presets[name])._check()
+    values = MACLR.presets[name]
+    assert {parameter: MACLR(**values).parameters()[parameter] for parameter in values} == values
 
 
 def test_the_options_of_the_code(run, stories):

@@ -1,13 +1,13 @@
 import os
-import runpy
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
+from one_process import gradients
 from scipy.sparse import save_npz
 
-from xmcbench import Artifacts, MethodError
+from xmcbench import Artifacts, Compute, MethodError
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -27,7 +27,6 @@ PRETRAINING = {
     "clusters_updated_every": 2,
     "sampled_labels": 5,
     "label_temperature": 0.5,
-    "device": "cpu",
     "precision": "fp32",
 }
 
@@ -41,7 +40,7 @@ def test_two_processes_with_half_the_batch_are_one_with_the_whole(
     stores = [TokenStore.of(artifacts, texts, open_tokenizer(weights), 32) for texts in stories[:2]]
     (tmp_path / "stores.txt").write_text("\n".join(str(store.folder) for store in stores))
     save_npz(tmp_path / "pairs.npz", stories[2])
-    expected = runpy.run_path(str(SCRIPT))["gradients"](tmp_path, weights, kind)
+    expected = gradients(tmp_path, weights, kind)
     together = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "{rank}"}
     statuses, errors = side_by_side(SCRIPT, [tmp_path, weights, kind], together)
     assert statuses == [0, 0], errors
@@ -84,7 +83,8 @@ def test_a_pretraining_of_maclr_in_two_processes_ends_where_one_ends(tmp_path, c
     """Clusters made in the middle of the training included; without dropout, which differs between processes."""
     ends = []
     for processes in (1, 2):
-        method = MACLR(**PRETRAINING, backbone=str(checkpoint(dropout=0.0)), processes=processes)
+        method = MACLR(**PRETRAINING, backbone=str(checkpoint(dropout=0.0)))
+        method.compute = Compute("cpu", processes)
         method.artifacts = Artifacts(tmp_path / str(processes))
         ends.append(method.pretrain(*stories[:2]))
         assert method.notes["stage I"]["processes"] == processes
