@@ -110,7 +110,7 @@ def curve_requests(
     """What runs at each share: methods that never look at pairs once, those that need pairs not at 0."""
     from xmcbench.leaderboard.curves import setting_at
 
-    if "all" in methods:
+    if not methods or "all" in methods:
         raise UsageError("a curve is drawn of methods that are named", "--methods tfidf,xr-linear")
     supervision = {name: registry[name.partition(":")[0]].usable().supervision for name in methods}
     requests = []
@@ -124,12 +124,14 @@ def curve_requests(
             if chosen:
                 setting, drawn = setting_at(ratio, by), seeds[:1] if flat else seeds
                 requests.append((ratio, Request(dataset, setting, chosen, preset, overrides or {}, drawn)))
+    if not requests:
+        raise UsageError(f"{', '.join(methods)} cannot run at these shares", "at 0 there are no pairs to learn from")
     return requests
 
 
 def curve(
     dataset: str | Path | None = None,
-    methods: Sequence[str] = (),
+    methods: str | Sequence[str] = (),
     *,
     ratios: Sequence[float] = RATIOS,
     by: str = "label",
@@ -148,7 +150,7 @@ def curve(
     registry = options.registry()
     requests = curve_requests(
         _dataset(dataset),
-        methods,
+        [methods] if isinstance(methods, str) else methods,
         registry,
         ratios=ratios,
         by=by,
