@@ -9,8 +9,27 @@ import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import settings
+
+from xmcbench.environment import Hardware, Program
+from xmcbench.metrics import METRICS, VERSION
+from xmcbench.records import Cell, Record, as_json
+from xmcbench.records.record import (
+    Environment,
+    Figures,
+    FilteredFigures,
+    Measured,
+    MethodFacts,
+    Predictions,
+    Protocol,
+    RanksFacts,
+    SubsetFacts,
+)
+from xmcbench.records.standing import metrics_digest
+from xmcbench.setting import Setting
+from xmcbench.storage.canonical import sha256_json
 
 # Two shared cores make the time of an example say nothing.
 settings.register_profile("xmcbench", deadline=None)
@@ -84,6 +103,102 @@ def plugin(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def record():
+    """A record of the dataset Tiny; every metric has the same value. ``code`` names the code of the method."""
+
+    def make(
+        method="tfidf",
+        seed=0,
+        value=0.5,
+        half_width=0.03,
+        status="ok",
+        setting=None,
+        processor="P",
+        supervision="optional",
+        views=("head", "middle", "tail"),
+        notes=None,
+        code="today",
+        deterministic=False,
+        **parameters,
+    ):
+        setting = setting or Setting.of("ez")
+        few = setting.kind == "fs"
+        cell = Cell(
+            dataset="Tiny",
+            dataset_sha256=sha256_json("data"),
+            setting=setting,
+            subset_sha256=sha256_json([setting.slug, seed]) if few else None,
+            method=method,
+            parameters=parameters,
+            seed=seed,
+        )
+        figures = {
+            "values": dict.fromkeys(METRICS, value),
+            "intervals": dict.fromkeys(METRICS, (value - half_width, value + half_width)),
+            "scored": 30,
+            "unlabeled": 0,
+        }
+        result = {}
+        if status == "ok":
+            groups = {view: Figures(**figures) for view in views}
+            result = {
+                "metrics": {"self": FilteredFigures(**figures, views=groups)},
+                "predictions": Predictions(file="p.npz", sha256=sha256_json("predictions"), depth=101),
+                "ranks": RanksFacts(file="r.npz", sha256=sha256_json("ranks"), truth_sha256=sha256_json("truth")),
+            }
+        return Record(
+            key=cell.key,
+            cell=cell,
+            method=MethodFacts(
+                title=method.upper(),
+                variant=", ".join(f"{name}={each}" for name, each in parameters.items()),
+                supervision=supervision,
+                deterministic=deterministic,
+                source_sha256=sha256_json(code),
+            ),
+            status=status,
+            reason="" if status == "ok" else "ValueError: no",
+            subset=SubsetFacts(name="s", sha256=sha256_json("s"), pairs=12, labels=5, instances=12) if few else None,
+            counts={"train": 60, "test": 30, "labels": 10, "train_pairs": 120, "test_pairs": 60},
+            protocol=Protocol(version=VERSION, filter="self", propensity=(0.55, 1.5), source_sha256=metrics_digest()),
+            notes=notes or {},
+            environment=Environment(
+                packages={"python": "3"},
+                hardware=Hardware(processor=processor, cores=2, memory_gib=24, accelerators=(), system="x"),
+                xmcbench=Program(version="0", commit=""),
+            ),
+            measured=Measured(
+                started="2026-01-02T03:04:05+00:00",
+                total_s=5.0,
+                wall_s={"fit": 1.5, "pretrain": 2.0, "predict": 1.0},
+                reused_s=0.25,
+                predict_ms_per_instance=0.5,
+                peak_memory_bytes=2**30,
+            ),
+            **result,
+        )
+
+    return make
+
+
+@pytest.fixture
+def altered():
+    """A record with another value at each place, such as ``("protocol", "filter")``; its key stays that of its cell."""
+
+    def alter(record, *changes):
+        values = as_json(record)
+        for place, value in changes:
+            inner = values
+            for name in place[:-1]:
+                inner = inner[name]
+            inner[place[-1]] = value
+        values["key"] = sha256_json(values["cell"])
+        return msgspec.convert(values, Record)
+
+    return alter
 
 
 #: Real datasets that are not part of the project, and where they are from.

@@ -358,7 +358,7 @@ def test_a_damaged_record_is_named(xmcbench, tiny, tmp_path):
     path.write_text(json.dumps(record))
     ended = xmcbench(*words)
     assert ended.returncode == 1
-    assert "the key is not that of the cell" in ended.stderr
+    assert "is not a valid record: the key is not that of the cell" in ended.stderr
     shutil.rmtree(tmp_path / "runs")
     assert xmcbench(*words).returncode == 0
 

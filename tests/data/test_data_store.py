@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from xmcbench.data.store import cache_root, corpus, fingerprint, kept, open_corpus, read_pairs
+from xmcbench.data.store import cache_root, corpus, fingerprint, kept, open_corpus
 from xmcbench.data.xc_text import write_labels
 from xmcbench.errors import DataError, StorageError
 from xmcbench.texts import Texts, text_digest
@@ -78,12 +78,6 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(StorageError, match="XMCBENCH_CACHE"):
         kept("kind", {}, lambda folder: None)
-
-
-def test_a_damaged_pair_store_is_said(tmp_path):
-    (tmp_path / "pairs.npz").write_bytes(b"no zip")
-    with pytest.raises(DataError, match="cannot read the pair store"):
-        read_pairs(tmp_path / "pairs.npz", 3)
 
 
 def test_damaged_facts_are_said(tmp_path):

@@ -36,7 +36,7 @@ def test_texts_can_be_read_without_any_pairs(write_folder):
         corpus.pair_file.unlink()
     assert len(dataset.train) == 3
     assert len(dataset.test) == 2
-    with pytest.raises(DataError, match="pair store"):
+    with pytest.raises(DataError, match="cannot read the pairs"):
         dataset.train_pairs()
 
 

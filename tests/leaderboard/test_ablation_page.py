@@ -13,15 +13,15 @@ def training(*losses, at=(1, 2, 3), value=1.0):
 
 
 @pytest.fixture
-def row(record):
+def row(record, altered):
     """A record of a method with components, named as the runner would."""
 
     def make(components, *arguments, budget="20 steps of 32", **more):
         switches = dict(zip(NAMES, (each == "x" for each in components), strict=True))
         made = record("maclr", *arguments, **switches, **more)
         off = "".join(f", {name}=False" for name, on in switches.items() if not on)
-        made["method"].update(title="MACLR", variant=f"quick, {more.get('backbone', 'mini')}, {budget}{off}")
-        return made
+        variant = f"quick, {more.get('backbone', 'mini')}, {budget}{off}"
+        return altered(made, (("method", "title"), "MACLR"), (("method", "variant"), variant))
 
     return make
 

@@ -50,9 +50,8 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
     left = [
         record
         for record in seven
-        if (record["cell"]["method"], record["cell"]["setting"]["ratio"]) not in {("hungry", 0.1), ("hungry", 0.25)}
-        and (record["cell"]["method"], record["cell"]["setting"]["ratio"], record["cell"]["seed"])
-        != ("learner", 0.5, 1)
+        if (record.cell.method, record.cell.setting.ratio) not in {("hungry", 0.1), ("hungry", 0.25)}
+        and (record.cell.method, record.cell.setting.ratio, record.cell.seed) != ("learner", 0.5, 1)
     ]
     made = curve(left, "label", "P@5", "self", (0, 0.01, 0.05, 0.1, 0.25, 0.5, 1), [("ABSENT", 0.1, 0)])
     assert made.missing == ("ABSENT at 10%", "HUNGRY at 10%, 25%", "LEARNER at 50% (seed 1)")
@@ -62,10 +61,9 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
     assert "ABSENT" not in drawing
 
 
-def test_no_row_hides_behind_another_of_its_name(record):
+def test_no_row_hides_behind_another_of_its_name(record, altered):
     made = [record(setting=setting_at(share, "label"), value=k / 4, k=k) for share in (0, 0.01) for k in (1, 2)]
-    for each in made:
-        each["method"]["variant"] = "quick"
+    made = [altered(each, (("method", "variant"), "quick")) for each in made]
     drawn = curve(made, "label", "P@5", "self")
     assert [line.name for line in drawn.lines] == ["TFIDF (quick), k=1", "TFIDF (quick), k=2"]
 

@@ -6,6 +6,7 @@ import pytest
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import differences, files, pages, read_remarks, write
 from xmcbench.leaderboard.chart import MARK
+from xmcbench.records import as_json
 from xmcbench.setting import Setting
 
 
@@ -155,33 +156,41 @@ def test_a_layout_removes_its_own_files_only(tmp_path, some):
         assert differences(tmp_path, made) == []
 
 
+FIGURES = ("metrics", "self")
+
+
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("place", "value", "reason"),
     [
-        (lambda made: made["cell"].update(dataset_sha256="0" * 64), "differ in their data"),
-        (lambda made: made["counts"].update(test=31), "differ in their counts"),
-        (lambda made: made["protocol"].update(filter="none"), "differ in their default filter"),
-        (lambda made: made["protocol"].update(version=0), "is of metric protocol 0"),
-        (lambda made: made["cell"].update(subset_sha256="f" * 64), "differ in their subset"),
-        (lambda made: made["metrics"]["self"]["values"].update({"P@1": 0.21}), r"P@1 = nDCG@1"),
-        (lambda made: made["metrics"]["self"]["values"].update({"R@10": 0.05}), r"R@k never falls"),
-        (lambda made: made["metrics"]["self"]["intervals"].update({"R@10": [0.3, 0.2]}), "R@10 is .*, its interval"),
-        (lambda made: made["metrics"]["self"]["intervals"].update({"R@10": [0.3, 0.9]}), "R@10 is .*, its interval"),
-        (lambda made: made["metrics"]["self"].update(scored=29), "differ in their instances"),
-        (lambda made: made["metrics"]["self"]["views"]["tail"]["values"].update({"P@3": 2}), "in \\[0, 1\\]"),
+        (("cell", "dataset_sha256"), "0" * 64, "differ in their data"),
+        (("counts", "test"), 31, "differ in their counts"),
+        (("protocol", "propensity"), (0.6, 2.6), "differ in their propensities"),
+        (("cell", "subset_sha256"), "f" * 64, "differ in their subset"),
+        ((*FIGURES, "values", "P@1"), 0.21, r"P@1 = nDCG@1"),
+        ((*FIGURES, "values", "R@10"), 0.05, r"R@k never falls"),
+        ((*FIGURES, "intervals", "R@10"), (0.3, 0.2), "R@10 is .*, its interval"),
+        ((*FIGURES, "intervals", "R@10"), (0.3, 0.9), "R@10 is .*, its interval"),
+        ((*FIGURES, "scored"), 29, "differ in their instances"),
+        ((*FIGURES, "views", "tail", "values", "P@3"), 2.0, "in \\[0, 1\\]"),
     ],
 )
-def test_records_that_cannot_stand_on_one_board_are_named(some, change, reason):
-    made = next(record for record in some if record["cell"]["setting"]["ratio"] == 0.05)
-    change(made)
+def test_records_that_cannot_stand_on_one_board_are_named(some, altered, place, value, reason):
+    index = next(index for index, record in enumerate(some) if record.cell.setting.ratio == 0.05)
+    some[index] = altered(some[index], (place, value))
     with pytest.raises(StorageError, match=reason) as refused:
         pages(some)
     assert "tiny/" in str(refused.value)
 
 
+def test_two_default_filters_cannot_stand_on_one_board(some, altered):
+    values = as_json(some[0])
+    changed = altered(some[0], (("protocol", "filter"), "none"), (("metrics",), {"none": values["metrics"]["self"]}))
+    with pytest.raises(StorageError, match="differ in their default filter"):
+        pages([changed, *some[1:]])
+
+
 @pytest.mark.parametrize("name", ["TINY", "Ablation", "readme"])
-def test_no_page_replaces_another(some, record, name):
-    other = record()
-    other["cell"]["dataset"] = name
+def test_no_page_replaces_another(some, record, altered, name):
+    other = altered(record(), (("cell", "dataset"), name))
     with pytest.raises(StorageError, match="would replace that of"):
         pages([*some, other])

@@ -1,6 +1,13 @@
+import math
+
 import pytest
+from scipy.stats import t
 
 from xmcbench.leaderboard import rows
+from xmcbench.leaderboard.curves import as_csv, curve
+from xmcbench.leaderboard.tables import MAIN, metric_table
+from xmcbench.records import Standing
+from xmcbench.storage.canonical import sha256_json
 
 
 def test_seeds_are_one_row_and_parameters_are_rows_apart(record):
@@ -8,21 +15,56 @@ def test_seeds_are_one_row_and_parameters_are_rows_apart(record):
     assert [row.seeds for row in made] == [(0,), (0, 1)]
     figure = made[1].figures["P@1"]
     assert figure.value == pytest.approx(0.5)
-    assert figure.half_width == pytest.approx(0.03)
     assert figure.seed_sd == pytest.approx(0.02**0.5)
+    assert made[0].figures["P@1"].half_width == pytest.approx(0.03)
+    assert made[0].figures["P@1"].seed_sd is None
 
 
-def test_a_name_is_one_line(record):
-    made = record()
-    made["method"].update(title="A\n| B | 100.00 |", variant="x\ty")
+def test_a_half_width_is_over_instances_and_seeds(record):
+    """The variance of the mean of n seeds is that of a seed by n; the mean over the same instances is as sure as one."""
+    values = (0.50, 0.51, 0.49, 0.52, 0.48)
+    (row,) = rows([record(seed=seed, value=value) for seed, value in enumerate(values)], "self")
+    of_instances, of_seeds = (0.03 / 1.95996398) ** 2, 0.00025 / 5
+    degrees = 4 * ((of_instances + of_seeds) / of_seeds) ** 2
+    expected = t.ppf(0.975, degrees) * math.sqrt(of_instances + of_seeds)
+    assert row.figures["R@10"].half_width == pytest.approx(expected, rel=1e-6)
+    (same,) = rows([record(seed=seed) for seed in range(5)], "self")
+    assert same.figures["R@10"].half_width == pytest.approx(0.03)
+
+
+def test_what_is_stale_or_of_mixed_code_is_marked(record):
+    def marks(*codes):
+        made = [record(seed=seed, code=code) for seed, code in enumerate(codes)]
+        (row,) = rows(made, "self", Standing({"tfidf": sha256_json("today")}))
+        (line,) = metric_table([row], MAIN).lines
+        assert line.notes == row.marks
+        return row.marks
+
+    stale = "stale: the method's code has changed since this result was made"
+    mixed = "mixed: its seeds were made by different code"
+    assert marks("today", "today") == ()
+    assert marks("before", "before") == (stale,)
+    assert marks("today", "before") == (f"{stale} (in some of its seeds)", mixed)
+    assert rows([record(code="before")], "self")[0].marks == ()
+
+
+def test_a_stale_line_of_a_curve_has_a_dagger(record):
+    standing = Standing({"tfidf": sha256_json("today")})
+    made = curve([record(code="before"), record("bm25")], "label", "P@5", "self", (0, 1), standing=standing)
+    assert [line.label for line in made.lines] == ["BM25", "TFIDF\u2020"]
+    (line,) = [line for line in as_csv(made).splitlines() if "TFIDF" in line]
+    assert "stale: the method's code" in line
+
+
+def test_a_name_is_one_line(record, altered):
+    made = altered(record(), (("method", "title"), "A\n| B | 100.00 |"), (("method", "variant"), "x\ty"))
     assert rows([made], "self")[0].name == "A | B | 100.00 | (x y)"
 
 
-def test_rows_of_one_name_are_told_apart(record):
+def test_rows_of_one_name_are_told_apart(record, altered):
     """A preset was changed between two runs, or two methods have one title: both are there, and which is which."""
     made = [record(k=1, j=1, value=0.7), record(k=2, j=1, value=0.6), record(method="other", k=1, j=1)]
-    for each in made:
-        each["method"].update(title="Same", variant="quick")
+    made = [altered(each, (("method", "title"), "Same"), (("method", "variant"), "quick")) for each in made]
     names = [row.name for row in rows(made, "self")]
     assert names == [
         f"Same (quick), k={k}, method={method}" for k, method in ((1, "tfidf"), (2, "tfidf"), (1, "other"))

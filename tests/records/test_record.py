@@ -1,77 +1,138 @@
 import json
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.records import Cell, Store, read_record
+from xmcbench.records import Cell, Store, as_json, read_record
 from xmcbench.records.record import sealed
 from xmcbench.setting import Setting
-from xmcbench.storage.canonical import sha256_json
-
-CELL = Cell("Tiny", "d" * 64, Setting.of("fs", 0.5), "e" * 64, "tfidf", {"ngrams": 2, "max_df": 1.0}, 3)
+from xmcbench.storage.canonical import canonical_json, sha256_json
 
 
 @pytest.fixture
-def written(tmp_path):
+def written(record, tmp_path):
     """A record as the store writes it: its path and its content."""
-    record = {
-        "schema": 1,
-        "key": CELL.key,
-        "cell": CELL.identity(),
-        "method": {"title": "TF-IDF"},
-        "status": "ok",
-        "metrics": {"none": {"values": {"P@1": 0.3372, "R@100": 2 / 3}}},
-        "environment": {"accelerators": ()},
-    }
     store = Store(tmp_path)
-    return store.record_path(CELL), store.write(CELL, record)
+    made = store.write(record(setting=Setting.of("fs", 0.5), seed=3, value=0.3372, half_width=0.01, ngrams=2, df=1.0))
+    return store.record_path(made.cell), made
+
+
+def resealed(values):
+    """JSON values with the checksum that somebody would give them who knows how."""
+    content = {name: value for name, value in values.items() if name != "sha256"}
+    return json.dumps({**content, "sha256": sha256_json(content)})
 
 
 def test_a_record_is_read_as_it_was_written(written):
     path, record = written
-    assert read_record(path) == json.loads(json.dumps(record))
-    assert Cell.of(record) == CELL
-    assert Cell.of(record).key == record["key"]
+    assert read_record(path) == record
+    assert read_record(path).cell == record.cell
+    assert record.key == record.cell.key == sha256_json(as_json(record)["cell"])
+    assert json.loads(path.read_text()) == json.loads(json.dumps(as_json(record)))
 
 
-@pytest.mark.parametrize("change", [("0.3372", "0.3373"), ('"P@1"', '"P@3"'), ("TF-IDF", "TF-IDF 2")])
-def test_a_record_edited_by_hand_is_named(written, change):
-    path, _ = written
+def test_the_key_is_that_of_the_records_of_schema_1(altered, record):
+    """Cells that were run before keep their key, and so their place."""
+    cell = Cell(
+        dataset="LF-Debian-2K",
+        dataset_sha256="0" * 64,
+        setting=Setting.of("fs", 0.01),
+        subset_sha256="1" * 64,
+        method="tfidf",
+        parameters={"ngrams": 2, "max_df": 1.0, "stem": None, "fast": True},
+        seed=0,
+    )
+    identity = {
+        "dataset": "LF-Debian-2K",
+        "dataset_sha256": "0" * 64,
+        "setting": {"kind": "fs", "by": "label", "ratio": 0.01},
+        "subset_sha256": "1" * 64,
+        "method": "tfidf",
+        "parameters": {"ngrams": 2, "max_df": 1.0, "stem": None, "fast": True},
+        "seed": 0,
+    }
+    assert cell.key == sha256_json(identity)
+    assert cell.path == Path(f"lf-debian-2k/fs-label-0.01/tfidf-s0-{cell.key[:12]}")
+
+
+@pytest.mark.parametrize("change", [("0.3372", "0.3373"), ('"P@1"', '"P@9"'), ("TFIDF", "TFIDF 2"), ("3.11", "3.12")])
+def test_a_record_edited_by_hand_is_named(written, altered, change):
+    path, record = written
+    made = altered(record, (("environment", "packages"), {"python": "3.11"}))
+    Store(path.parents[3]).write(made)
     text = path.read_text()
     assert change[0] in text
     path.write_text(text.replace(*change))
-    with pytest.raises(StorageError, match=f"{path.name} is not as it was written"):
+    with pytest.raises(StorageError, match=f"{path.name}: checksum mismatch"):
         read_record(path)
 
 
 def test_layout_does_not_count(written):
     path, record = written
-    path.write_text(json.dumps(record))
-    assert read_record(path)["sha256"] == record["sha256"]
+    path.write_text(json.dumps(as_json(record)))
+    assert read_record(path).sha256 == record.sha256
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "reason"),
     [
-        {"seed": 0.0},
-        {"seed": False},
-        {"seed": "0"},
-        {"method": "../../elsewhere"},
-        {"dataset": ".."},
-        {"dataset": ""},
-        {"dataset": "a\nb"},
-        {"method": 3},
-        {"setting": {"kind": "fs", "by": "label", "ratio": 2}},
-        {"setting": {"kind": "fs"}},
-        {"setting": "ez"},
-        {"colour": "blue"},
+        ({"seed": 0.5}, "Expected `int`"),
+        ({"seed": False}, "Expected `int`"),
+        ({"seed": "0"}, "Expected `int`"),
+        ({"seed": -1}, ">= 0"),
+        ({"seed": 2**32}, "<= 4294967295"),
+        ({"seed": 3.0}, "Expected `int`"),
+        ({"method": "../../elsewhere"}, "cannot name a file"),
+        ({"dataset": ".."}, "cannot name a file"),
+        ({"dataset": ""}, "cannot name a file"),
+        ({"dataset": "a\nb"}, "cannot name a file"),
+        ({"method": 3}, "Expected `str`"),
+        ({"parameters": {"steps": [1]}}, r"\$\.cell\.parameters"),
+        ({"dataset_sha256": "d"}, r"\$\.cell\.dataset_sha256"),
+        ({"setting": {"kind": "fs", "by": "label", "ratio": 2}}, "outside"),
+        ({"setting": {"kind": "fs"}}, "needs a ratio"),
+        ({"setting": {"kind": "fs", "ratio": 0.5}}, "the setting is incomplete"),
+        ({"setting": {"kind": "ez", "ratio": 0.5}}, "takes no --ratio"),
+        ({"setting": "ez"}, "Expected `object`"),
+        ({"color": "blue"}, "unknown field `color`"),
     ],
 )
-def test_a_cell_that_no_run_could_have_is_refused(written, change):
+def test_a_cell_that_no_run_could_have_is_refused(written, change, reason):
     path, record = written
-    cell = {**record["cell"], **change}
-    path.write_text(json.dumps(sealed({**record, "cell": cell, "key": sha256_json(cell)})))
-    with pytest.raises(StorageError, match="the cell is none that a run could have"):
+    values = as_json(record)
+    cell = {**values["cell"], **change}
+    path.write_text(resealed({**values, "cell": cell, "key": sha256_json(cell)}))
+    with pytest.raises(StorageError, match=f"is not a valid record: .*{reason}"):
+        read_record(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("metrics", "self", "values", "P@1"), "high", r"Expected `float`.*\$\.metrics\[\.\.\.\]\.values"),
+        (("metrics", "self", "scored"), -1, r">= 0.*scored"),
+        (("metrics", "mine"), {}, "metrics"),
+        (("measured", "total_s"), -1.0, r">= 0.*total_s"),
+        (("measured", "wall_s", "fit"), None, r"wall_s"),
+        (("predictions", "sha256"), "x" * 64, "predictions.sha256"),
+        (("predictions",), None, "predictions or figures are missing"),
+        (("metrics",), {}, "predictions or figures are missing"),
+        (("status",), "fine", "status"),
+        (("ranks", "best"), 1, "unknown field `best`"),
+        (("better",), 1, "unknown field `better`"),
+    ],
+)
+def test_a_field_of_another_type_is_named(written, place, value, reason):
+    path, record = written
+    values = as_json(record)
+    inner = values
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    path.write_text(resealed(values))
+    with pytest.raises(StorageError, match=f"is not a valid record: .*{reason}"):
         read_record(path)
 
 
@@ -86,16 +147,47 @@ def test_a_copy_is_no_second_record(written):
 
 def test_what_is_no_record_says_so(written):
     path, record = written
+    values = as_json(record)
     for content, reason in (
         ("{", "cannot read"),
         ("[" * 100_000, "cannot read"),
-        (json.dumps({**record, "status": float("nan")}), "NaN is no JSON"),
-        (json.dumps({**record, "status": "\ud800"}), "cannot read"),
-        ("[]", "no record"),
-        (json.dumps({name: value for name, value in record.items() if name != "sha256"}), "no record"),
-        (json.dumps({**record, "schema": 2}), "has schema 2"),
-        (json.dumps({**record, "key": "0" * 64}), "the key is not that of the cell"),
+        (json.dumps({**values, "status": float("nan")}), "cannot read"),
+        (json.dumps({**values, "reason": "\ud800"}), "cannot read"),
+        ("[]", "is not a record of schema 1 or 2"),
+        (json.dumps({**values, "schema": 3}), r"is not a record of schema 1 or 2 \(upgrade xmcbench\)"),
+        (json.dumps({name: value for name, value in values.items() if name != "sha256"}), "checksum mismatch"),
+        (resealed({**values, "key": "0" * 64}), "the key is not that of the cell"),
     ):
         path.write_text(content)
         with pytest.raises(StorageError, match=reason):
             read_record(path)
+
+
+def test_a_record_of_schema_1_is_read(written):
+    """It has ``unlabelled``, and no ranks, propensities, source of the metrics or commit."""
+    path, record = written
+    values = {**as_json(record), "schema": 1}
+    for name in ("ranks", "isolation", "checks"):
+        del values[name]
+    del values["environment"]["xmcbench"]
+    for name in ("propensity", "source_sha256"):
+        del values["protocol"][name]
+    for figures in (values["metrics"]["self"], *values["metrics"]["self"]["views"].values()):
+        figures["unlabelled"] = figures.pop("unlabeled")
+    path.write_text(resealed(values))
+    old = read_record(path)
+    assert (old.schema, old.ranks, old.protocol.propensity, old.environment.xmcbench) == (2, None, None, None)
+    assert old.metrics == record.metrics
+    assert old.cell == record.cell
+    path.write_text(path.read_text().replace("0.3372", "0.3373"))
+    with pytest.raises(StorageError, match="checksum mismatch"):
+        read_record(path)
+
+
+def test_the_checksum_covers_every_other_field(written):
+    _, record = written
+    content = {name: value for name, value in as_json(record).items() if name != "sha256"}
+    assert record.sha256 == sha256_json(content)
+    assert canonical_json(content) != canonical_json(as_json(record))
+    changed = msgspec.structs.replace(record, log="logs/x.log")
+    assert sealed(changed).sha256 != record.sha256

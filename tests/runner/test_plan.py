@@ -71,9 +71,9 @@ def test_what_a_method_says_of_itself(planned):
     assert cell.name == "One (paper, 120 half steps, steps=60)"
 
 
-def test_a_method_with_a_result_needs_nothing_any_more(planned, monkeypatch):
+def test_a_method_with_a_result_needs_nothing_any_more(planned, monkeypatch, record, altered):
     (cell,) = planned(methods=["four:paper"]).cells
-    record = {"status": "ok", "method": {"source_sha256": cell.source}}
+    record = altered(record(), (("method", "source_sha256"), cell.source))
     monkeypatch.setattr(Store, "find", lambda self, wanted: record if wanted.parameters["steps"] == 5 else None)
     (cached,) = planned(methods=["four"]).cells
     assert cached.state == "cached"

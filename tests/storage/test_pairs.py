@@ -1,0 +1,60 @@
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmcbench.errors import DataError, StorageError
+from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
+
+PAIRS = csr_matrix(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]], np.float32))
+
+
+def test_pairs_come_back_as_they_were(tmp_path):
+    write_pairs(tmp_path / "pairs.npz", PAIRS.indptr, PAIRS.indices)
+    read = read_pairs(tmp_path / "pairs.npz", 3)
+    assert (read.dtype, read.shape) == (np.float32, (3, 3))
+    assert read.toarray().tolist() == PAIRS.toarray().tolist()
+    assert (read.indptr.dtype, read.indices.dtype) == (np.int32, np.int32)
+    assert read_pairs(tmp_path / "pairs.npz", 9).shape == (3, 9)
+
+
+def test_no_pair_at_all(tmp_path):
+    write_pairs(tmp_path / "pairs.npz", np.zeros(5, int), np.zeros(0, int))
+    assert read_pairs(tmp_path / "pairs.npz", 2).shape == (4, 2)
+
+
+def test_what_is_no_store_is_said(tmp_path):
+    path = tmp_path / "pairs.npz"
+    write_pairs(path, PAIRS.indptr, PAIRS.indices)
+    whole = path.read_bytes()
+    for content in (b"no zip", b"", whole[:100]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="cannot read the pairs .*delete the file"):
+            read_pairs(path, 3)
+    path.unlink()
+    with pytest.raises(DataError, match="cannot read the pairs"):
+        read_pairs(path, 3)
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot write"):
+        write_pairs(tmp_path / "file" / "pairs.npz", PAIRS.indptr, PAIRS.indices)
+
+
+def test_ids_beyond_the_columns_are_said(tmp_path):
+    write_pairs(tmp_path / "pairs.npz", PAIRS.indptr, PAIRS.indices)
+    with pytest.raises(DataError, match="cannot read the pairs"):
+        read_pairs(tmp_path / "pairs.npz", 2)
+
+
+def test_the_digest_is_of_the_structure_on_any_machine():
+    written = struct.pack("<q4q", 4, 0, 2, 2, 3) + struct.pack("<q3q", 3, 1, 2, 0)
+    expected = hashlib.sha256(written).hexdigest()
+    for kind in (np.int32, np.int64, ">i8"):
+        assert pairs_digest(PAIRS.indptr.astype(kind), PAIRS.indices.astype(kind)) == expected
+    others = [
+        (PAIRS.indptr, np.array([1, 2, 1])),
+        (np.array([0, 1, 2, 3]), PAIRS.indices),
+        (np.array([0, 2, 2, 3, 3]), PAIRS.indices),
+    ]
+    assert len({expected, *(pairs_digest(*each) for each in others)}) == 4
