@@ -1,33 +1,54 @@
+"""The digest of source code: what a result depends on changes it, and nothing else does."""
+
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from xmcbench import environment
 from xmcbench.registry import Registry, from_file
-from xmcbench.storage.source import source_digest
+from xmcbench.storage import source
+from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.source import module_digest, source_digest, source_of
+
+ROOT = Path(__file__).parents[2]
 
 PACKAGE = {
     "__init__.py": "",
-    "one.py": "from pack.rooms.shared import helper\nclass One: ...\n",
-    "two.py": "class Two:\n    def fit(self):\n        from pack.rooms import late\n",
+    "one.py": "from pack.rooms.shared import helper\nclass One:\n    steps = 1\n",
+    "two.py": "class Two:\n    def fit(self):\n        from pack.rooms import late\n        return 1\n",
     "other.py": "x = 1\n",
+    "util.py": "RATE = 1\n",
     "rooms/__init__.py": "",
-    "rooms/shared.py": "def helper(): ...\n",
-    "rooms/late.py": "import pack.rooms.deep\n",
+    "rooms/shared.py": "def helper():\n    return 1\n",
+    "rooms/late.py": "import pack.rooms.deep\ny = 1\n",
     "rooms/deep.py": "x = 1\n",
 }
 
 
 @pytest.fixture
-def digest(tmp_path, monkeypatch):
+def write(tmp_path, monkeypatch):
+    """Write modules of the package ``pack``, with changes, and import it anew."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def compute(changes=()):
+    def make(changes=()):
         for name, text in {**PACKAGE, **dict(changes)}.items():
             path = tmp_path / "pack" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         for name in [name for name in sys.modules if name.split(".")[0] == "pack"]:
             del sys.modules[name]
+
+    return make
+
+
+@pytest.fixture
+def digests(write):
+    """The digests of the two classes of the package."""
+
+    def compute(changes=()):
+        write(changes)
         from pack.one import One
         from pack.two import Two
 
@@ -36,40 +57,342 @@ def digest(tmp_path, monkeypatch):
     return compute
 
 
+def differing(before, after):
+    return [place for place, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+
+
 @pytest.mark.parametrize(
     ("changed", "which"),
-    [("one.py", (0,)), ("rooms/shared.py", (0,)), ("rooms/late.py", (1,)), ("rooms/deep.py", (1,)), ("other.py", ())],
+    [
+        ("one.py", [0]),
+        ("two.py", [1]),
+        ("rooms/shared.py", [0]),
+        ("rooms/late.py", [1]),
+        ("rooms/deep.py", [1]),
+        ("rooms/__init__.py", [0, 1]),
+        ("__init__.py", [0, 1]),
+        ("other.py", []),
+    ],
 )
-def test_depends_on_what_a_method_imports_from_its_package(digest, changed, which):
-    before = digest()
-    after = digest({changed: PACKAGE[changed] + "# changed\n"})
-    assert [place for place in (0, 1) if before[place] != after[place]] == list(which)
+def test_a_changed_constant_counts_for_what_imports_it(digests, changed, which):
+    """At any depth, and inside functions; importing a module runs the packages above it."""
+    before = digests()
+    after = digests({changed: PACKAGE[changed].replace("1", "2") if PACKAGE[changed] else "x = 1\n"})
+    assert differing(before, after) == which
 
 
 @pytest.mark.parametrize("place", ["rooms/near.py", "rooms/inner/__init__.py", "rooms/inner/far.py", "rooms/deep.py"])
-def test_relative_imports_count_too(digest, place):
+def test_relative_imports_count_too(digests, place):
     relative = {
         "one.py": "from .rooms import near\nclass One: ...\n",
         "rooms/near.py": "from .inner import far\n",
-        "rooms/inner/__init__.py": "",
-        "rooms/inner/far.py": "from .. import deep\n",
+        "rooms/inner/__init__.py": "from . import far as near\n",
+        "rooms/inner/far.py": "def late():\n    from .. import deep\n",
     }
-    before = digest(relative)
-    after = digest({**relative, place: {**PACKAGE, **relative}[place] + "# changed\n"})
-    assert [one != other for one, other in zip(before, after, strict=True)] == [True, place == "rooms/deep.py"]
+    before = digests(relative)
+    after = digests({**relative, place: {**PACKAGE, **relative}[place] + "CHANGED = True\n"})
+    assert differing(before, after) == ([0, 1] if place == "rooms/deep.py" else [0])
 
 
-def test_of_a_file_is_of_the_file(plugin):
-    source = """
+def test_a_folder_without_an_init_file_is_a_package_too(digests):
+    bare = {"one.py": "from pack.bare import inside\nclass One: ...\n", "bare/inside.py": "x = 1\n"}
+    assert differing(digests(bare), digests({**bare, "bare/inside.py": "x = 2\n"})) == [0]
+
+
+FULL = '''"""A module."""
+import math
+from typing import TYPE_CHECKING
+
+class One:
+    """A class."""
+
+    rate: float = 0.5
+
+    def fit(self, x):
+        """A method."""
+        if x < 0:
+            raise ValueError(f"{x} is negative", "take another")
+        return [x, "text", math.pi]
+'''
+SAME = {
+    "a comment": ("import math", "import math  # for pi\n\n# and more"),
+    "docstrings": ('"""A class."""', '"""Another class, described\n    in two lines."""'),
+    "the docstring of a function": ('"""A method."""\n        ', ""),
+    "the docstring of the module": ('"""A module."""', '"""Another."""'),
+    "formatting": ('[x, "text", math.pi]', "[\n            x,\n            'text',\n            math.pi,\n        ]"),
+    "parentheses": ("if x < 0:", "if (x < 0):"),
+    "an import for types": ("\nclass One", "\nif TYPE_CHECKING:\n    from pack.other import x\n\nclass One"),
+    "the message of an exception": ('f"{x} is negative", "take another"', '"no"'),
+}
+OTHER = {
+    "a constant": ("0.5", "0.25"),
+    "a constant's type": ("0.5", "1 / 2"),
+    "a name": ("rate", "ratio"),
+    "a text": ('"text"', '"texts"'),
+    "an operator": ("x < 0", "x <= 0"),
+    "the kind of an exception": ("ValueError", "TypeError"),
+    "an import": ("import math", "import cmath as math"),
+    "an annotation, which may be a hyper-parameter": ("rate: float", "rate: int"),
+    "what runs where types are not checked": ("\nclass One", "\nif not TYPE_CHECKING:\n    x = 1\n\nclass One"),
+    "the other branch": (
+        "\nclass One",
+        "\nif TYPE_CHECKING:\n    y: int\nelse:\n    from pack.other import x\n\nclass One",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_what_changes_no_result_changes_no_digest(digests, change):
+    before = digests({"one.py": FULL})
+    assert FULL.replace(*SAME[change]) != FULL
+    assert digests({"one.py": FULL.replace(*SAME[change])}) == before
+
+
+@pytest.mark.parametrize("change", OTHER)
+def test_what_may_change_a_result_changes_the_digest(digests, change):
+    before = digests({"one.py": FULL})
+    assert differing(before, digests({"one.py": FULL.replace(*OTHER[change])})) == [0]
+
+
+def test_a_module_imported_for_types_alone_does_not_count(digests):
+    imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack import other\n"
+    typed = {"one.py": f"{imports}class One: ...\n"}
+    assert digests(typed) == digests({**typed, "other.py": "x = 2\n"})
+
+
+def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
+    """``mypkg.methods.m`` is not a method of xmcbench: what it imports from ``mypkg`` is its own."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(rate):
+        files = {
+            "__init__.py": "",
+            "util.py": f"RATE = {rate}\n",
+            "methods/__init__.py": "",
+            "methods/m.py": "from mypkg.util import RATE\nclass M: ...\n",
+        }
+        for name, text in files.items():
+            (tmp_path / "mypkg" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "mypkg" / name).write_text(text)
+        for name in [name for name in sys.modules if name.split(".")[0] == "mypkg"]:
+            del sys.modules[name]
+        from mypkg.methods.m import M
+
+        return source_digest(M)
+
+    assert digest(1) == digest(1) != digest(2)
+
+
+PLUGIN = """
+    import {module}
     from xmcbench import Method
+
     class A(Method):
         def fit(self, raw_X, raw_Y, pairs=None): ...
         def predict(self, raw_X, k=100): ...
-    """
-    one, two = (source_digest(from_file(plugin(text))[0].method) for text in (source, source + "\n    # changed\n"))
-    assert one != two
+"""
+
+
+@pytest.fixture
+def of_plugin(plugin, tmp_path):
+    """The digest of a plug-in file under a name, read anew."""
+
+    def digest(text, name="plugin.py"):
+        plugin(text, name)
+        (entry,) = from_file(tmp_path / name)
+        return source_digest(entry.usable())
+
+    return digest
+
+
+def test_of_a_plugin_file_is_of_the_file(of_plugin):
+    text = PLUGIN.format(module="json")
+    assert of_plugin(text) == of_plugin(text + "\n    # a comment\n") != of_plugin(text + "\n    RATE = 1\n")
+
+
+@pytest.mark.parametrize("name", ["my-method.py", "method.v2.py", "two words.py"])
+def test_any_name_of_a_plugin_file_will_do(of_plugin, name):
+    text = PLUGIN.format(module="json")
+    assert of_plugin(text, name) != of_plugin(text + "\n    RATE = 1\n", name)
+
+
+@pytest.mark.parametrize("neighbor", ["neighbor_a.py", "neighbor_b/__init__.py", "neighbor_c/inside.py"])
+def test_what_is_beside_a_plugin_file_counts(of_plugin, plugin, tmp_path, neighbor):
+    module = neighbor.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    (tmp_path / neighbor).parent.mkdir(exist_ok=True)
+    plugin("RATE = 1\n", neighbor)
+    plugin("RATE = 1\n", "stranger.py")
+    text = PLUGIN.format(module=module)
+    before = of_plugin(text)
+    plugin("RATE = 2\n", "stranger.py")
+    assert of_plugin(text) == before
+    plugin("RATE = 2\n", neighbor)
+    assert of_plugin(text) != before
+
+
+def test_what_is_beside_a_plugin_file_counts_behind_a_link(plugin, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    plugin(PLUGIN.format(module="neighbor_d"), "real/plugin.py")
+    found = []
+    for rate in (1, 2):
+        plugin(f"RATE = {rate}\n", "real/neighbor_d.py")
+        (entry,) = from_file(tmp_path / "link" / "plugin.py")
+        found.append(source_digest(entry.usable()))
+    assert found[0] != found[1]
+
+
+def test_an_installed_package_goes_before_a_neighbor_of_its_name(of_plugin, plugin):
+    plugin("x = 1\n", "msgspec.py")
+    before = of_plugin(PLUGIN.format(module="msgspec"))
+    plugin("x = 2\n", "msgspec.py")
+    assert of_plugin(PLUGIN.format(module="msgspec")) == before
+
+
+def test_a_plugin_that_builds_on_a_method_depends_on_it(of_plugin, monkeypatch):
+    text = PLUGIN.format(module="xmcbench.methods.tfidf")
+    before = of_plugin(text)
+    parsed = source._parsed
+
+    def with_a_change(file, name, changed):
+        found = parsed(file, name, changed)
+        return found if file.name != "ngrams.py" else source._File("changed", found.imports)
+
+    monkeypatch.setattr(source, "_parsed", with_a_change)
+    assert of_plugin(text) != before
+    assert of_plugin(PLUGIN.format(module="xmcbench")) == of_plugin(PLUGIN.format(module="xmcbench"))
 
 
 def test_built_in_methods_have_their_own():
-    digests = {name: source_digest(Registry()[name].usable()) for name in ("tfidf", "bm25", "xr-linear")}
-    assert len(set(digests.values())) == 3
+    digests = Registry().sources()
+    assert len({*digests.values()}) == len(digests) == 9
+    assert digests == Registry().sources()
+
+
+def test_the_modules_that_every_result_runs_through_count(monkeypatch):
+    before, parsed = source_digest(Path), source._parsed
+    for changed in ("texts.py", "topk.py", "prediction.py"):
+        monkeypatch.setattr(
+            source,
+            "_parsed",
+            lambda file, name, when, changed=changed: (
+                source._File("changed", ()) if file.name == changed else parsed(file, name, when)
+            ),
+        )
+        assert source_digest(Path) != before, changed
+
+
+def test_packages_of_others_are_named(write):
+    imports = "import numpy.linalg, os\nfrom scipy.sparse import csr_matrix\nfrom pack import util\n"
+    write({"one.py": f"{imports}class One: ...\n"})
+    from pack.one import One
+
+    assert {"numpy", "scipy"} <= {*source_of(One).packages}
+    assert not {"os", "pack", "xmcbench"} & {*source_of(One).packages}
+
+
+def test_versions_are_part_of_the_key_of_an_artifact_and_not_of_a_source(write, tmp_path, monkeypatch):
+    write({"one.py": "import numpy\nclass One: ...\ndef build(folder): ...\n"})
+    from pack.one import One, build
+
+    def now():
+        store = Artifacts(tmp_path / "artifacts")
+        return store.get("kind", {}, build).name, store.unfinished("kind", {}, One).name, source_digest(One)
+
+    before = now()
+    version = environment._version
+    monkeypatch.setattr(environment, "_version", lambda name: "99.0" if name == "numpy" else version(name))
+    assert [one == other for one, other in zip(before, now(), strict=True)] == [False, False, True]
+
+
+def test_the_key_of_an_artifact_has_the_source_of_all_that_is_used(write, tmp_path):
+    def folders(changes=()):
+        write({"util.py": "def build(folder): ...\n", **dict(changes)})
+        from pack.one import One
+        from pack.util import build
+
+        store = Artifacts(tmp_path / "artifacts")
+        return [store.get("kind", {}, build).name, store.get("kind", {}, build, uses=(One(),)).name]
+
+    before = folders()
+    assert differing(before, folders({"rooms/shared.py": "def helper():\n    return 2\n"})) == [1]
+    assert differing(before, folders({"util.py": "def build(folder):\n    return 2\n"})) == [0, 1]
+
+
+#: All kinds of syntax whose trees versions of Python could print differently.
+SAMPLE = '''"""A module."""
+from __future__ import annotations
+import numpy as np
+
+NUMBERS = [1, 10**20, 123456789012345678901234567890, 0.1, 1e300, 1j, -2, True, None, ...]
+TEXTS = "a" "b", b"\\x00", u"u", f"{NUMBERS[0]!r:>{10}} and {{}}" " more" f"{1 + 1=}", r"\\d", "\\u00e4\\U0001f600"
+
+@decorated(1)
+async def late(a, /, b: int = 2, *args, c, d=4, **kwargs) -> None:
+    """A function."""
+    async with a as (b, c), d:
+        await b
+    return [x async for x in a if x], {**kwargs}, {1, *b}, (y := 3), lambda z: z[1:2, ::3]
+
+class A(B, metaclass=C):
+    """A class."""
+    x: int = 1
+    def f(self):
+        try:
+            yield from (1 if self else 2,)
+        except* ValueError as error:
+            raise TypeError("message", 1) from error
+        else:
+            global G; del G
+        finally:
+            assert not self, "text"
+        match self:
+            case {"a": [1, *_], **rest} | A(x=2) if rest:
+                pass
+            case None | "b" | -1:
+                pass
+'''
+PINNED = "fcec12e60761e7649fe00dcbeb1eb44306341523cdaf484f92442a6e94f5a602"
+
+
+def test_a_digest_is_pinned(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
+    assert module_digest("sample_of_syntax") == PINNED
+
+
+@pytest.mark.parametrize("version", ["3.12.1", "3.13.0"])
+def test_other_versions_of_python_give_the_same_digests(tmp_path, version):
+    python = Path(f"/root/.pyenv/versions/{version}/bin/python")
+    if not python.exists():
+        pytest.skip(f"there is no Python {version} at {python}")
+    (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
+    (tmp_path / "source.py").write_text((ROOT / "xmcbench" / "storage" / "source.py").read_text())
+    code = (
+        "import source, sys, pathlib\n"
+        "print(source.module_digest('sample_of_syntax'))\n"
+        "for file in sorted(pathlib.Path(sys.argv[1]).rglob('*.py')):\n"
+        "    print(file, source._parsed(file, file.stem, 0).tree)\n"
+    )
+
+    def run(interpreter):
+        words = [interpreter, "-c", code, ROOT / "methods"]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, env={}).stdout.split()
+
+    assert run(python) == run(sys.executable)
+    assert run(python)[0] == PINNED
+
+
+def test_a_script_has_a_source(tmp_path):
+    (tmp_path / "beside.py").write_text("RATE = 1\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import beside\nfrom xmcbench.storage.source import source_of\nclass A: ...\nprint(source_of(A).digest)\n"
+    )
+
+    def digest():
+        return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+
+    before = digest()
+    (tmp_path / "beside.py").write_text("RATE = 22\n")
+    assert digest() != before

@@ -1,9 +1,9 @@
 """Digests of source code: what tells a result of today's code from one of yesterday's.
 
-A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, at any
-depth and inside functions too. Comments, docstrings, formatting, type-checking imports and the arguments of ``raise``
-are left out: a run that ends well does not depend on them. Packages of other authors are named, so that a caller can
-add their versions.
+A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, or from
+``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, formatting, type-checking imports and
+the arguments of ``raise`` are left out: a run that ends well does not depend on them. Packages of other authors are
+named, so that a caller can add their versions.
 
 Two things are out of sight: modules that are imported under a computed name, and data files that code reads.
 """
@@ -14,7 +14,7 @@ import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -27,6 +27,9 @@ _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction"
 
 #: The module name of a plug-in file starts with this.
 PLUGIN_PREFIX = "xmcbench_plugin_"
+
+#: Methods that anybody may build on: what is imported from here counts wherever it is imported.
+_METHODS = "xmcbench.methods"
 
 
 class Source(NamedTuple):
@@ -56,7 +59,7 @@ def module_digest(*modules: str) -> str:
 
 @dataclass(frozen=True)
 class _Package:
-    """The code of one author: a package, a single module, or the folder of a plug-in file.
+    """The code of one author: a package, a single module, or the folder of a plug-in file or of a script.
 
     prefix: the dotted name of the package or module; empty for a folder, whose modules are imported by bare names.
     root: the folder of the package, or the file of a single module.
@@ -71,8 +74,8 @@ class _Package:
 
         Each subpackage of xmcbench is one of its own, so that a change of the leaderboard is not one of a method.
         """
-        if module.startswith(PLUGIN_PREFIX):
-            return cls("", Path(str(sys.modules[module].__file__)).parent)
+        if module.startswith(PLUGIN_PREFIX) or module == "__main__":
+            return cls("", _file_of(module).parent)
         parts = module.split(".")
         prefix = ".".join(parts[:2]) if parts[0] == "xmcbench" else parts[0]
         spec = find_spec(prefix)
@@ -96,9 +99,10 @@ class _Package:
             found = next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
             if not name:
                 continue  # the folder of a plug-in file is not a package
-            if found is None:
+            if found is not None:
+                yield name, found
+            elif not base.is_dir():  # a folder without __init__.py is a package too
                 return  # a name inside the module before it
-            yield name, found
 
     def imported(self, name: str) -> bool:
         """Whether an absolute import of this name reads a file of the package."""
@@ -110,7 +114,7 @@ class _Package:
             spec = find_spec(first[0])
         except (ValueError, ModuleNotFoundError):
             spec = None
-        return spec is None or spec.origin is None or Path(spec.origin) == first[1]
+        return spec is None or spec.origin is None or Path(spec.origin).resolve() == first[1].resolve()
 
 
 @dataclass(frozen=True)
@@ -127,23 +131,37 @@ def _module_name(thing: object) -> str:
     return str((thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)).__module__)
 
 
+def _file_of(module: str) -> Path:
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        raise ModuleNotFoundError(f"no source of {module}")
+    return Path(file).resolve()
+
+
 def _source(modules: tuple[str, ...]) -> Source:
     trees: dict[str, str] = {}
     foreign: set[str] = set()
+    waiting: list[tuple[_Package, Iterable[tuple[str, Path]]]] = []
     for module in modules:
         package = _Package.of(module)
-        waiting = [Path(str(sys.modules[module].__file__)).stem if not package.prefix else module]
-        while waiting:
-            for name, file in package.files(waiting.pop()):
-                if name in trees:
-                    continue
-                parsed = _parsed(file, name, file.stat().st_mtime_ns)
-                trees[name] = parsed.tree
-                for imported in parsed.imports:
-                    if package.imported(imported):
-                        waiting.append(imported)
-                    else:
-                        foreign.add(imported.split(".")[0])
+        # The name of a plug-in file need not be one that can be imported.
+        own = _file_of(module) if not package.prefix else None
+        waiting.append((package, [(own.stem, own)] if own else package.files(module)))
+    while waiting:
+        package, files = waiting.pop()
+        for name, file in files:
+            if name in trees:
+                continue
+            parsed = _parsed(file, name, file.stat().st_mtime_ns)
+            trees[name] = parsed.tree
+            for imported in parsed.imports:
+                if package.imported(imported):
+                    waiting.append((package, package.files(imported)))
+                elif f"{imported}.".startswith(f"{_METHODS}."):
+                    methods = _Package.of(_METHODS)
+                    waiting.append((methods, methods.files(imported)))
+                else:
+                    foreign.add(imported.split(".")[0])
     digest = hashlib.sha256()
     for name in sorted(trees):
         digest.update(f"{name} {trees[name]}\n".encode())
@@ -188,6 +206,8 @@ def _canonical(node: object) -> Iterator[str]:
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for field, value in ast.iter_fields(node):
+            if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
+                value = [each for each in value if getattr(each, "value", None) != ""]  # noqa: PLW2901
             if field in ("kind", "type_comment", "type_ignores") or value is None or value == []:
                 continue
             yield f" {field}="
