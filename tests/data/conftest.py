@@ -21,6 +21,12 @@ TEST = [
 
 
 @pytest.fixture
+def things():
+    """The rows of the folder that is written where no others are given, by side."""
+    return {"trn": [*TRAIN], "tst": [*TEST], "lbl": [*LABELS]}
+
+
+@pytest.fixture
 def write_folder(tmp_path):
     """Write a folder in the XC raw layout; rows are dicts, or bytes taken as they are."""
 

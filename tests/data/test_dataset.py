@@ -1,8 +1,11 @@
+import shutil
+
 import numpy as np
 import pytest
 
 from xmcbench.data import load_dataset
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.pairs import write_pairs
 
 
 def test_a_folder_is_a_data_set(write_folder):
@@ -30,14 +33,30 @@ def test_pairs_are_binary_float32_with_sorted_columns(write_folder):
     assert pairs.data.tolist() == [1, 1]
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_texts_can_be_read_without_any_pairs(write_folder):
     dataset = load_dataset(write_folder())
     for corpus in (dataset.train_corpus, dataset.test_corpus):
         corpus.pair_file.unlink()
     assert len(dataset.train) == 3
     assert len(dataset.test) == 2
-    with pytest.raises(DataError, match="cannot read the pairs"):
+    with pytest.raises(DataError, match="cannot read the pairs .*delete its folder"):
         dataset.train_pairs()
+    shutil.rmtree(dataset.train_corpus.folder)
+    assert load_dataset(dataset.sources[0].parent).train_pairs().nnz == 3
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("part", ["train", "test", "filter"])
+def test_pairs_that_are_not_those_that_were_kept_are_refused(write_folder, part):
+    """Whoever writes into the cache cannot choose what predictions are scored against."""
+    dataset = load_dataset(write_folder(filter_labels_test__txt="0 1\n"))
+    read = {"train": dataset.train_pairs, "test": dataset.test_pairs, "filter": lambda: dataset.filter("file")}[part]
+    path = {"train": dataset.train_corpus.pair_file, "test": dataset.test_corpus.pair_file}.get(part)
+    path, before = path or dataset.filter_pairs, read()
+    write_pairs(path, before.indptr, (before.indices + 1) % 3)
+    with pytest.raises(DataError, match=f"{path}: checksum mismatch"):
+        read()
 
 
 def test_a_label_id_beyond_lbl_names_file_and_line(write_folder):
@@ -96,6 +115,38 @@ def test_the_digest_is_of_the_content(write_folder):
     one, same = load_dataset(write_folder("a")), load_dataset(write_folder("b"))
     other = load_dataset(write_folder("c", filter_labels_test__txt=""))
     assert one.digest == same.digest != other.digest
+
+
+def test_the_digest_does_not_depend_on_files_and_layout(write_folder, things):
+    """Packed or plain, keys in another order, a filter under another name: the content is the same."""
+    packed = load_dataset(write_folder("a", filter_labels_test__txt="0 1\n1 0\n"))
+    rows = [dict(reversed(row.items())) for row in things["trn"]]
+    plain = load_dataset(write_folder("b", ".json", trn=rows, tst_filter_labels__txt="0 1\n1 0\n"))
+    assert packed.digest == plain.digest
+
+
+@pytest.mark.parametrize(
+    ("side", "change"),
+    [
+        ("trn", {"title": "tea"}),
+        ("tst", {"content": "It is red."}),
+        ("lbl", {"title": "a mug"}),
+        ("trn", {"target_ind": [2, 1]}),
+        ("tst", {"target_ind": [1]}),
+        ("tst", {"uid": "B1"}),  # the self filter removes another label
+        ("filter", "0 2\n"),
+        ("filter", None),
+    ],
+)
+def test_all_that_a_figure_depends_on_is_part_of_the_digest(write_folder, things, side, change):
+    files = {**things, "filter_labels_test__txt": "0 1\n"}
+    before = load_dataset(write_folder("a", **files)).digest
+    if side == "filter":
+        files["filter_labels_test__txt"] = change
+    else:
+        files[side][0] = {**files[side][0], **change}
+    files = {name: content for name, content in files.items() if content is not None}
+    assert load_dataset(write_folder("b", **files)).digest != before
 
 
 def test_a_card_in_the_folder_counts(write_folder):

@@ -31,7 +31,7 @@ def test_what_is_no_store_is_said(tmp_path):
     whole = path.read_bytes()
     for content in (b"no zip", b"", whole[:100]):
         path.write_bytes(content)
-        with pytest.raises(DataError, match="cannot read the pairs .*delete the file"):
+        with pytest.raises(DataError, match="cannot read the pairs .*delete its folder"):
             read_pairs(path, 3)
     path.unlink()
     with pytest.raises(DataError, match="cannot read the pairs"):

@@ -100,12 +100,12 @@ class Dataset:
     def train_pairs(self) -> csr_matrix:
         """The training pairs: binary CSR, float32 [N, L], label ids ascending. Raises DataError inside a cell."""
         check_open("training pairs")
-        return read_pairs(self.train_corpus.pair_file, self.label_corpus.rows)
+        return _verified(self.train_corpus.pair_file, self.label_corpus.rows, self.train_corpus.pairs_sha256)
 
     def test_pairs(self) -> csr_matrix:
         """The test pairs: binary CSR, float32 [M, L], label ids ascending. Raises DataError inside a cell."""
         check_open("test pairs")
-        return read_pairs(self.test_corpus.pair_file, self.label_corpus.rows)
+        return _verified(self.test_corpus.pair_file, self.label_corpus.rows, self.test_corpus.pairs_sha256)
 
     def counts(self) -> dict[str, int]:
         """Numbers of training and test instances, labels, and pairs of either side."""
@@ -143,7 +143,7 @@ class Dataset:
         if kind == "none":
             return None
         if kind == "file" and self.filter_pairs:
-            return read_pairs(self.filter_pairs, self.label_corpus.rows)
+            return _verified(self.filter_pairs, self.label_corpus.rows, _filter_digest(self.filter_pairs))
         rows = np.flatnonzero(self._own.labels >= 0)
         shape = (self.test_corpus.rows, self.label_corpus.rows)
         return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own.labels[rows])), shape=shape)
@@ -171,6 +171,14 @@ class Dataset:
         made_from = [str(each.folder.relative_to(cache_root())) for each in (self.test_corpus, self.label_corpus)]
         folder = kept("own-labels", {"corpora": made_from}, fill)
         return _OwnLabels(np.load(folder / "labels.npy", allow_pickle=False))
+
+
+def _verified(path: Path, labels: int, sha256: str) -> csr_matrix:
+    """Pairs from the cache; DataError where they are not those that were put there."""
+    pairs = read_pairs(path, labels)
+    if pairs_digest(pairs.indptr, pairs.indices) != sha256:
+        raise DataError(f"{path}: checksum mismatch", "delete its folder: it will be regenerated")
+    return pairs
 
 
 def source_files(folder: Path) -> dict[str, Path]:

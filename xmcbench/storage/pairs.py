@@ -33,9 +33,12 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
         indptr, indices = read_arrays(path, "indptr", "indices")
         if len(indices) < np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)
-        return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
+        pairs = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
+        pairs.check_format(full_check=True)
+        return pairs
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the pairs {path}: {error}", "delete the file: it will be regenerated") from None
+        hint = "delete its folder: it will be regenerated"
+        raise DataError(f"cannot read the pairs {path}: {error}", hint) from None
 
 
 def pairs_digest(indptr: np.ndarray, indices: np.ndarray) -> str:
