@@ -57,6 +57,13 @@ def _cache(tmp_path_factory):
 
 
 @pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A cache for one test, which may damage it: its folder."""
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
 def xmcbench(tmp_path):
     """Run the command line in an empty folder, as a user would: returns the completed process."""
 

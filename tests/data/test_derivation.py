@@ -79,9 +79,28 @@ def test_the_digest_hangs_on_source_and_draw(source, tmp_path):
     for text in (_text(15, seed=1), _text(14), _text(15, what="held_out"), _text(15, seed=1, what="held_out")):
         (tmp_path / "sets" / "d" / "card.toml").write_text(text)
         digests.add(load_dataset("d").digest)
-    (tmp_path / "sets" / "source" / "filter_labels_test.txt").write_text("0 3\n")
-    digests.add(load_dataset("d").digest)
-    assert len(digests | {source.digest}) == 7
+    assert len(digests | {source.digest}) == 6
+
+
+def test_the_digest_is_of_what_is_left_of_the_source(source, tmp_path):
+    """A pair of the filter file counts where its instance and its label are drawn; held-out instances have none."""
+    drawn = [int(label) for label in _draw(40, 15)]
+    row = int(source.test_pairs()[:, drawn].getnnz(axis=1).nonzero()[0][0])
+    other = next(label for label in range(40) if label not in drawn)
+    cards = {"labels": _text(15), "held out": _text(15, what="held_out")}
+
+    def digests(pairs):
+        (tmp_path / "sets" / "source" / "filter_labels_test.txt").write_text(pairs)
+        found = []
+        for card in cards.values():
+            (tmp_path / "sets" / "d" / "card.toml").write_text(card)
+            found.append(load_dataset("d").digest)
+        return found
+
+    before = digests(f"{row} {drawn[0]}\n")
+    assert digests(f"{row} {drawn[0]}\n{row} {other}\n") == before
+    after = digests(f"{row} {drawn[1]}\n")
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
 
 
 @pytest.mark.parametrize("name", ["d", "lf-amazon-1m", "nobody"])
