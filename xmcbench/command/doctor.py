@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 #: What the hub's own client takes for a yes.
 _ON = ("1", "ON", "YES", "TRUE")
 
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not _writable(cache):
         broken.append(f"the cache {cache} cannot be written: set XMCBENCH_CACHE to a folder that can")
     examination = {
-        "machine": environment.hardware(),
+        "machine": msgspec.structs.asdict(environment.hardware()),
         "packages": environment.packages(),
         "methods": methods,
         "datasets": {each.slug: each.problem or "ok" for each in datasets},
