@@ -3,13 +3,13 @@
 import json
 import shutil
 
+import msgspec
 import numpy as np
 import pytest
 
-from xmcbench import TopK
-from xmcbench.records.record import sealed
-from xmcbench.storage.atomic import write_json
-from xmcbench.storage.canonical import sha256_file
+from xmcbench.metrics import METRICS
+from xmcbench.records import Store
+from xmcbench.records.ranks import Ranks
 
 
 @pytest.fixture(scope="module")
@@ -42,61 +42,127 @@ def result(ended):
     return json.loads(ended.stdout)
 
 
-def shuffled(runs, other, share):
-    """A copy of a runs folder in which a share of the rows of every TF-IDF prediction is shuffled."""
+def worse(runs, other, share):
+    """A copy of a runs folder in which every TF-IDF cell has lost a share of the true pairs that it found."""
     shutil.copytree(runs, other)
-    for path in (other / "records").rglob("tfidf*.json"):
-        record = json.loads(path.read_text())
-        file = other / record["predictions"]["file"]
-        found = TopK.load(file)
-        indices, scores = found.indices.copy(), found.scores.copy()
-        rows = np.random.RandomState(0).permutation(len(indices))[: int(share * len(indices))]
-        indices[rows], scores[rows] = indices[np.roll(rows, 1)], scores[np.roll(rows, 1)]
-        TopK(indices, scores).save(file)
-        record["predictions"]["sha256"] = sha256_file(file)
-        write_json(path, sealed(record))
+    store = Store(other)
+    for record in store.records():
+        if record.cell.method == "tfidf":
+            ranks = store.ranks(record, store.truth(record))
+            changed = {}
+            for name, each in ranks.by_filter.items():
+                found = np.random.RandomState(0).permutation(np.flatnonzero(each))
+                changed[name] = each.copy()
+                changed[name][found[: int(share * len(found))]] = 0
+            made = Ranks(changed, ranks.seen)
+            made.save(store.ranks_path(record.cell))
+            facts = msgspec.structs.replace(record.ranks, sha256=made.digest)
+            store.write(msgspec.structs.replace(record, ranks=facts))
     return other
 
 
-def test_two_identical_runs_do_not_differ(xmcbench, runs):
+def test_two_identical_runs_do_not_differ(inside, runs):
     one, other = keys(runs, "tfidf-s*.json")[0], keys(runs, "bm25-s1*.json")[0]
-    document = result(xmcbench("compare", one, one, "--json"))
+    document = result(inside("compare", one, one, "--json"))
     assert {(each["delta"], each["low"], each["high"], each["p"]) for each in document["metrics"].values()} == {
         (0.0, 0.0, 0.0, 1.0)
     }
     assert document["apart"] == {}
-    text = xmcbench("compare", "bm25", other, "--setting", "ez").stdout
+    text = inside("compare", "bm25", other, "--setting", "ez").stdout
     assert "No metric differs at the 5% level" in text
     assert "paired over 1,121 test instances" in text
 
 
-def test_one_row_in_a_hundred_shuffled_is_found(xmcbench, runs, tmp_path):
-    other = shuffled(runs, tmp_path / "other", 0.01)
+def test_one_true_pair_in_a_hundred_is_missed(inside, runs, tmp_path):
+    other = worse(runs, tmp_path / "other", 0.01)
     (file,) = [each for each in (other / "records").rglob("tfidf-s0*.json") if '"variant": "pecos"' in each.read_text()]
     mine = runs / file.relative_to(other)
-    document = result(xmcbench("compare", mine, file, "--json"))
+    document = result(inside("compare", mine, file, "--json"))
     assert document["metrics"]["R@100"]["p"] < 0.05
-    assert document["metrics"]["R@100"]["high"] < 0
+    assert document["metrics"]["R@100"]["low"] > 0
     assert list(document["apart"]) == []
 
 
-def test_what_differs_is_named(xmcbench, runs):
-    text = xmcbench("compare", "tfidf:sklearn", "tfidf:pecos").stdout
+def test_a_difference_is_a_minus_b_and_follows_from_the_records(inside, runs):
+    """With the filter of the dataset's card, as the records; another one gives other figures."""
+    store = Store(runs)
+    said = {record.key: record for record in store.records()}
+    for first, second in (("tfidf:pecos", "bm25"), ("bm25", "tfidf:pecos")):
+        document = result(inside("compare", first, second, "--setting", "ez", "--json"))
+        assert document["filter"] == "self"
+        values = [said[document[side][0]].metrics["self"].values for side in ("first", "second")]
+        for metric in METRICS:
+            found = document["metrics"][metric]
+            assert [found["first"], found["second"]] == pytest.approx([each[metric] for each in values], abs=1e-12)
+            assert found["delta"] == pytest.approx(values[0][metric] - values[1][metric], abs=1e-12)
+            assert found["low"] <= found["delta"] <= found["high"]
+            assert found["p_holm"] >= found["p"]
+    plain = result(inside("compare", "bm25", "tfidf:pecos", "--setting", "ez", "--filter", "none", "--json"))
+    values = said[plain["first"][0]].metrics
+    assert plain["metrics"]["P@1"]["first"] == pytest.approx(values["none"].values["P@1"], abs=1e-12)
+    assert values["none"].values["P@1"] != values["self"].values["P@1"]
+    assert plain["filter"] == "none"
+    rows = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez").stdout.splitlines()
+    (line,) = [line.split() for line in rows if line.startswith("P@1 ")]
+    first, second = (said[key].metrics["self"].values["P@1"] for key in (plain["second"][0], plain["first"][0]))
+    assert line[1:4] == [f"{100 * first:.2f}", f"{100 * second:.2f}", f"{100 * (first - second):+.2f}"]
+
+
+def test_no_dataset_and_no_predictions_are_needed(inside, runs, monkeypatch):
+    before = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez")
+    shutil.rmtree(runs / "predictions")
+    monkeypatch.setattr("xmcbench.data.catalogue.load_dataset", lambda _: pytest.fail("a dataset was loaded"))
+    monkeypatch.setenv("XMCBENCH_CACHE", str(runs / "none"))
+    after = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez")
+    assert (after.returncode, after.stdout) == (before.returncode, before.stdout) == (0, before.stdout)
+
+
+def test_ranks_that_are_gone_or_others_are_named(inside, runs):
+    path = sorted((runs / "ranks").rglob("tfidf*.npz"))[0]
+    other = sorted((runs / "ranks").rglob("bm25*.npz"))[0]
+    shutil.copy(other, path)
+    ended = inside("compare", "tfidf:sklearn", "tfidf:pecos")
+    assert (ended.returncode, f"{path.name}: checksum mismatch" in ended.stderr) == (1, True)
+    path.unlink()
+    ended = inside("compare", "tfidf:sklearn", "tfidf:pecos")
+    assert (ended.returncode, "cannot read the ranks" in ended.stderr) == (1, True)
+    (truth,) = (runs / "truth").iterdir()
+    truth.unlink()
+    ended = inside("compare", "tfidf:sklearn", "tfidf:pecos")
+    assert (ended.returncode, "cannot read the true pairs" in ended.stderr) == (1, True)
+
+
+def test_what_is_stale_is_said(inside, runs, altered):
+    store = Store(runs)
+    for record in store.records():
+        if record.cell.method == "bm25" and record.cell.seed == 0:
+            store.write(altered(record, (("method", "source_sha256"), "0" * 64)))
+    text = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez").stdout
+    lines = text.splitlines()
+    assert lines[1].startswith("B: BM25")
+    assert lines[2].startswith("   stale: the method's code has changed")
+    assert lines[3] == "   mixed: its seeds were made by different code"
+    document = result(inside("compare", "tfidf:pecos", "bm25", "--setting", "ez", "--json"))
+    assert [len(document["problems"][side]) for side in ("first", "second")] == [0, 2]
+
+
+def test_what_differs_is_named(inside, runs):
+    text = inside("compare", "tfidf:sklearn", "tfidf:pecos").stdout
     assert "A: TF-IDF (sklearn), LF-Debian-2K, zero-shot (no pair), seed 0, 1" in text
     assert "At the 5% level these differ: P@1" in text
     assert "cell.parameters.vectorizer: sklearn | pecos" in text
     assert "hardware" not in text
 
 
-def test_two_settings_of_one_method_are_compared_by_their_keys(xmcbench, runs):
+def test_two_settings_of_one_method_are_compared_by_their_keys(inside, runs):
     (full,) = keys(runs, "full/bm25*.json")
     ez = keys(runs, "ez/bm25-s0*.json")[0]
-    document = result(xmcbench("compare", ez[:10], full[:10], "--json"))
+    document = result(inside("compare", ez[:10], full[:10], "--json"))
     assert document["apart"]["cell.setting.kind"] == ["ez", "full"]
     assert document["metrics"]["P@1"]["p"] == 1.0
 
 
-def test_the_words_must_name_one_row_each(xmcbench, runs):
+def test_the_words_must_name_one_row_each(inside, runs):
     for words, message in (
         (("tfidf", "bm25"), "tfidf names 2 rows"),
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
@@ -109,41 +175,39 @@ def test_the_words_must_name_one_row_each(xmcbench, runs):
         (("bm25", "runs/none.json"), "there is no record runs/none.json"),
         (("bm25", "tfidf", "--runs", "none"), "there is no runs folder none"),
     ):
-        ended = xmcbench("compare", *words)
+        ended = inside("compare", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
 
 
-def test_a_folder_is_the_data_set_that_its_card_names(xmcbench, tiny, tmp_path):
+def test_a_folder_is_the_data_set_that_its_card_names(inside, tiny):
     (tiny / "card.toml").write_text('name = "Small Set"\nslug = "small-set"\n')
-    assert xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,tfidf").returncode == 0
-    for given in ("tiny", "./tiny", "tiny/../tiny/."):
-        ended = xmcbench("compare", "bm25", "tfidf", "--dataset", given)
+    assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,tfidf").returncode == 0
+    for given in ([], ["--dataset", "tiny"], ["--dataset", "./tiny"], ["--dataset", "tiny/../tiny/."]):
+        ended = inside("compare", "bm25", "tfidf", *given)
         assert (ended.returncode, ended.stderr) == (0, "")
-    ended = xmcbench("compare", "bm25", "tfidf")
-    assert (ended.returncode, "or give the folder that it lies in" in ended.stderr) == (2, True)
+    ended = inside("compare", "bm25", "tfidf", "--dataset", "lf-debian-2k")
+    assert (ended.returncode, "bm25 has no result there" in ended.stderr) == (2, True)
 
 
-def test_predictions_that_are_gone_are_named(xmcbench, runs):
-    shutil.rmtree(runs / "predictions")
-    ended = xmcbench("compare", "tfidf:sklearn", "tfidf:pecos")
-    assert (ended.returncode, "are not there" in ended.stderr) == (1, True)
-
-
-def test_two_data_sets_and_two_protocols_are_refused_unless_forced(xmcbench, runs, tiny, tmp_path):
-    xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--runs", "small")
+def test_two_data_sets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):
+    inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--runs", "small")
     (file,) = (tmp_path / "small" / "records").rglob("*.json")
     (mine,) = (runs / "records").rglob("ez/bm25-s0*.json")
-    ended = xmcbench("compare", mine, file)
+    ended = inside("compare", mine, file)
     assert (ended.returncode, "differ in their datasets" in ended.stderr) == (2, True)
-    forced = xmcbench("compare", mine, file, "--force")
+    forced = inside("compare", mine, file, "--force")
     assert forced.returncode == 0, forced.stderr
     assert "no test: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout
-    assert " p" not in forced.stdout.splitlines()[5]
-    assert result(xmcbench("compare", mine, file, "--force", "--json"))["metrics"]["P@1"]["p"] is None
+    (head,) = [line for line in forced.stdout.splitlines() if line.startswith("Metric")]
+    assert head.split() == ["Metric", "A", "B", "A", "-", "B"]
+    assert result(inside("compare", mine, file, "--force", "--json"))["metrics"]["P@1"]["p"] is None
 
-    other = tmp_path / "records" / "older.json"
-    record = json.loads(mine.read_text())
-    record["protocol"]["filter"] = "none"
-    write_json(other, sealed(record))
-    ended = xmcbench("compare", mine, other)
-    assert (ended.returncode, "differ in their protocols" in ended.stderr) == (2, True)
+    (record,) = [each for each in Store(runs).records() if Store(runs).record_path(each.cell) == mine]
+    other = Store(tmp_path / "older")
+    other.write(altered(record, (("protocol", "filter"), "none")))
+    ended = inside("compare", mine, other.record_path(record.cell))
+    assert (ended.returncode, "differ in their filters: self and none" in ended.stderr) == (2, True)
+    other.write(altered(record, (("cell", "dataset_sha256"), "0" * 64)))
+    (moved,) = [path for path in (other.root / "records").rglob("*.json") if path.name != mine.name]
+    ended = inside("compare", mine, moved)
+    assert (ended.returncode, "differ in their versions of LF-Debian-2K" in ended.stderr) == (2, True)

@@ -1,14 +1,13 @@
 """`xmcbench leaderboard` as a user meets it: pages, the check, and records sent by others."""
 
 import json
-import os
 import shutil
 
 import numpy as np
 import pytest
 
 from xmcbench import TopK
-from xmcbench.records.record import sealed
+from xmcbench.metrics import VERSION
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 
@@ -38,55 +37,55 @@ def one_of(runs):
     return sorted((runs / "records").rglob("tfidf*.json"))[0]
 
 
-def test_what_is_removed_comes_back_byte_for_byte(xmcbench, runs):
-    assert xmcbench("leaderboard", "--out", "sent").returncode == 0
+def test_what_is_removed_comes_back_byte_for_byte(inside, runs):
+    assert inside("leaderboard", "--out", "sent").returncode == 0
     generated = [*runs.glob("*.md"), *(runs / "figures").glob("*")]
     assert {path.suffix for path in generated} >= {".md"}
     before = {path: path.read_bytes() for path in generated}
-    assert xmcbench("leaderboard", "--out", "sent", "--check").returncode == 0
+    assert inside("leaderboard", "--out", "sent", "--check").returncode == 0
     for path in generated:
         path.unlink()
-    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    ended = inside("leaderboard", "--out", "sent", "--check")
     assert (ended.returncode, ended.stderr.count("is missing")) == (1, len(before))
-    xmcbench("leaderboard", "--out", "sent")
+    inside("leaderboard", "--out", "sent")
     assert {path: path.read_bytes() for path in before} == before
     (runs / "tiny.md").write_text("changed")
-    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    ended = inside("leaderboard", "--out", "sent", "--check")
     assert (ended.returncode, "tiny.md differs" in ended.stderr) == (1, True)
 
 
-def test_a_remark_is_part_of_its_page(xmcbench, runs):
-    xmcbench("leaderboard", "--out", "sent")
+def test_a_remark_is_part_of_its_page(inside, runs):
+    inside("leaderboard", "--out", "sent")
     (runs / "remarks").mkdir()
     remark = runs / "remarks" / "tiny.md"
     remark.write_text("Written by *hand*.\n")
-    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    ended = inside("leaderboard", "--out", "sent", "--check")
     assert (ended.returncode, ended.stderr.count("differs")) == (1, 1), ended.stderr
-    assert xmcbench("leaderboard", "--out", "sent").returncode == 0
+    assert inside("leaderboard", "--out", "sent").returncode == 0
     assert "\n## Remarks\n\nWritten by *hand*.\n\n" in (runs / "tiny.md").read_text()
     assert remark.read_text() == "Written by *hand*.\n"
-    assert xmcbench("leaderboard", "--out", "sent", "--check").returncode == 0
+    assert inside("leaderboard", "--out", "sent", "--check").returncode == 0
     remark.rename(remark.with_name("tyni.md"))
-    ended = xmcbench("leaderboard", "--out", "sent", "--check")
+    ended = inside("leaderboard", "--out", "sent", "--check")
     assert ended.returncode == 1
     assert "tyni.md is about no page" in ended.stderr
 
 
-def test_a_pip_user_sees_published_rows_beside_the_own_runs(xmcbench, runs, tmp_path):
-    assert xmcbench("leaderboard", "--runs", "sent", "--out", "pages").returncode == 0
+def test_a_pip_user_sees_published_rows_beside_the_own_runs(inside, runs, tmp_path):
+    assert inside("leaderboard", "--runs", "sent", "--out", "pages").returncode == 0
     assert "*MACLR*" in (tmp_path / "pages" / "lf-amazon-131k.md").read_text()
     assert "TF-IDF" in (tmp_path / "pages" / "tiny.md").read_text()
-    assert xmcbench("leaderboard", "--runs", "sent", "--out", "tex", "--format", "latex").returncode == 0
+    assert inside("leaderboard", "--runs", "sent", "--out", "tex", "--format", "latex").returncode == 0
     assert r"\toprule" in (tmp_path / "tex" / "tiny" / "ez.tex").read_text()
 
 
-def test_results_are_listed(xmcbench, runs):
-    results = json.loads(xmcbench("ls", "results", "--runs", "sent", "--json").stdout)
+def test_results_are_listed(inside, runs):
+    results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
     assert {each["method"] for each in results} == {"BM25", "TF-IDF"}
     assert all(each["status"] == "ok" for each in results)
 
 
-def test_wrong_requests(xmcbench, runs):
+def test_wrong_requests(inside, runs):
     for words, reason in (
         (("--out", "nowhere"), "there are no records in nowhere"),
         (("add",), "names no runs folder"),
@@ -94,44 +93,42 @@ def test_wrong_requests(xmcbench, runs):
         (("--format", "word"), "invalid choice"),
         (("sent",), "invalid choice"),
     ):
-        ended = xmcbench("leaderboard", *words)
+        ended = inside("leaderboard", *words)
         assert (ended.returncode, reason in ended.stderr) == (2, True), ended.stderr
 
 
-def test_good_records_are_added_and_stand_on_the_pages(xmcbench, tiny, runs, tmp_path):
-    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+def test_good_records_are_added_and_stand_on_the_pages(inside, tiny, runs, tmp_path):
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("added: ") == 4
     for path in (runs / "records").rglob("*.json"):
         assert (tmp_path / "board" / path.relative_to(runs)).read_bytes() == path.read_bytes()
-    assert xmcbench("leaderboard", "--out", "board").returncode == 0
+    assert inside("leaderboard", "--out", "board").returncode == 0
     # What was added can be audited where it is, and compared.
-    assert xmcbench("leaderboard", "add", "board", "--out", "board", "--dataset", tiny).returncode == 0
-    compared = xmcbench("compare", "tfidf", "bm25", "--setting", "ez", "--runs", "board", "--dataset", tiny)
+    assert inside("leaderboard", "add", "board", "--out", "board", "--dataset", tiny).returncode == 0
+    compared = inside("compare", "tfidf", "bm25", "--setting", "ez", "--runs", "board", "--dataset", tiny)
     assert compared.returncode == 0, compared.stderr
 
 
-def test_another_record_of_a_cell_is_replaced_on_demand_alone(xmcbench, tiny, runs, tmp_path):
+def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs, tmp_path):
     adding = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
-    assert xmcbench(*adding).returncode == 0
-    assert xmcbench(*adding).returncode == 0  # the same record may come twice
+    assert inside(*adding).returncode == 0
+    assert inside(*adding).returncode == 0  # the same record may come twice
     path = one_of(runs)
-    record = json.loads(path.read_text())
-    record["measured"]["started"] = "2001-02-03T04:05:06+00:00"
-    write_json(path, sealed(record))
+    forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     there = tmp_path / "board" / path.relative_to(runs)
     before = there.read_bytes()
-    ended = xmcbench(*adding)
+    ended = inside(*adding)
     assert (ended.returncode, ended.stdout.count("added: ")) == (1, 3)
     assert f"refused: {path.relative_to(tmp_path)}" in ended.stderr
     assert "another record of this cell" in ended.stderr
     assert there.read_bytes() == before
-    assert xmcbench(*adding, "--force").returncode == 0
+    assert inside(*adding, "--force").returncode == 0
     assert there.read_bytes() == path.read_bytes() != before
 
 
-def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(xmcbench, tiny, runs):
-    xmcbench("leaderboard", "--out", "sent")
+def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs):
+    inside("leaderboard", "--out", "sent")
     path = one_of(runs)
     value = json.loads(path.read_text())["metrics"]["none"]["values"]["R@100"]
     digits = f'"R@100": {value}'
@@ -139,10 +136,10 @@ def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(xmcbench, tiny, ru
     assert digits in path.read_text()
     path.write_text(path.read_text().replace(digits, changed, 1))
     for words in (("--out", "sent", "--check"), ("add", "sent", "--out", "board", "--dataset", tiny)):
-        ended = xmcbench("leaderboard", *words)
+        ended = inside("leaderboard", *words)
         assert ended.returncode == 1
         assert path.name in ended.stderr
-        assert "not as it was written" in ended.stderr
+        assert "checksum mismatch" in ended.stderr
 
 
 def forged(change):
@@ -151,7 +148,8 @@ def forged(change):
     def forge(path):
         record = json.loads(path.read_text())
         change(record, path)
-        write_json(path, sealed(record))
+        content = {name: value for name, value in record.items() if name != "sha256"}
+        write_json(path, {**content, "sha256": sha256_json(content)})
 
     return forge
 
@@ -187,16 +185,37 @@ def _another_method(record, path):
     record["key"] = sha256_json(record["cell"])
 
 
+def _of_another_filter(record, _):
+    record["protocol"]["filter"] = "self"
+    record["metrics"]["self"] = record["metrics"]["none"]
+
+
+def _another_subset(record, path):
+    record["cell"]["subset_sha256"] = "0" * 64
+    record["key"] = sha256_json(record["cell"])
+    root, before = path.parents[3], record["predictions"]["file"]
+    record["predictions"]["file"] = f"{before.rpartition('-')[0]}-{record['key'][:12]}.npz"
+    (root / before).rename(root / record["predictions"]["file"])
+
+
+def _shallow(record, _):
+    record["predictions"]["depth"] -= 1
+
+
 FORGERIES = {
-    "no measurements": (forged(lambda record, _: record.pop("measured")), "it has no measured"),
-    "a name that is a path": (forged(_named_out_of_the_board), "the cell is none that a run could have"),
+    "no measurements": (forged(lambda record, _: record.pop("measured")), "missing required field `measured`"),
+    "a name that is a path": (forged(_named_out_of_the_board), "cannot name a file"),
     "a dataset of another name": (forged(_of_another_name), "its dataset is called TINY, the one here tiny"),
     "a title": (forged(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
     "a budget": (forged(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
+    "chance left out": (
+        forged(lambda record, _: record["method"].update(deterministic=False)),
+        "its method's deterministic is False",
+    ),
     "the title of another": (forged(_another_method), "its method mine has the title of another, TF-IDF"),
     "a time": (
-        forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5)),
-        "its measured.predict_ms_per_instance is -5",
+        forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
+        "$.measured.predict_ms_per_instance",
     ),
     "a path": (
         forged(lambda record, _: record["predictions"].update(file="/etc/passwd")),
@@ -205,22 +224,36 @@ FORGERIES = {
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
     "other predictions": (forged(_better_predictions), "follows from its predictions"),
     "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),
-    "protocol": (forged(lambda record, _: record["protocol"].update(version=0)), "metric protocol 0, not 1"),
-    "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are not there"),
+    "a filter": (forged(_of_another_filter), "its metrics.self is "),
+    "propensities": (
+        forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
+        "its protocol.propensity[0] is 0.6, but 0.55 follows",
+    ),
+    "protocol": (
+        forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),
+        f"metric protocol {VERSION - 1}, not {VERSION}",
+    ),
+    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed draw"),
+    "ranks of others": (
+        forged(lambda record, _: record["ranks"].update(sha256="0" * 64)),
+        f"its ranks.sha256 is {'0' * 64}, but",
+    ),
+    "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are missing"),
     "damaged predictions": (
         lambda path: (path.parents[3] / json.loads(path.read_text())["predictions"]["file"]).write_bytes(b"x"),
-        "are not those it was made from",
+        "is no prediction file",
     ),
+    "a depth that cuts what the filter leaves": (forged(_shallow), "predictions have the shapes"),
 }
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_what_does_not_follow_is_refused_and_named(xmcbench, tiny, runs, tmp_path, forgery):
+def test_what_does_not_follow_is_refused_and_named(inside, runs, tmp_path, monkeypatch, forgery):
     forge, reason = FORGERIES[forgery]
     path = one_of(runs)
     forge(path)
-    known = {**os.environ, "XMCBENCH_DATASETS": str(tmp_path)}  # tiny by name, in any case
-    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", env=known)
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))  # tiny by name, in any case
+    ended = inside("leaderboard", "add", "sent", "--out", "board")
     assert ended.returncode == 1
     refusals = [line for line in ended.stderr.splitlines() if path.name in line]
     assert len(refusals) == 1
@@ -229,16 +262,16 @@ def test_what_does_not_follow_is_refused_and_named(xmcbench, tiny, runs, tmp_pat
     assert not (tmp_path / "board" / path.relative_to(runs)).exists()
 
 
-def test_a_record_of_other_data_is_refused(xmcbench, tiny, runs):
+def test_a_record_of_other_data_is_refused(inside, tiny, runs):
     other = tiny.parent / "other" / "tiny"
     shutil.copytree(tiny, other)
     (other / "filter_labels_test.txt").write_text("0 1\n")
-    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", other)
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", other)
     assert ended.returncode == 1
-    assert "about another version of tiny" in ended.stderr
+    assert ended.stderr.count("tiny is not the version that the cell is about") == 4
 
 
-def test_a_cell_without_a_result_is_left_out(xmcbench, tiny, plugin, tmp_path):
+def test_a_cell_without_a_result_is_left_out(inside, tiny, plugin, tmp_path):
     file = plugin(
         """
         from xmcbench import Method
@@ -251,8 +284,8 @@ def test_a_cell_without_a_result_is_left_out(xmcbench, tiny, plugin, tmp_path):
         "raises.py",
     )
     words = ("--methods", "raises,tfidf", "--plugin", file, "--runs", "sent")
-    xmcbench("run", "--dataset", tiny, "--setting", "ez", *words)
-    ended = xmcbench("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    inside("run", "--dataset", tiny, "--setting", "ez", *words)
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
     assert "failed: ValueError: no" in ended.stdout
     assert len(list((tmp_path / "board" / "records").rglob("*.json"))) == 1

@@ -21,7 +21,7 @@ def test_seeds_are_one_row_and_parameters_are_rows_apart(record):
 
 
 def test_a_half_width_is_over_instances_and_seeds(record):
-    """The variance of the mean of n seeds is that of a seed by n; the mean over the same instances is as sure as one."""
+    """The mean of n seeds has an n-th of the variance of one; over the same instances it is as sure as one."""
     values = (0.50, 0.51, 0.49, 0.52, 0.48)
     (row,) = rows([record(seed=seed, value=value) for seed, value in enumerate(values)], "self")
     of_instances, of_seeds = (0.03 / 1.95996398) ** 2, 0.00025 / 5
