@@ -99,7 +99,7 @@ def test_load_explains_a_bad_file(tmp_path):
     with pytest.raises(DataError, match="is no prediction file"):
         TopK.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    with pytest.raises(DataError, match="is no prediction file: it holds no array 'indices'"):
+    with pytest.raises(DataError, match="is no prediction file: it has no array 'indices'"):
         TopK.load(tmp_path / "other.npz")
     np.savez(tmp_path / "flat.npz", indices=np.zeros(5, np.int32), scores=np.zeros(5, np.float32))
     with pytest.raises(DataError, match=r"the shapes \(5,\) and \(5,\)"):

@@ -203,12 +203,34 @@ def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
     assert (tmp_path / "count").read_text() == "x"
 
 
-def test_a_changed_source_is_stale_not_rerun(xmcbench, tiny, plugin):
+def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "base", "--plugin")
-    xmcbench(*words, plugin(TROUBLE))
-    changed = xmcbench(*words, plugin(TROUBLE + "\n    CHANGED = True\n"))
-    assert "Base is stale" in changed.stdout.replace("base", "Base")
-    assert "stale" in xmcbench("ls", "results", "--plugin", plugin(TROUBLE + "\n    CHANGED = True\n")).stdout
+    stale = "base: stale: the method's code has changed since this result was made (--refresh runs it again)"
+
+    def run(source, *more):
+        ended = inside(*words, plugin(source), *more)
+        assert ended.returncode == 0, ended.stderr
+        (made,) = records(tmp_path / "runs").values()
+        return ended.stdout, made
+
+    printed, first = run(TROUBLE)
+    assert "stale" not in printed
+    same, made = run(TROUBLE + "\n    # a comment\n")
+    assert (same, made) == (printed, first)
+    changed = TROUBLE + "\n    CHANGED = True\n"
+    marked, made = run(changed)
+    assert stale in marked
+    assert made == first
+    document = json.loads(inside(*words, plugin(changed), "--json").stdout)
+    assert document["records"][0]["problem"] == "stale: the method's code has changed since this result was made"
+    (listed,) = json.loads(inside("ls", "results", "--plugin", plugin(changed), "--json").stdout)
+    assert (listed["status"], listed["reason"]) == ("stale", document["records"][0]["problem"])
+    (cell,) = json.loads(inside(*words, plugin(changed), "--dry-run", "--json").stdout)["cells"]
+    assert cell["state"] == "stale"
+    again, made = run(changed, "--refresh")
+    assert "stale" not in again
+    assert made["method"]["source_sha256"] != first["method"]["source_sha256"]
+    assert made["key"] == first["key"]
 
 
 def test_the_zero_shot_setting_hands_over_no_pair(xmcbench, tiny, plugin, tmp_path):

@@ -21,7 +21,7 @@ def test_a_perfect_run_scores_one(xmcbench, tiny, predictions):
     document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", predictions, "--json").stdout)
     assert document["values"]["P@1"] == document["values"]["R@3"] == document["values"]["nDCG@5"] == 1
     assert document["values"]["P@5"] == pytest.approx(0.4)
-    assert (document["scored"], document["unlabelled"], document["filter"]) == (30, 0, "none")
+    assert (document["scored"], document["unlabeled"], document["filter"]) == (30, 0, "none")
     text = xmcbench("score", "--dataset", tiny, "--predictions", predictions).stdout
     assert "metric protocol 1" in text
     assert "100.00" in text
