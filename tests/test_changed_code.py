@@ -1,4 +1,4 @@
-"""A change of code is seen wherever results are shown or artifacts are taken: on a copy of the tree, which is changed."""
+"""A change of code is seen wherever results are shown or artifacts taken: on a copy of the tree, which is changed."""
 
 import json
 import os
