@@ -82,6 +82,16 @@ def test_self_filter_is_the_label_with_the_uid_of_the_instance(write_folder):
     assert dataset.longest_filter == 1
 
 
+def test_the_first_label_can_be_the_instance_itself(write_folder, things):
+    things["tst"][0] = {**things["tst"][0], "uid": "B1"}
+    things["tst"][1] = {**things["tst"][1], "uid": "0007"}
+    dataset = load_dataset(write_folder(**things))
+    assert dataset.filter("self").toarray().tolist() == [[1, 0, 0], [0, 0, 1]]
+    alone = {"tst": [things["tst"][0]]}
+    assert load_dataset(write_folder("alone", **alone)).filters == ("none", "self")
+    assert load_dataset(write_folder("again", **alone)).longest_filter == 1
+
+
 def test_row_numbers_are_no_identity(write_folder):
     instances = [{"uid": str(row), "title": "t", "content": "", "target_ind": [0]} for row in range(2)]
     dataset = load_dataset(write_folder(tst=instances, lbl=[{"title": "one"}, {"title": "two"}, {"title": "three"}]))

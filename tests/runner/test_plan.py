@@ -5,7 +5,7 @@ from xmcbench.errors import Unavailable, UnknownName
 from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner.plan import Request, plan, resolve, status, variants
-from xmcbench.setting import Setting
+from xmcbench.setting import Setting, draw
 
 PLUGIN = """
     from typing import ClassVar
@@ -122,6 +122,18 @@ def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path
         (reason,) = [each.reason for each in made.skipped if each.method == "odd"]
         assert "RuntimeError: odd" in reason
         assert "one" in {each.cell.method for each in made.cells}
+
+
+@pytest.mark.parametrize("setting", [Setting.of("fs", 0.5), Setting.of("fs", 0.5, "pair")])
+def test_every_seed_has_the_subset_that_it_draws(planned, tiny, setting):
+    cells = planned(setting=setting, methods=["one", "two"], seeds=[0, 1, 5]).cells
+    assert [each.cell.seed for each in cells] == [0, 1, 5] * 2
+    pairs = load_dataset(tiny).train_pairs()
+    for each in cells:
+        expected = draw(pairs, setting, each.cell.seed)
+        assert each.cell.subset_sha256 == each.subset.digest == expected.digest
+        assert (each.subset.pairs != expected.pairs).nnz == 0
+    assert len({each.cell.subset_sha256 for each in cells}) == 3
 
 
 def test_keys_depend_on_what_a_cell_is(planned):

@@ -122,15 +122,12 @@ def _figures(block: Figures) -> str:
     drawn = [f"![{each.title}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
     points = [f"[{each.short}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
     missing = dict.fromkeys(each for made in block.curves for each in made.missing)
-    marked = dict.fromkeys(
-        f"{line.name}: {mark}"
-        for made in block.curves
-        if isinstance(made, Curve)
-        for line in made.lines
-        for mark in line.marks
-    )
+    marked: dict[str, dict[str, None]] = {}
+    for line in (line for made in block.curves if isinstance(made, Curve) for line in made.lines):
+        for mark in line.marks:
+            marked.setdefault(mark, {})[line.name] = None
     parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
-    parts += [f"{DAGGER} {'; '.join(marked)}."] if marked else []
+    parts += [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in marked.items()]
     return "\n\n".join([*parts, *([f"Missing: {'; '.join(missing)}."] if missing else [])])
 
 

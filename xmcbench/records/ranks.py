@@ -23,8 +23,9 @@ from xmcbench.storage.atomic import atomic_file
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
 
-#: Joins the names of filters under which all ranks are the same.
-_AND = "+"
+#: Joins the names of filters under which all ranks are the same, behind the first word: numpy takes no array that is
+#: called "file".
+_AND, _FIRST = "+", "ranks"
 #: Holds the labels with a known pair, one bit each.
 _SEEN = "seen"
 
@@ -51,7 +52,7 @@ class Ranks:
         groups: dict[bytes, list[str]] = {}
         for name in sorted(self.by_filter):
             groups.setdefault(self.by_filter[name].tobytes(), []).append(name)
-        arrays = {_AND.join(names): self.by_filter[names[0]] for names in groups.values()}
+        arrays = {_AND.join((_FIRST, *names)): self.by_filter[names[0]] for names in groups.values()}
         with atomic_file(path) as stream:
             np.savez_compressed(stream, **arrays, **{_SEEN: np.packbits(self.seen)})
 
@@ -60,12 +61,13 @@ class Ranks:
         """Read what ``save`` wrote, for so many true pairs and labels. Raises StorageError where it is not that."""
         try:
             arrays = read_all_arrays(path)
-            seen = np.unpackbits(arrays.pop(_SEEN), count=labels).astype(bool)
+            bits = arrays.pop(_SEEN)
+            seen = np.unpackbits(bits, count=labels).astype(bool)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again") from error
-        if len(seen) != labels or any(each.shape != (pairs,) or each.dtype != np.uint8 for each in arrays.values()):
+        if len(bits) != -(-labels // 8) or any(each.shape != (pairs,) or each.dtype != np.uint8 for each in arrays.values()):
             raise StorageError(f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again")
-        return cls({name: each for names, each in arrays.items() for name in names.split(_AND)}, seen)
+        return cls({name: each for names, each in arrays.items() for name in names.split(_AND)[1:]}, seen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import os
 import socket
@@ -80,6 +81,19 @@ def checkpoint(tmp_path_factory):
         if key not in made:
             made[key] = save_checkpoint(tmp_path_factory.mktemp(kind), kind, **options)
         return made[key]
+
+    return get
+
+
+@pytest.fixture
+def imported():
+    """Import a script of this folder under its own name, by which its source is found."""
+
+    def get(script):
+        spec = importlib.util.spec_from_file_location(script.stem, script)
+        sys.modules[script.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[script.stem])
+        return sys.modules[script.stem]
 
     return get
 

@@ -159,3 +159,28 @@ def test_importing_the_dense_methods_is_light():
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_fine_tuning_is_kept_for_its_pairs(checkpoint, stories, monkeypatch, artifacts):
+    """Other pairs, even of the same number, are another fine-tuning; nothing is trained to find out."""
+    raw_X, raw_Y, pairs = stories
+    identities = []
+    monkeypatch.setattr(SentBERT, "_train", lambda self, name, task, plan, identity, batch: identities.append(identity))
+
+    def identity(known, texts=raw_X):
+        method = SentBERT(**values_of(SentBERT, checkpoint()))
+        method.artifacts = artifacts
+        method._open(texts, raw_Y)
+        method._finetune(texts, raw_Y, known)
+        return json.dumps(identities.pop(), sort_keys=True)
+
+    moved = pairs.copy()
+    moved.indices = (moved.indices + 1) % len(raw_Y)
+    moved.sort_indices()
+    fewer = pairs.copy()
+    fewer.data[:2] = 0
+    fewer.eliminate_zeros()
+    found = [identity(each) for each in (pairs, pairs.copy(), moved, fewer)]
+    assert found[0] == found[1]
+    assert len({*found}) == 3
+    assert identity(pairs, Texts.from_lists([f"{text} more" for text in raw_X])) != found[0]

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from one_machine import run
 
 from xmcbench import UsageError
 from xmcbench.methods.encoder.machines import Machines, alone
@@ -21,10 +20,10 @@ TORCHRUN = {
 TOLD = {"GROUP_WORLD_SIZE": "2", "GROUP_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
 
 
-def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path, checkpoint):
+def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path, checkpoint, imported):
     """One process and one folder on each: two trainings, the first of them killed, and taken up from one checkpoint."""
     weights = checkpoint(dropout=0.0)
-    expected, notes = run(tmp_path / "one", weights)
+    expected, notes = imported(SCRIPT).run(tmp_path / "one", weights)
     assert [note["processes"] for note in notes] == [1, 1]
     words = [tmp_path / "machine{rank}", weights]
     statuses, _ = side_by_side(SCRIPT, [*words, "3"], TORCHRUN)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from killed_training import run
 from safetensors import SafetensorError
 
 from xmcbench import MethodError, UsageError, XmcbenchError
@@ -27,17 +26,19 @@ def prepared(artifacts, checkpoint, stories):
     return open_encoder(checkpoint(), "native", seed=0), instances, labels, stories[2]
 
 
-def test_killed_and_run_again_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, checkpoint):
+def test_killed_and_run_again_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, checkpoint, imported):
     command = [sys.executable, str(SCRIPT), str(tmp_path / "killed"), str(checkpoint()), "17"]
     done = subprocess.run(command, check=False, capture_output=True, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert list((tmp_path / "killed" / "unfinished").rglob("checkpoint.safetensors"))
+    run = imported(SCRIPT).run
     resumed, note = run(tmp_path / "killed", checkpoint())
     expected, whole = run(tmp_path / "whole", checkpoint())
     assert (note["resumed_at"], whole["resumed_at"]) == (17, 0)
     assert note["curve"] == whole["curve"]
     for name in expected:
         assert np.array_equal(resumed[name], expected[name]), name
-    assert not list((tmp_path / "killed").rglob("checkpoint.safetensors"))
+    assert not list((tmp_path / "killed" / "unfinished").rglob("*.safetensors"))
 
 
 class Diverging(TwoViews):
@@ -89,7 +90,7 @@ def test_a_checkpoint_stays_until_the_weights_are_kept(artifacts, prepared, monk
     monkeypatch.undo()
     encoder.load_weights(first)
     assert trained(artifacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
-    assert not list(artifacts.root.rglob("checkpoint.safetensors"))
+    assert not list((artifacts.root / "unfinished").rglob("*.safetensors"))
 
 
 def _full(*_):

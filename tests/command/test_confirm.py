@@ -1,0 +1,129 @@
+"""`xmcbench confirm` and `--refresh`: what becomes of results whose code has changed."""
+
+import json
+import shutil
+
+import pytest
+
+from xmcbench.records import Store
+
+METHODS = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Base(Method):
+        title = "Base"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            {name} = np.random.RandomState({seed}).rand(len(raw_X), self.labels)
+            return TopK.from_scores({name}, k)
+"""
+
+
+@pytest.fixture
+def code(plugin):
+    """Write the method with another variable, or with another result."""
+
+    def write(name="scores", seed=5):
+        return plugin(METHODS.format(name=name, seed=seed), "base.py")
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the one run of this module is kept."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture
+def runs(inside, tiny, code, tmp_path, kept):
+    """Four cells of a method: two seeds without pairs, two with."""
+    if not (kept / "runs").exists():
+        for setting in (("ez",), ("fs", "--ratio", "0.5")):
+            words = ("--setting", *setting, "--methods", "base", "--plugin", code(), "--seed", "0,1")
+            assert inside("run", "--dataset", tiny, *words).returncode == 0
+        shutil.copytree(tmp_path / "runs", kept / "runs")
+    return Store(shutil.copytree(kept / "runs", tmp_path / "runs", dirs_exist_ok=True))
+
+
+def statuses(inside, path):
+    return [each["status"] for each in json.loads(inside("ls", "results", "--plugin", path, "--json").stdout)]
+
+
+def test_one_cell_vouches_for_all_that_the_same_code_made(inside, tiny, code, runs):
+    before = runs.records()
+    path = code("renamed")
+    assert statuses(inside, path) == ["stale"] * 4
+    words = ("confirm", "--dataset", tiny, "--plugin", path)
+    planned = inside(*words, "--dry-run")
+    assert [line.partition(" on ")[0] for line in planned.stdout.splitlines()] == ["[1/2] Base", "[2/2] Base"]
+    assert runs.records() == before
+    ended = inside(*words)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.count(": confirmed: 100.00% of the ranks are equal") == 2
+    assert statuses(inside, path) == ["ok"] * 4
+    for old, new in zip(before, runs.records(), strict=True):
+        (check,) = new.checks
+        assert (check.same_ranks, check.largest_change) == (1.0, 0.0)
+        assert check.key in {each.key for each in before}
+        assert (new.metrics, new.measured, new.method) == (old.metrics, old.measured, old.method)
+    assert inside(*words).stdout == "nothing is stale\n"
+    assert statuses(inside, code()) == ["ok"] * 4  # the code that made them still vouches for them
+
+
+def test_another_result_is_not_confirmed(inside, tiny, code, runs):
+    before, path = runs.records(), code(seed=6)
+    ended = inside("confirm", "--dataset", tiny, "--plugin", path)
+    assert (ended.returncode, ended.stdout.count("not confirmed: ")) == (1, 2)
+    assert "run it again with --refresh" in ended.stdout
+    assert runs.records() == before
+    assert statuses(inside, path) == ["stale"] * 4
+
+
+def test_a_cell_that_fails_now_is_not_confirmed(inside, tiny, code, runs):
+    before, path = runs.records(), code()
+    path.write_text(path.read_text().replace("self.labels = len(raw_Y)", "raise ValueError('broken')"))
+    ended = inside("confirm", "--dataset", tiny, "--plugin", path)
+    assert (ended.returncode, ended.stdout.count("not confirmed: failed: ValueError: broken")) == (1, 2)
+    assert runs.records() == before
+
+
+def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeypatch):
+    assert inside("confirm", "--methods", "tfidf", "--plugin", code("renamed")).stdout == "nothing is stale\n"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ended = inside("confirm", "--plugin", code("renamed"), "--runs", runs.root)
+    assert ended.returncode == 1  # tiny is no name of a dataset
+    assert ended.stderr.count("not confirmed: unknown dataset 'tiny'") == 2
+    assert inside("confirm", "--runs", "none").returncode == 2
+
+
+def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code, runs):
+    (first, *others), path = runs.records(), code(seed=6)
+    words = ("leaderboard", "--runs", "runs", "--out", "pages", "--plugin", path, "--dataset", tiny)
+    marked = inside(*words)
+    assert marked.returncode == 0
+    assert "4 of 4 records are stale; their rows are marked" in marked.stderr
+    ended = inside(*words, "--refresh")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    made = runs.records()
+    assert [each.key for each in made] == [first.key, *(each.key for each in others)]
+    assert all(each.metrics != old.metrics for each, old in zip(made, (first, *others), strict=True))
+    logs = {path: path.stat().st_mtime_ns for path in (runs.root / "logs").rglob("*.log")}
+    assert inside(*words, "--refresh").returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in logs} == logs
+
+
+@pytest.mark.parametrize("words", [["run", "--setting", "ez", "--methods", "base", "--seed", "0,1"], ["leaderboard"]])
+def test_a_result_gives_way_to_another_result_only(inside, tiny, code, runs, words):
+    before, path = runs.records(), code()
+    path.write_text(path.read_text().replace("self.labels = len(raw_Y)", "raise ValueError('broken')"))
+    more = ["--runs", "runs", "--out", "pages"] if words == ["leaderboard"] else []
+    ended = inside(*words, *more, "--dataset", tiny, "--plugin", path, "--refresh")
+    assert ended.returncode == 1
+    assert "failed: ValueError: broken" in ended.stdout + ended.stderr
+    assert runs.records() == before

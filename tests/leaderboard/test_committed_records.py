@@ -1,0 +1,155 @@
+"""The records of the leaderboard hold what they are said to hold: every figure follows from the ranks beside it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xmcbench.errors import StorageError
+from xmcbench.leaderboard import consistency
+from xmcbench.metrics import Scores
+from xmcbench.records import Store, read_record
+from xmcbench.records.ranks import Ranks
+from xmcbench.runner import scoring
+from xmcbench.storage.canonical import sha256_json
+
+BOARD = Path(__file__).parents[2] / "leaderboards"
+
+
+def problems(root, wanted=lambda record: True, intervals=True):
+    """What does not follow from the ranks of the records in a folder, a line each. Raises what is missing."""
+    store, found, truths = Store(root), [], {}
+    for record in store.records():
+        if record.ranks is None or not wanted(record):
+            continue
+        place = f"{record.cell.path.as_posix()}.json"
+        if record.ranks.file != store.relative(store.ranks_path(record.cell)):
+            found.append(f"{place}: its ranks are {record.ranks.file}")
+        if record.ranks.truth_sha256 not in truths:
+            truths[record.ranks.truth_sha256] = store.truth(record)
+        truth = truths[record.ranks.truth_sha256]
+        figures = scoring.figures(store.ranks(record, truth), truth, record.protocol.propensity)
+        if {*figures} != {*record.metrics}:
+            found.append(f"{place}: its filters are {', '.join(record.metrics)}")
+            continue
+        for name, said in record.metrics.items():
+            parts = [(name, said, figures[name])]
+            if {*said.views} != {*figures[name].views}:
+                found.append(f"{place}: its groups under {name} are {', '.join(said.views)}")
+            parts += [(f"{name} {view}", said.views[view], each) for view, each in figures[name].views.items()]
+            found += [f"{place}: {line}" for part in parts for line in _differing(*part, intervals)]
+    return found
+
+
+def _differing(name, said, follows, intervals):
+    if (said.scored, said.unlabeled) != (follows.scored, follows.unlabeled):
+        yield f"{name}: {said.scored} instances, but {follows.scored} follow"
+    for metric, value in follows.values.items():
+        if said.values.get(metric) != pytest.approx(value, rel=1e-9, abs=1e-9):
+            yield f"{name}: {metric} is {said.values.get(metric)}, but {value} follows"
+        if intervals and said.intervals.get(metric) != pytest.approx(follows.intervals[metric], rel=1e-9, abs=1e-9):
+            yield f"{name}: the interval of {metric} is not that of its ranks"
+
+
+@pytest.fixture
+def without_intervals(monkeypatch):
+    """Bootstrap samples take nearly all of the time."""
+    monkeypatch.setattr(Scores, "intervals", lambda self: {})
+
+
+def test_all_records_can_be_read_and_stand_on_one_board():
+    records = Store(BOARD).records()
+    assert records
+    consistency.check(records)
+
+
+@pytest.mark.usefixtures("without_intervals")
+def test_every_figure_of_the_board_follows_from_its_ranks():
+    assert problems(BOARD, intervals=False) == []
+
+
+def test_the_intervals_of_a_record_of_each_dataset_follow_from_its_ranks():
+    chosen = {record.cell.dataset: record.key for record in Store(BOARD).records() if record.ranks}
+    assert problems(BOARD, lambda record: record.key in chosen.values()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_interval_of_the_board_follows_from_its_ranks():
+    assert problems(BOARD) == []
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("kept") / "runs"
+
+
+@pytest.fixture
+def runs(inside, tmp_path, kept):
+    """A runs folder with one record of the sample dataset."""
+    if not kept.exists():
+        sample = Path(__file__).parents[1] / "sample"
+        inside("run", "--dataset", sample, "--setting", "fs", "--ratio", "0.3", "--methods", "bm25", "--runs", "made")
+        shutil.copytree(tmp_path / "made", kept)
+    return shutil.copytree(kept, tmp_path / "runs")
+
+
+def test_what_follows_is_found_to_follow(runs):
+    assert problems(runs) == []
+    assert len(Store(runs).records()) == 1
+
+
+@pytest.mark.usefixtures("without_intervals")
+def test_values_can_be_compared_alone(runs):
+    assert problems(runs, intervals=False) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [
+        (("values", "R@5"), 0.5, "file: R@5 is 0.5, but"),
+        (("views", "seen", "values", "PSP@3"), 0.5, "file seen: PSP@3 is 0.5, but"),
+        (("views", "tail", "intervals", "P@1"), (0.0, 1.0), "file tail: the interval of P@1 is not that of its ranks"),
+        (("views", "tail", "scored"), 1, "file tail: 1 instances, but"),
+    ],
+)
+def test_a_figure_that_does_not_follow_is_named(runs, altered, place, value, problem):
+    store = Store(runs)
+    (record,) = store.records()
+    store.write(altered(record, (("metrics", "file", *place), value)))
+    (found,) = problems(runs)
+    assert problem in found
+
+
+def test_ranks_that_a_record_names_and_are_not_there_are_an_error(runs):
+    store = Store(runs)
+    (record,) = store.records()
+    path = store.ranks_path(record.cell)
+    content = path.read_bytes()
+    path.unlink()
+    with pytest.raises(StorageError, match="cannot read the ranks"):
+        problems(runs)
+    truth = store.truth(record)
+    path.write_bytes(content)
+    ranks = store.ranks(record, truth)
+    worse = {name: each // 2 for name, each in ranks.by_filter.items()}
+    Ranks(worse, ranks.seen).save(path)
+    with pytest.raises(StorageError, match="checksum mismatch"):
+        problems(runs)
+    path.write_bytes(content)
+    store.truth_path(record.cell.dataset, record.ranks.truth_sha256).unlink()
+    with pytest.raises(StorageError, match="cannot read the true pairs"):
+        problems(runs)
+
+
+def test_a_record_under_another_name_is_an_error(runs):
+    (path,) = (runs / "records").rglob("*.json")
+    values = json.loads(path.read_text())
+    values["cell"]["seed"] = 1
+    values["key"] = sha256_json(values["cell"])
+    content = {name: value for name, value in values.items() if name != "sha256"}
+    path.write_text(json.dumps({**content, "sha256": sha256_json(content)}))
+    assert read_record(path).cell.seed == 1
+    with pytest.raises(StorageError, match="whose place is"):
+        problems(runs)

@@ -1,0 +1,157 @@
+"""Figures follow the metrics and the card: they are computed again from the ranks, and nothing is trained again."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xmcbench.metrics import VERSION
+from xmcbench.records import Store, as_json
+
+SAMPLE = Path(__file__).parents[1] / "sample"
+CARD = (SAMPLE / "card.toml").read_text()
+WORDS = ("run", "--dataset", "sets/sample", "--setting", "ez", "--methods", "tfidf,bm25")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder with the dataset and the runs of two methods on it."""
+    folder = tmp_path_factory.mktemp("figures")
+    shutil.copytree(SAMPLE, folder / "sets" / "sample")
+    command = [sys.executable, "-m", "xmcbench", *WORDS]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return folder
+
+
+@pytest.fixture
+def folder(kept, tmp_path):
+    """A copy of it, in which a test may change what it likes."""
+    return shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def run(inside, folder):
+    """Run the same command again: (what it printed as JSON, records by method). No cell may be run."""
+
+    def again(*more):
+        before = stamps(folder)
+        ended = inside(*WORDS, "--json", *more)
+        assert ended.returncode == 0, ended.stderr
+        assert stamps(folder) == before
+        return json.loads(ended.stdout), {each.cell.method: each for each in Store(folder / "runs").records()}
+
+    return again
+
+
+def stamps(folder):
+    """What a cell would leave: logs, predictions, artifacts, ranks, with their times."""
+    return {
+        path: path.stat().st_mtime_ns
+        for name in ("logs", "predictions", "artifacts", "ranks", "truth")
+        for path in (folder / "runs" / name).rglob("*")
+    }
+
+
+def scored(inside, folder, record, filter_name="file"):
+    """The figures of the stored predictions, computed from these and from the files of the dataset."""
+    file = Path("runs", record.predictions.file)
+    words = ("score", "--dataset", "sets/sample", "--predictions", file, "--filter", filter_name, "--json")
+    return json.loads(inside(*words).stdout)["values"]
+
+
+def test_other_propensities_are_seen_by_the_next_run(run, inside, folder):
+    _, before = run()
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace("a = 0.6\nb = 2.6", "a = 0.5\nb = 0.4"))
+    document, after = run()
+    for method, record in after.items():
+        assert record.protocol.propensity == (0.5, 0.4)
+        assert (record.cell, record.measured, record.ranks) == (
+            before[method].cell,
+            before[method].measured,
+            before[method].ranks,
+        )
+        for name, figures in record.metrics.items():
+            assert figures.values == pytest.approx(scored(inside, folder, record, name), abs=1e-12)
+            old = before[method].metrics[name]
+            for metric, value in figures.values.items():
+                assert (value != old.values[metric]) == metric.startswith("PSP"), (method, name, metric)
+            assert figures.views["unseen"].values == figures.values
+    printed = {each["cell"]["method"]: each["metrics"] for each in document["records"]}
+    assert printed == {method: json.loads(json.dumps(as_json(record)["metrics"])) for method, record in after.items()}
+    _, same = run()
+    assert same == after
+
+
+def test_another_default_filter_is_seen_by_the_next_run(run, inside, folder):
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace('filter = "file"', 'filter = "self"'))
+    document, after = run()
+    assert document["filter"] == "self"
+    assert {record.protocol.filter for record in after.values()} == {"self"}
+    assert after["bm25"].metrics["self"].values == pytest.approx(scored(inside, folder, after["bm25"], "self"))
+
+
+@pytest.mark.parametrize(("place", "value"), [("version", VERSION - 1), ("source_sha256", "0" * 64)])
+def test_figures_of_other_metrics_are_computed_again(run, folder, altered, place, value):
+    store = Store(folder / "runs")
+    before = {record.cell.method: record for record in store.records()}
+    wrong = {"P@1": 0.0, "nDCG@1": 0.0}
+    for record in before.values():
+        store.write(
+            altered(
+                record,
+                (("protocol", place), value),
+                *((("metrics", "file", "values", name), each) for name, each in wrong.items()),
+            )
+        )
+    assert store.records()[0].metrics["file"].values["P@1"] == 0
+    _, after = run()
+    assert after == before
+
+
+def test_a_plan_changes_nothing(inside, folder):
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace("a = 0.6", "a = 0.5"))
+    before = {path: path.read_bytes() for path in (folder / "runs").rglob("*.json")}
+    document = json.loads(inside(*WORDS, "--dry-run", "--json").stdout)
+    assert [cell["state"] for cell in document["cells"]] == ["cached", "cached"]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_what_has_no_ranks_stays_as_it_is(run, folder, altered):
+    """A record of schema 1: nothing can be computed from it."""
+    store = Store(folder / "runs")
+    written = [store.write(altered(each, (("ranks",), None), (("protocol", "version"), 0))) for each in store.records()]
+    document, _ = run()
+    assert store.records() == written
+    assert {each["problem"] for each in document["records"]} == {"stale: scored by version 0 of the metric protocol"}
+
+
+def test_ranks_that_are_gone_are_named(inside, folder):
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace("a = 0.6", "a = 0.5"))
+    shutil.rmtree(folder / "runs" / "ranks")
+    ended = inside(*WORDS)
+    assert ended.returncode == 1
+    assert "cannot read the ranks" in ended.stderr
+    assert "(run the cell again)" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_two_definitions_of_propensity_stand_on_no_board(run, inside, folder, monkeypatch):
+    """A dataset that is known by its name is scored again for the board; of another the records are refused."""
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace("a = 0.6", "a = 0.5"))
+    inside("run", "--dataset", "sets/sample", "--setting", "ez", "--methods", "tfidf")
+    ended = inside("leaderboard", "--runs", "runs", "--out", "pages")
+    assert ended.returncode == 1
+    assert "differ in their propensities" in ended.stderr
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(folder / "sets"))
+    ended = inside("leaderboard", "--runs", "runs", "--out", "pages")
+    assert ended.returncode == 0, ended.stderr
+    assert {record.protocol.propensity for record in Store(folder / "runs").records()} == {(0.5, 2.6)}
+    assert (folder / "pages" / "sample.md").exists()
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD)
+    ended = inside("leaderboard", "--runs", "runs", "--out", "pages", "--check")
+    assert (ended.returncode, ended.stderr.count("figures of other metrics or propensities")) == (1, 2)
+    assert {record.protocol.propensity for record in Store(folder / "runs").records()} == {(0.5, 2.6)}

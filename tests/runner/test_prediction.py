@@ -1,0 +1,143 @@
+"""How a method is called: what it is handed, and for what a pre-training is kept."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artifacts, Method, Texts, TopK
+from xmcbench.errors import MethodError
+from xmcbench.runner.prediction import Phases, predict
+
+TEXTS = tuple(Texts.from_lists([f"{side} {row}" for row in range(4)]) for side in ("train", "label", "test"))
+PAIRS = csr_matrix(np.eye(4, dtype=np.float32))
+
+
+class Pretrained(Method):
+    """Counts its pre-trainings."""
+
+    steps: int = 1
+    trained = 0
+
+    def pretrain(self, raw_X, raw_Y):
+        """Draw something."""
+        type(self).trained += 1
+        self.notes["drawn"] = self.seed
+        return {"scores": np.random.RandomState(self.seed).rand(len(raw_Y))}
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        """Keep what it is handed."""
+        self.handed = (raw_X, raw_Y, pairs)
+
+    def predict(self, raw_X, k=100):
+        """Rank by what was drawn."""
+        return TopK.from_scores(np.tile(self.pretrained["scores"], (len(raw_X), 1)), k)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Call a method as the worker does; returns it and its predictions."""
+
+    def go(kind, seed=0, texts=TEXTS, pairs=None, k=3, root=tmp_path / "artifacts", **values):
+        method, phases = kind(**values), Phases()
+        identity = {"method": "pretrained", "parameters": {"steps": getattr(method, "steps", 0)}}
+        artifacts = Artifacts(root)
+        found = predict(method, texts, pairs, k, seed=seed, artifacts=artifacts, identity=identity, phases=phases)
+        assert {"fit", "predict"} <= {*phases.seconds} <= {"pretrain", "fit", "predict"}
+        return method, found
+
+    return go
+
+
+@pytest.fixture
+def kind():
+    """A class of its own for every test, which has not been trained yet."""
+    Pretrained.trained = 0
+    return Pretrained
+
+
+def test_a_pretraining_is_kept_for_all_settings_with_its_notes(run, kind):
+    first, one = run(kind)
+    second, other = run(kind, pairs=PAIRS)
+    assert kind.trained == 1
+    assert np.array_equal(one.scores, other.scores)
+    assert first.notes == second.notes == {"drawn": 0}
+    assert second.handed == (*TEXTS[:2], PAIRS)
+    assert second.artifacts.reused_s > first.artifacts.reused_s == 0
+
+
+def test_every_seed_has_a_pretraining_of_its_own(run, kind):
+    """Or an interval over seeds would leave out how much the pre-training depends on them."""
+    found = [run(kind, seed)[1].scores for seed in (0, 1, 0)]
+    assert kind.trained == 2
+    assert not np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+def test_other_parameters_and_other_texts_have_one_of_their_own(run, kind):
+    other = Texts.from_lists(["other", "texts", "than", "those"])
+    run(kind)
+    run(kind, steps=2)
+    run(kind, texts=(other, *TEXTS[1:]))
+    run(kind, texts=(TEXTS[0], other, TEXTS[2]))
+    assert kind.trained == 4
+    run(kind, texts=(*TEXTS[:2], other))  # what is predicted later does not matter
+    assert kind.trained == 4
+
+
+def test_other_code_has_a_pretraining_of_its_own(run, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    source = """
+import numpy as np
+from changing_rate import RATE
+from xmcbench import Method, TopK
+
+class Changing(Method):
+    def pretrain(self, raw_X, raw_Y):
+        return {"scores": np.full(len(raw_Y), RATE)}
+    def fit(self, raw_X, raw_Y, pairs=None): ...
+    def predict(self, raw_X, k=100):
+        return TopK.from_scores(np.tile(self.pretrained["scores"], (len(raw_X), 1)), k)
+"""
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(source)
+    from xmcbench.registry import from_file
+
+    found = []
+    for text in ("RATE = 1.0\n", "RATE = 1.0  # the same\n", "RATE = 2.5\n"):
+        (tmp_path / "changing_rate.py").write_text(text)
+        sys.modules.pop("changing_rate", None)
+        (entry,) = from_file(plugin)
+        found.append(float(run(entry.usable())[1].scores[0, 0]))
+    assert found == [1.0, 1.0, 2.5]
+    assert len(list((tmp_path / "artifacts" / "pretraining").glob("*/pretrained.npz"))) == 2
+
+
+def test_what_is_handed_is_what_it_is_asked_for(run, kind):
+    method, found = run(kind, seed=7, pairs=PAIRS, k=5)
+    assert method.seed == 7
+    assert found.indices.shape == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (lambda self, raw_X, k=100: np.zeros((4, k)), "predict returned a ndarray"),
+        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((3, 4)), k), "predictions have the shapes"),
+    ],
+)
+def test_an_answer_that_is_none_is_the_fault_of_the_method(run, kind, monkeypatch, body, reason):
+    monkeypatch.setattr(kind, "predict", body)
+    with pytest.raises(MethodError, match=reason):
+        run(kind)
+
+
+def test_notes_that_are_not_json_are_the_fault_of_the_method(run, kind, monkeypatch):
+    def pretrain(self, raw_X, raw_Y):
+        self.notes["drawn"] = np.arange(3)
+        return {}
+
+    monkeypatch.setattr(kind, "pretrain", pretrain)
+    with pytest.raises(MethodError, match="notes are not JSON"):
+        run(kind)

@@ -1,0 +1,290 @@
+"""What a method can reach, and what it can do to its scores: nothing but to predict."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from xmcbench.data import load_dataset
+from xmcbench.records import Store
+from xmcbench.runner import scorer
+from xmcbench.setting import Setting, draw
+from xmcbench.storage.pairs import write_pairs
+from xmcbench.topk import TopK
+
+SAMPLE = Path(__file__).parents[1] / "sample"
+
+METHODS = '''
+import gzip, os, subprocess, sys
+from pathlib import Path
+
+import numpy as np
+from xmcbench import Method, TopK, load_dataset
+
+DATASET = {dataset!r}
+FOLDERS = {folders!r}
+
+
+class Honest(Method):
+    """Ranks labels by chance, the same for all."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        self.labels = len(raw_Y)
+        self.notes["pairs"] = None if pairs is None else [int(pairs.nnz), int(pairs.indices.sum())]
+
+    def predict(self, raw_X, k=100):
+        self.notes["modules"] = sorted(name for name in sys.modules if name.partition(".")[0] == "xmcbench")
+        self.found = TopK.from_scores(np.random.RandomState(5).rand(len(raw_X), self.labels), k)
+        return self.found
+
+
+class Loader(Honest):
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        load_dataset(DATASET).test_pairs()
+
+
+class Opener(Honest):
+    """Breaks the seal of its own process first."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        os.environ.pop("XMCBENCH_SEALED")
+        load_dataset(DATASET).test_pairs()
+
+
+class Spy(Honest):
+    """Opens whatever it can find by itself."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        read, tried = [], 0
+        for folder in FOLDERS:
+            for path in sorted(each for each in Path(folder).rglob("*") if each.is_file()):
+                tried += 1
+                read += self.through(path, str(path))
+        target = Path(DATASET, "tst.json.gz")
+        for name, make in (("link", os.symlink), ("hard link", os.link), ("moved", os.rename)):
+            other = self.artifacts.root / f"{{name}}.gz"
+            try:
+                make(target, other)
+            except OSError:
+                continue
+            read += self.through(other, name)
+        code = f"open({{str(target)!r}}, 'rb').read()"
+        if subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0:
+            read.append("another process")
+        self.notes["read"], self.notes["tried"] = read, tried
+
+    def through(self, path, name):
+        try:
+            path.read_bytes()
+        except PermissionError:
+            return []
+        return [name]
+
+
+class Patcher(Honest):
+    """Gives itself full marks, wherever in its process they are given."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        import xmcbench.metrics
+        from xmcbench.metrics import evaluation, ranks
+        from xmcbench.records import Store
+        from xmcbench.runner import scorer, scoring
+
+        def best(predicted, pairs, removed=None):
+            return np.ones(len(pairs), np.uint8)
+
+        for module in (xmcbench.metrics, evaluation, ranks, scoring):
+            module.true_ranks = best
+        scoring.rank = scoring.figures = scorer.Scorer.score = Store.write = best
+
+
+class Editor(Honest):
+    """Changes what it was handed, and its predictions once they are saved: that is when it is asked for its notes."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        pairs.data[:] = 0
+        pairs.indices[:] = 0
+
+    @property
+    def notes(self):
+        if hasattr(self, "found"):
+            self.found.indices[:] = -1
+            self.found.scores[:] = -np.inf
+        return super().notes
+'''
+
+
+@pytest.fixture(scope="module")
+def landlock():
+    """Whether the kernel of this machine hides files."""
+    code = "from pathlib import Path; from xmcbench.runner.isolation import hide; print(hide([Path('/none')]))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return ended.stdout.strip() == "True"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the dataset, a cache of its own, the methods, and the records of an earlier run."""
+    folder = tmp_path_factory.mktemp("sealing")
+    shutil.copytree(SAMPLE, folder / "sample", ignore=shutil.ignore_patterns("*.toml", "*.py", "__pycache__"))
+    secret = [folder / name for name in ("sample", "cache", "runs/records", "runs/ranks", "runs/truth", "runs/subsets")]
+    values = {"dataset": str(folder / "sample"), "folders": list(map(str, secret))}
+    (folder / "methods.py").write_text(METHODS.format(**values))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(folder):
+    """Method -> record, of one run; the honest one is run before all others and once more behind them."""
+    for methods in ("honest", "editor,patcher,loader,opener,spy", "honest"):
+        words = ["run", "--dataset", folder / "sample", "--setting", "full", "--methods", methods]
+        more = ["--seed", "1" if "spy" not in methods and (folder / "runs").exists() else "0"]
+        _run(folder, *words, *more, "--plugin", "methods.py", "--runs", "runs")
+    found = {}
+    for path in (folder / "runs" / "records").rglob("*.json"):
+        record = json.loads(path.read_text())
+        found[record["cell"]["method"] + ("" if record["cell"]["seed"] == 0 else " again")] = record
+    return found
+
+
+def _run(folder, *words):
+    environment = {**os.environ, "XMCBENCH_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "xmcbench", *map(str, words)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_the_record_says_whether_files_were_out_of_reach(made, landlock):
+    expected = "landlock" if landlock else "process"
+    assert {each["isolation"] for each in made.values() if each["status"] == "ok"} == {expected}
+
+
+def test_a_dataset_is_not_loaded_inside_a_cell(made):
+    assert made["loader"]["status"] == "failed"
+    assert made["loader"]["reason"].startswith("a dataset cannot be read while a method runs (")
+    assert "\n" not in made["loader"]["reason"]
+
+
+def test_a_method_that_breaks_its_seal_finds_the_files_closed(made, landlock):
+    if not landlock:
+        pytest.skip("the kernel has no Landlock: a method that looks for the files finds them")
+    assert made["opener"]["status"] == "failed"
+    assert "Permission denied" in made["opener"]["reason"]
+
+
+def test_no_file_with_pairs_or_figures_can_be_read_by_its_path(made, landlock):
+    if not landlock:
+        pytest.skip("the kernel has no Landlock: a method that looks for the files finds them")
+    notes = made["spy"]["notes"]
+    assert notes["read"] == []
+    assert notes["tried"] > 15
+
+
+def test_what_is_hidden_is_still_there(made, folder):
+    assert (folder / "sample" / "tst.json.gz").read_bytes() == (SAMPLE / "tst.json.gz").read_bytes()
+
+
+@pytest.mark.parametrize("method", ["patcher", "editor", "spy", "honest again"])
+def test_no_method_can_change_its_scores(made, method):
+    assert made[method]["status"] == "ok", made[method]["reason"]
+    assert made[method]["metrics"] == made["honest"]["metrics"]
+    assert made[method]["ranks"]["sha256"] == made["honest"]["ranks"]["sha256"]
+    assert made[method]["predictions"]["sha256"] == made["honest"]["predictions"]["sha256"]
+
+
+def test_the_pairs_that_a_method_is_handed_are_its_own(made):
+    pairs = load_dataset(SAMPLE).train_pairs()
+    for method in ("honest", "editor", "honest again"):
+        assert made[method]["notes"]["pairs"] == [pairs.nnz, int(pairs.indices.sum())]
+
+
+def test_the_process_of_a_method_holds_nothing_that_scores(made):
+    modules = made["honest"]["notes"]["modules"]
+    assert "xmcbench.runner.worker" in modules or "xmcbench.runner.prediction" in modules
+    for name in ("xmcbench.metrics", "xmcbench.records", "xmcbench.runner.scor", "xmcbench.leaderboard"):
+        assert not [each for each in modules if each.startswith(name)], name
+
+
+def test_the_scoring_process_holds_no_method(made, folder):
+    """It is asked as the run asks it, and says at its end what it has imported."""
+    root = folder / "runs"
+    (record,) = [each for each in Store(root).records() if (each.cell.method, each.cell.seed) == ("honest", 0)]
+    request = scorer._Request(
+        cell=record.cell, root=str(root), dataset=str(folder / "sample"), depth=record.predictions.depth
+    )
+    code = (
+        "import sys; from xmcbench.runner import scorer; scorer._serve();"
+        "print(*sorted(name for name in sys.modules if name.startswith('xmcbench')), file=sys.stderr)"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    ended = subprocess.run(command, input=msgspec.json.encode(request) + b"\n", capture_output=True, check=True)
+    answer = msgspec.json.decode(ended.stdout, type=scorer._Answer)
+    assert answer.scored.metrics == record.metrics
+    modules = ended.stderr.decode().split()
+    assert "xmcbench.metrics" in modules
+    for name in ("xmcbench.methods", "xmcbench.registry", "xmcbench.runner.worker", "xmcbench_plugin_"):
+        assert not [each for each in modules if each.startswith(name)], name
+
+
+@pytest.fixture
+def one_cell(inside, folder, tmp_path, own_cache):
+    """Run the honest method on a copy of the dataset with a cache and a runs folder of its own; returns the record."""
+    shutil.copytree(SAMPLE, tmp_path / "sample")
+
+    def run(*setting):
+        words = ["--methods", "honest", "--plugin", folder / "methods.py"]
+        inside("run", "--dataset", tmp_path / "sample", "--setting", *setting, *words)
+        (record,) = Store(tmp_path / "runs").records()
+        return record
+
+    return run
+
+
+def test_a_swapped_subset_is_refused(one_cell, tmp_path):
+    dataset = load_dataset(tmp_path / "sample")
+    mine, other = (draw(dataset.train_pairs(), Setting.of("fs", 0.5), seed) for seed in (0, 1))
+    path = Store(tmp_path / "runs").subset_path(dataset.slug, mine)
+    write_pairs(path, other.pairs.indptr, other.pairs.indices)
+    record = one_cell("fs", "--ratio", "0.5")
+    assert record.status == "failed"
+    assert f"{path.name}: checksum mismatch" in record.reason
+
+
+@pytest.mark.parametrize("side", ["train", "test", "label"])
+def test_swapped_texts_are_refused(one_cell, tmp_path, side):
+    """Other texts under the digest of the old ones."""
+    path = getattr(load_dataset(tmp_path / "sample"), f"{side}_corpus").texts
+    with pa.OSFile(str(path)) as source:
+        table = pa.ipc.open_file(source).read_all()
+    titles = ["another"] * table.num_rows
+    column = table.schema.get_field_index("title")
+    table = table.set_column(column, "title", pa.array(titles, pa.large_string())).replace_schema_metadata(
+        table.schema.metadata
+    )
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    record = one_cell("ez")
+    assert record.status == "failed"
+    assert "texts.arrow: checksum mismatch" in record.reason
+
+
+def test_what_is_stored_is_what_was_returned(one_cell, tmp_path):
+    record = one_cell("ez")
+    path = Store(tmp_path / "runs").predictions_path(record.cell)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == record.predictions.sha256
+    expected = TopK.from_scores(np.random.RandomState(5).rand(113, 333), record.predictions.depth)
+    found = TopK.load(path)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.scores, expected.scores)
