@@ -16,11 +16,11 @@ from xmcbench.data import Dataset, load_dataset
 from xmcbench.data.catalogue import default_dataset
 from xmcbench.data.sealing import check_open
 from xmcbench.environment import Compute
-from xmcbench.errors import UsageError
+from xmcbench.errors import PluginError, UsageError
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
 from xmcbench.records import Record, Store
-from xmcbench.registry import Registry, method_name
+from xmcbench.registry import Registry, check_imported, from_file, method_name
 from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner.execution import Limits, Place, Progress, execute
 from xmcbench.runner.plan import Plan, Request, plan, resolve
@@ -48,7 +48,8 @@ class Options:
     progress: Progress = lambda *_: None
 
     def registry(self) -> Registry:
-        """The methods that can be run."""
+        """The methods that can be run. Raises UsageError for a file that is imported as a plug-in right now."""
+        check_imported()
         return Registry(self.plugins)
 
     def planned(self, requests: Sequence[Request], registry: Registry) -> Plan:
@@ -324,7 +325,7 @@ def _named(
         name = installed.get(cls)
         if name is None:
             name = method_name(cls)
-            files.append(_file_of(cls))
+            files.append(_file_of(cls, name))
         if name in values:
             raise UsageError(f"{name} is given more than once", "one instance per method and run")
         names.append(name)
@@ -333,8 +334,11 @@ def _named(
     return tuple(names), replace(options, plugins=plugins), values
 
 
-def _file_of(cls: type[Method]) -> Path:
-    """The file that another process imports a method from. Raises UsageError for a class that is in none."""
+def _file_of(cls: type[Method], name: str) -> Path:
+    """The file that another process imports a method from, under this name.
+
+    Raises UsageError for a class that is in none, PluginError for a file that cannot be imported.
+    """
     try:
         path = Path(inspect.getfile(cls))
     except (OSError, TypeError):
@@ -344,6 +348,10 @@ def _file_of(cls: type[Method]) -> Path:
             f"{cls.__name__} is not in a file, and a cell is a process of its own",
             "write the class to a file (in a notebook: %%writefile my_method.py) and import it from there",
         )
+    found = {entry.name: entry for entry in from_file(path)}
+    if name not in found:
+        problem = next((entry.problem for entry in found.values() if entry.problem), f"{cls.__name__} is not in it")
+        raise PluginError(f"{path}: {problem}", "a cell imports it as a plug-in file")
     return path
 
 

@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import metadata
@@ -24,6 +25,9 @@ from xmcbench.storage.source import PLUGIN_PREFIX, source_digest
 GROUP = "xmcbench.methods"
 
 _Loaded = TypeVar("_Loaded")
+
+#: Plug-in files that are being imported.
+_IMPORTING: list[Path] = []
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,8 @@ def from_file(path: Path) -> list[Entry]:
     if str(path.resolve().parent) not in sys.path:
         sys.path.append(str(path.resolve().parent))  # a plug-in may import what is beside it
     try:
-        spec.loader.exec_module(module)
+        with _importing(path):
+            spec.loader.exec_module(module)
     except BaseException as error:  # as in _entry
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -186,6 +191,21 @@ def from_file(path: Path) -> list[Entry]:
         return [Entry(path.stem, origin, None, "defines no subclass of xmcbench.Method", path)]
     entries = [_entry(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
     return [replace(entry, plugin=path) for entry in entries]
+
+
+@contextmanager
+def _importing(path: Path) -> Iterator[None]:
+    _IMPORTING.append(path)
+    try:
+        yield
+    finally:
+        _IMPORTING.pop()
+
+
+def check_imported() -> None:
+    """Raise UsageError while a plug-in file is imported: a run that it starts would start in every cell again."""
+    if _IMPORTING:
+        raise UsageError("it starts a run when it is imported", 'put that below `if __name__ == "__main__":`')
 
 
 def method_name(cls: type) -> str:
