@@ -84,7 +84,7 @@ def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
     assert "few-shot, 50% of the labels" in ended.stdout
-    assert "metric protocol 1" in ended.stdout
+    assert "metric protocol 2" in ended.stdout
     for title in ("TF-IDF", "BM25", "XR-Linear"):
         assert title in ended.stdout
     made = records(tmp_path / "runs")

@@ -23,7 +23,7 @@ def test_a_perfect_run_scores_one(xmcbench, tiny, predictions):
     assert document["values"]["P@5"] == pytest.approx(0.4)
     assert (document["scored"], document["unlabeled"], document["filter"]) == (30, 0, "none")
     text = xmcbench("score", "--dataset", tiny, "--predictions", predictions).stdout
-    assert "metric protocol 1" in text
+    assert "metric protocol 2" in text
     assert "100.00" in text
 
 

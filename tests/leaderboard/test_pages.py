@@ -47,7 +47,7 @@ def test_a_caption_says_what_the_figures_are(some):
     page = files(pages(some))["tiny.md"]
     assert (
         "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Per cent ± half-width of the 95% bootstrap "
-        "interval over 30 test instances; filter self, metric protocol 1; preset, encoder and budget of the training "
+        "interval over 30 test instances; filter self, metric protocol 2; preset, encoder and budget of the training "
         "without pairs are part of a row's name."
     ) in page
 

@@ -1,6 +1,6 @@
 import pytest
 
-from xmcbench import UsageError
+from xmcbench import UsageError, load_dataset
 from xmcbench.errors import Unavailable, UnknownName
 from xmcbench.records import Store
 from xmcbench.registry import Registry

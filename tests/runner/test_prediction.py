@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Method, Texts, TopK
+from xmcbench.environment import Compute
 from xmcbench.errors import MethodError
 from xmcbench.runner.prediction import Phases, predict
 
@@ -42,8 +43,8 @@ def run(tmp_path):
     def go(kind, seed=0, texts=TEXTS, pairs=None, k=3, root=tmp_path / "artifacts", **values):
         method, phases = kind(**values), Phases()
         identity = {"method": "pretrained", "parameters": {"steps": getattr(method, "steps", 0)}}
-        artifacts = Artifacts(root)
-        found = predict(method, texts, pairs, k, seed=seed, artifacts=artifacts, identity=identity, phases=phases)
+        kept = {"artifacts": Artifacts(root), "identity": identity}
+        found = predict(method, texts, pairs, k, seed=seed, compute=Compute(), phases=phases, **kept)
         assert {"fit", "predict"} <= {*phases.seconds} <= {"pretrain", "fit", "predict"}
         return method, found
 
@@ -111,7 +112,7 @@ class Changing(Method):
         (entry,) = from_file(plugin)
         found.append(float(run(entry.usable())[1].scores[0, 0]))
     assert found == [1.0, 1.0, 2.5]
-    assert len(list((tmp_path / "artifacts" / "pretraining").glob("*/pretrained.npz"))) == 2
+    assert len(list((tmp_path / "artifacts" / "pretraining").glob("*/pretrained.safetensors"))) == 2
 
 
 def test_what_is_handed_is_what_it_is_asked_for(run, kind):

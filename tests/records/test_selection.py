@@ -2,7 +2,7 @@
 
 import pytest
 
-from xmcbench.command.selection import Choice, choose
+from xmcbench.records.selection import Choice, choose
 from xmcbench.errors import UsageError
 from xmcbench.records import Store
 from xmcbench.setting import Setting
