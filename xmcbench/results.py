@@ -62,11 +62,12 @@ class Results:
 
     def problems(self) -> list[str]:
         """What failed, with the last line of its log, and what is stale: a line each."""
-        lost = [record for record in self.records if not record.ok]
-        found = [
-            f"{record.name}, seed {record.cell.seed}: {record.status}: {record.reason}{_log(record, self.runs)}"
-            for record in lost
-        ]
+        several = len({record.cell.setting for record in self.records}) > 1
+        found = []
+        for record in (each for each in self.records if not each.ok):
+            where = f"{record.cell.setting.slug}, " if several else ""
+            said = f"{record.status}: {record.reason}{_log(record, self.runs)}"
+            found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
         groups = grouped(record for record in self.records if record.ok)
         for key, name in names(groups).items():
             found += [f"{name}: {problem}" for problem in self.standing.problems(groups[key])]

@@ -29,6 +29,9 @@ SWITCHED = """
             return TopK.from_scores(np.broadcast_to(self.scores, (len(raw_X), len(self.scores))), k)
 """
 
+#: What the rows are called, in their order.
+NAMES = ["Switched (up=False, twice=False)", "Switched (twice=False)", "Switched"]
+
 
 @pytest.fixture
 def words(tiny, plugin):
@@ -57,11 +60,12 @@ def test_json(xmcbench, words):
     assert rows["2"][0]["cell"]["parameters"] == {"up": True, "twice": False, "offset": 2}
 
 
-def test_dry_run(xmcbench, words, tmp_path):
-    ended = xmcbench(*words, "--dry-run")
-    assert [line for line in ended.stdout.splitlines() if line.startswith("row")] == ["row 1", "row 2", "row 3"]
-    rows = json.loads(xmcbench(*words, "--dry-run", "--json").stdout)["rows"]
-    assert [rows[row]["cells"][0]["state"] for row in ("1", "2", "3")] == ["to run"] * 3
+def test_dry_run(inside, words, tmp_path):
+    ended = inside(*words, "--dry-run")
+    assert [line.partition("  ")[0] for line in ended.stdout.splitlines()[2:]] == NAMES
+    assert ended.stdout.count("to run") == 3
+    cells = json.loads(inside(*words, "--dry-run", "--json").stdout)["cells"]
+    assert [(cell["method"], cell["state"]) for cell in cells] == [(name, "to run") for name in NAMES]
     assert not (tmp_path / "runs" / "records").exists()
 
 
@@ -75,19 +79,19 @@ def test_a_row_that_fails(xmcbench, words):
     ("more", "said"),
     [
         (("--set", "switched.up=true"), "--set switched.up is what the rows of the ablation change"),
-        (("--method", "tfidf"), "tfidf names no rows of an ablation"),
+        (("--method", "tfidf"), "tfidf has no rows of an ablation"),
         (("--method", "swiched"), "switched"),
-        (("--set", "tfidf.ngrams=1"), "--set names 'tfidf'"),
+        (("--set", "tfidf.ngrams=1"), "--set tfidf: tfidf is not among the methods"),
     ],
 )
-def test_a_request_that_is_wrong(xmcbench, words, more, said):
-    ended = xmcbench(*words, *more)
+def test_a_request_that_is_wrong(inside, words, more, said):
+    ended = inside(*words, *more)
     assert ended.returncode == 2
     assert said in ended.stderr
 
 
-def test_a_row_that_changes_what_the_method_does_not_have(xmcbench, words, plugin):
+def test_a_row_that_changes_what_the_method_does_not_have(inside, words, plugin):
     plugin(SWITCHED.replace('"3": {"up"', '"3": {"upp"'), "switched.py")
-    ended = xmcbench(*words)
+    ended = inside(*words)
     assert ended.returncode == 1
     assert "row of the ablation '3'" in ended.stderr

@@ -40,10 +40,10 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_it_is_one_line_with_a_hint(xmcbench, tiny, tmp_path, damage):
+def test_it_is_one_line_with_a_hint(inside, tiny, tmp_path, damage):
     damaging, message = DAMAGE[damage]
     damaging(tiny)
-    ended = xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
     assert ended.returncode == 1, ended.stdout
     assert message in ended.stderr
     assert ended.stderr.startswith("xmcbench: error: ")

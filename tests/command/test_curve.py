@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import re
 import signal
 
 import pytest
@@ -89,7 +90,8 @@ def test_a_cell_that_fails_leaves_a_gap(xmcbench, tiny, plugin):
     ended = xmcbench("curve", "--dataset", tiny, *words)
     assert ended.returncode == 1
     assert "missing: Counts at 0%" in ended.stdout
-    assert "Counts, ez, seed 0: failed: AttributeError" in ended.stdout
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("Counts, ez, seed 0: failed: Attribute")]
+    assert re.search(r"\(log: runs/logs/tiny/ez/counts-s0-[0-9a-f]{12}\.log\)$", line)
 
 
 def test_a_curve_leaves_the_board_it_is_drawn_beside(xmcbench, tiny, tmp_path):
@@ -110,8 +112,15 @@ def test_a_cell_that_was_skipped_says_why(xmcbench, tiny, plugin):
     assert "Counts, ez, seed 0: skipped: no weights (get them)" in ended.stdout
 
 
-def test_nothing_to_draw(xmcbench, tiny):
-    ended = xmcbench("curve", "--dataset", tiny, "--methods", "bm25", "--no-run")
+def test_what_needs_pairs_alone_at_zero_is_said(inside, tiny, counts):
+    words = ("--methods", "counts", "--plugin", counts("required"), "--ratios", "0")
+    ended = inside("curve", "--dataset", tiny, *words)
+    reason = "counts cannot run at these shares (at 0 there are no pairs to learn from)"
+    assert (ended.returncode, ended.stderr) == (2, f"xmcbench: error: {reason}\n")
+
+
+def test_nothing_to_draw(inside, tiny):
+    ended = inside("curve", "--dataset", tiny, "--methods", "bm25", "--no-run")
     assert (ended.returncode, "there is no result to draw" in ended.stdout) == (1, True)
 
 
@@ -134,19 +143,20 @@ def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--methods", "tfidf", "--ratios", "0,two"], "is no list of shares"),
-        (["--methods", "tfidf", "--ratios", "0,1.5"], "a share lies in 0..1"),
+        (["--methods", "tfidf", "--ratios", "0,two"], "must be comma-separated numbers"),
+        (["--methods", "tfidf", "--ratios", "0,1.5"], "a share must be in 0..1"),
         (["--methods", "tfidf", "--metric", "P@2"], "unknown metric 'P@2'"),
-        (["--methods", "tfidf", "--metric", ","], "--metric names none"),
+        (["--methods", "tfidf", "--metric", ","], "--metric is empty"),
         (["--methods", "all"], "a curve is drawn of methods that are named"),
         (["--methods", "tfdif"], "did you mean 'tfidf'"),
         (["--methods", "tfidf", "--set", "bm25.k1=2"], "not among the methods"),
         (["--methods", "tfidf", "--filter", "file"], "has no filter 'file'"),
+        (["--methods", "tfidf,", "bm25"], "a list has no spaces, or is put in quotes"),
         ([], "--methods"),
     ],
 )
-def test_a_wrong_request_is_one_line_and_exit_2(xmcbench, tiny, tmp_path, words, message):
-    ended = xmcbench("curve", "--dataset", tiny, *words)
+def test_a_wrong_request_is_one_line_and_exit_2(inside, tiny, tmp_path, words, message):
+    ended = inside("curve", "--dataset", tiny, *words)
     assert ended.returncode == 2, ended.stderr
     assert message in ended.stderr
     assert ended.stderr.count("\n") == 1

@@ -7,9 +7,13 @@ import sys
 
 import pytest
 
+from xmcbench import __version__
+from xmcbench.metrics import protocol
+from xmcbench.records import Store
+
 HEAVY = (
     *("torch", "transformers", "sentence_transformers", "accelerate", "faiss", "gensim", "numba", "matplotlib"),
-    *("sklearn", "scipy", "pecos", "bm25s", "sparse_dot_topn", "Stemmer", "pyarrow"),
+    *("sklearn", "scipy", "pecos", "bm25s", "sparse_dot_topn", "Stemmer", "pyarrow", "pandas", "shtab"),
 )
 
 WATCH = """
@@ -23,7 +27,13 @@ print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["ls", "methods"], ["ls", "datasets"], ["--version"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([], ["--help"], ["run", "--help"], ["--version"]),
+        *(["ls", "methods"], ["ls", "methods", "maclr"], ["ls", "datasets"], ["clean", "--help"]),
+    ],
+)
 def test_help_and_listings_import_nothing_heavy(words):
     code = WATCH.format(words=words, heavy=HEAVY)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -31,15 +41,83 @@ def test_help_and_listings_import_nothing_heavy(words):
     assert ended.stderr == "[]\n"
 
 
-def test_a_misspelt_command_and_no_command(xmcbench):
-    ended = xmcbench("rnu")
-    assert (ended.returncode, ended.stderr) == (2, "xmcbench: error: unknown command 'rnu' (did you mean 'run'?)\n")
-    assert xmcbench().returncode == 2
+def test_a_bare_command_is_a_question(inside):
+    bare, asked = inside(), inside("--help")
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == asked.stdout
+    assert bare.stdout.startswith("usage: xmcbench [-h]")
+    assert "xmcbench run --setting ez --plugin my_method.py" in bare.stdout
 
 
-def test_a_file_where_a_folder_should_be_is_no_defect(xmcbench, tmp_path):
+def test_versions(inside):
+    ended = inside("--version")
+    assert (ended.returncode, ended.stdout) == (0, f"xmcbench {__version__}, metric protocol {protocol.VERSION}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion(inside, shell):
+    ended = inside("--print-completion", shell)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "leaderboard" in ended.stdout
+    assert shell == "tcsh" or "--memory-limit" in ended.stdout
+
+
+def test_completion_in_a_shell(inside, tmp_path):
+    """What bash offers behind `xmcbench cl` and behind `xmcbench run --me`."""
+    (tmp_path / "completion").write_text(inside("--print-completion", "bash").stdout)
+    script = r"""
+    source completion
+    complete_it=$(complete -p xmcbench | sed 's/.*-F \([^ ]*\) .*/\1/')
+    for line in "xmcbench cl" "xmcbench run --me"; do
+        COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+        $complete_it xmcbench "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        echo "${COMPREPLY[@]}"
+    done
+    """
+    ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [sorted(line.split()) for line in ended.stdout.splitlines()] == [["clean"], ["--memory-limit", "--methods"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnu"], "unknown command 'rnu' (did you mean 'run'?)"),
+        (["--versoin"], "unrecognized argument '--versoin': did you mean --version?"),
+        (["--debug"], "unrecognized argument '--debug': it stands behind the command that takes it"),
+        (["--setting", "ez"], "unrecognized argument '--setting': it stands behind the command that takes it"),
+        (["--print-completion", "bsh"], "invalid choice: 'bsh': did you mean 'bash'?"),
+        (["run", "--setting", "ez", "--method", "tfidf"], "argument '--method': did you mean --methods? (see"),
+        (["run", "--setting=ez", "--dry_run"], "unrecognized argument '--dry_run': did you mean --dry-run?"),
+        # A flag that is missing may be there under a misspelled name: that is what is said.
+        (["run", "--seting", "ez"], "unrecognized argument '--seting': did you mean --setting?"),
+        (["run", "--seting=ez"], "unrecognized argument '--seting=ez': did you mean --setting?"),
+        (["run", "--setting", "ez", "--xyzzy"], "unrecognized argument '--xyzzy' (see `xmcbench run --help`)"),
+        (["run", "--setting", "ez", "-x"], "unrecognized argument '-x' (see"),
+        (["run", "--setting", "fss"], "argument --setting: invalid choice: 'fss': did you mean 'fs'?"),
+        (["run", "--setting", "zero"], "invalid choice: 'zero' (choose from "),
+        (["ls", "method"], "argument what: invalid choice: 'method': did you mean 'methods'?"),
+        (["data", "bulid", "x"], "argument ACTION: invalid choice: 'bulid': did you mean 'build'?"),
+        (["data", "build", "x", "--indicse", "y"], "unrecognized argument '--indicse': did you mean --indices?"),
+        (
+            ["run", "--setting", "ez", "--methods", "tfidf,", "bm25"],
+            "unrecognized argument 'bm25': a list has no spaces, or is put in quotes: --methods tfidf,bm25",
+        ),
+        (["run", "--setting", "ez", "--methods", "tfidf", ",bm25"], "argument ',bm25': a list has no spaces"),
+        (["run", "--setting", "ez", "more"], "unrecognized argument 'more' (see `xmcbench run --help`)"),
+    ],
+)
+def test_a_misspelt_word_is_one_line_with_what_was_meant(inside, words, message):
+    ended = inside(*words)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert ended.stderr.startswith("xmcbench: error: ")
+    assert ended.stderr.count("\n") == 1
+    assert ended.stdout == ""
+
+
+def test_a_file_where_a_folder_should_be_is_no_defect(inside, tmp_path):
     (tmp_path / "file").touch()
-    ended = xmcbench("data", "build", "lf-debian-20k", "--out", "file")
+    ended = inside("data", "build", "lf-debian-20k", "--out", "file")
     assert (ended.returncode, ended.stderr) == (1, "xmcbench: error: file: Not a directory (--debug shows where)\n")
 
 
@@ -49,12 +127,87 @@ def test_debug_shows_the_traceback(xmcbench):
     assert "Traceback" in xmcbench(*words, "--debug").stderr
 
 
-def test_a_broken_plugin_is_a_row_and_a_missing_one_an_error(xmcbench, plugin):
-    listing = xmcbench("ls", "methods", "--plugin", plugin("import nothing_of_that_name"), "--json")
-    entries = {entry["name"]: entry for entry in json.loads(listing.stdout)}
-    assert "does not import: ModuleNotFoundError" in entries["plugin"]["status"]
-    assert entries["tfidf"]["status"] == "ok"
-    assert xmcbench("ls", "methods", "--plugin", "none.py").returncode == 2
+def test_a_broken_plugin_is_a_row_and_a_missing_one_an_error(inside, plugin):
+    words = ("ls", "methods", "--plugin", plugin("import nothing_of_that_name"))
+    entries = {entry["name"]: entry for entry in json.loads(inside(*words, "--json").stdout)}
+    assert entries["plugin"]["status"] == "broken"
+    assert entries["plugin"]["reason"].startswith("does not import: ModuleNotFoundError")
+    assert (entries["tfidf"]["status"], entries["tfidf"]["reason"]) == ("ok", "")
+    listed = inside(*words).stdout
+    assert "does not import: ModuleNotFoundError" in listed.partition("\nreason\n")[2]
+    assert inside("ls", "methods", "--plugin", "none.py").returncode == 2
+
+
+METHOD = """
+    from typing import Annotated, ClassVar, Literal
+    from annotated_types import Ge, Interval, Unit
+    from xmcbench import Doc, Method
+
+    class Listed(Method):
+        '''What it does.
+
+        More of it.
+        '''
+        title = "Listed"
+        presets: ClassVar = {"quick": {"steps": 5}, "paper": {"steps": 100, "fast": True}}
+        choices: ClassVar = {"quick": "xmcbench run --setting ez"}
+        steps: Annotated[int, Ge(1), Unit("steps"), Doc("of the training", "Section 5")] = 50
+        share: Annotated[float, Interval(gt=0, le=1)] = 0.5
+        fast: bool = False
+        kind: Literal["a", "b"] | None = None
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+"""
+
+
+def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
+    words = ("ls", "methods", "listed", "--plugin", plugin(METHOD))
+    lines = inside(*words).stdout.splitlines()
+    assert lines[0].startswith("listed: Listed, pairs optional, ")
+    assert lines[2] == "What it does."
+    assert lines[4:9] == [
+        "listed.steps: int, >= 1, in steps, default 50",
+        "    of the training [Section 5]",
+        "listed.share: float, > 0, <= 1, default 0.5",
+        "listed.fast: bool, default false",
+        "listed.kind: 'a' | 'b' | none, default none",
+    ]
+    table = [line.split() for line in lines[10:14]]
+    assert [table[0], *table[2:]] == [["preset", "quick", "paper"], ["steps", "5", "100"], ["fast", "true"]]
+    assert lines[-1] == "quick was chosen by: xmcbench run --setting ez"
+    document = json.loads(inside(*words, "--json").stdout)
+    assert document["parameters"]["steps"] == {
+        "type": "int",
+        "default": 50,
+        "range": ">= 1",
+        "unit": "steps",
+        "doc": "of the training",
+        "source": "Section 5",
+    }
+    assert document["presets"]["paper"] == {"steps": 100, "fast": True}
+    assert (document["supervision"], document["deterministic"], document["packages"]) == ("optional", False, {})
+
+
+def test_a_name_that_is_no_methods(inside, plugin):
+    for words, message in (
+        (("methods", "tfdif"), "unknown method 'tfdif' (did you mean 'tfidf'?)"),
+        (("datasets", "lf-debian-2k"), "datasets takes no name: 'lf-debian-2k' (xmcbench ls methods NAME)"),
+        (("methods", "plugin", "--plugin", plugin("1 / 0")), "plugin: does not import: ZeroDivisionError"),
+    ):
+        ended = inside("ls", *words)
+        assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
+
+
+def test_results_are_fractions_for_machines_and_per_cent_for_readers(inside, record, tmp_path):
+    store = Store(tmp_path / "runs")
+    store.write(record("nobodys", value=0.123456))
+    store.write(record("nobodys", seed=1, status="failed"))
+    first, second = json.loads(inside("ls", "results", "--json").stdout)
+    assert (first["P@1"], first["R@100"], first["status"], first["reason"]) == (0.123456, 0.123456, "ok", "")
+    assert (second["P@1"], second["status"], second["reason"]) == (None, "failed", "ValueError: no")
+    lines = inside("ls", "results").stdout.splitlines()
+    assert lines[2].split()[:7] == ["Tiny", "ez", "NOBODYS", "0", "ok", "12.35", "12.35"]
+    assert lines[3].split()[:5] == ["Tiny", "ez", "NOBODYS", "1", "failed"]
 
 
 def test_doctor_examines_this_machine(xmcbench, plugin):
@@ -79,8 +232,8 @@ def test_doctor_names_a_broken_card(xmcbench, tmp_path):
     assert document["hub"] == "offline"
 
 
-def test_an_ls_without_results_says_where_they_would_be(xmcbench):
-    ended = xmcbench("ls", "results")
+def test_an_ls_without_results_says_where_they_would_be(inside):
+    ended = inside("ls", "results")
     assert ended.returncode == 2
     assert "there is no runs folder runs" in ended.stderr
 

@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
     def flags(self) -> list[str]:
         """Every flag that this parser takes, or one of the parsers below it."""
-        found: list[str] = ["--"]
+        found: list[str] = []
         for action in self._actions:
             found += action.option_strings
             for below in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
@@ -85,9 +85,12 @@ class Parser(argparse.ArgumentParser):
         """End with what is wrong about words that nothing takes. given: the whole command line."""
         word = words[0]
         flag = word.partition("=")[0]
-        near = difflib.get_close_matches(flag, self.flags(), n=1, cutoff=0.6) if word.startswith("-") else []
+        named = word.startswith("-") and word != "--"
+        near = difflib.get_close_matches(flag, self.flags(), n=1, cutoff=0.6) if named else []
         before = given[given.index(word) - 1] if word in given and given.index(word) else ""
-        if near:
+        if flag in near:
+            hint = ": it stands behind the command that takes it"
+        elif near:
             hint = f": did you mean {near[0]}?"
         elif before.endswith(",") or word.startswith(","):
             hint = ": a list has no spaces, or is put in quotes: --methods tfidf,bm25"
@@ -149,7 +152,8 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         top.exit(0)
     # Before what is missing is said, as it may be there under a misspelled flag.
     verb = top.below(words[0])
-    misspelled = [word for word in words if word.startswith("--") and word.partition("=")[0] not in verb.flags()]
+    flags = {"--", *(verb.flags() if verb is not top else top._option_string_actions)}
+    misspelled = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags]
     if misspelled:
         verb.unknown(misspelled, words)
     arguments, unknown = top.parse_known_args(words)
