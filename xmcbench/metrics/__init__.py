@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from xmcbench.metrics import filters, invariants
 from xmcbench.metrics.bootstrap import Interval
-from xmcbench.metrics.evaluation import Scores, evaluate
+from xmcbench.metrics.evaluation import Scores, evaluate, evaluate_ranks
 from xmcbench.metrics.propensity import inverse_propensity, label_frequency
 from xmcbench.metrics.protocol import DEPTH, METRICS, SUMMARY, VERSION, Metric
-from xmcbench.metrics.views import label_views, restrict
+from xmcbench.metrics.ranks import true_ranks
+from xmcbench.metrics.true_pairs import TruePairs
+from xmcbench.metrics.views import label_views
 
 __all__ = [
     "DEPTH",
@@ -23,11 +25,13 @@ __all__ = [
     "Interval",
     "Metric",
     "Scores",
+    "TruePairs",
     "evaluate",
+    "evaluate_ranks",
     "filters",
     "invariants",
     "inverse_propensity",
     "label_frequency",
     "label_views",
-    "restrict",
+    "true_ranks",
 ]

@@ -1,4 +1,4 @@
-"""Evaluation: every metric of the protocol for one list of predictions."""
+"""Evaluation: every metric of the protocol, from predictions or from the ranks of the true pairs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import bootstrap, filters, ranking
+from xmcbench.metrics import bootstrap, ranking
 from xmcbench.metrics.bootstrap import Interval
 from xmcbench.metrics.protocol import DEPTH, METRICS
+from xmcbench.metrics.ranks import true_ranks
+from xmcbench.metrics.true_pairs import TruePairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,24 +57,36 @@ def evaluate(
     ``inverse_propensity`` [L], which the function of that name computes. Raises MethodError when the predictions do not
     fit the truth, DataError when the other two do not.
     """
-    _check_shapes(predictions.indices, truth, removed, inverse_propensity)
-    top = predictions.indices if removed is None else filters.remove(predictions.indices, removed)
-    rows, labels = ranking.pairs(truth)
-    true_labels = np.bincount(rows, minlength=truth.shape[0])
+    _check_labels(predictions.indices, truth, removed, inverse_propensity)
+    pairs = TruePairs.of(truth)
+    return evaluate_ranks(true_ranks(predictions.indices, pairs, removed), pairs, inverse_propensity)
+
+
+def evaluate_ranks(
+    ranks: NDArray[np.uint8], pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None = None
+) -> Scores:
+    """Score predictions by the ranks of the true pairs, uint8 [P] as ``true_ranks`` returns them.
+
+    PSP is left out without ``inverse_propensity`` [L]. Raises DataError when the ranks or the propensities do not fit
+    the pairs.
+    """
+    _check_ranks(ranks, pairs, inverse_propensity)
+    true_labels = np.bincount(pairs.rows, minlength=pairs.instances)
     labelled = np.flatnonzero(true_labels)
     scored = len(labelled)
-    hits = ranking.find(top[:, :DEPTH], rows, labels)
 
     # From here on a row is its place among the rows that are scored.
-    place = np.zeros(truth.shape[0], np.int64)
+    place = np.zeros(pairs.instances, np.int64)
     place[labelled] = np.arange(scored)
-    rows, true_labels = place[rows], true_labels[labelled]
-    per_instance = _unweighted(rows[hits.pair], hits.rank, true_labels)
+    rows, true_labels = place[pairs.rows], true_labels[labelled]
+    hit = np.flatnonzero(ranks)
+    hit_rows, hit_ranks = rows[hit], ranks[hit].astype(np.int64)
+    per_instance = _unweighted(hit_rows, hit_ranks, true_labels)
     attainable = {}
     if inverse_propensity is not None:
-        weights = np.asarray(inverse_propensity, np.float64)[labels]
+        weights = np.asarray(inverse_propensity, np.float64)[pairs.labels]
         depths = _depths("PSP")
-        found = _gains(rows[hits.pair], hits.rank, weights[hits.pair], scored, depths)
+        found = _gains(hit_rows, hit_ranks, weights[hit], scored, depths)
         best = ranking.top_sums(rows, weights, scored, depths)
         per_instance |= {f"PSP@{k}": found[k] for k in depths}
         attainable = {f"PSP@{k}": best[k] for k in depths}
@@ -81,7 +95,7 @@ def evaluate(
     if scored:
         for name, column in per_instance.items():
             values[name] = float(column.sum() / (attainable[name].sum() if name in attainable else scored))
-    return Scores(values, scored, truth.shape[0] - scored, per_instance, attainable)
+    return Scores(values, scored, pairs.instances - scored, per_instance, attainable)
 
 
 def _unweighted(
@@ -90,8 +104,8 @@ def _unweighted(
     """P, R and nDCG of each row, from the rows and ranks of the hits and the number of true labels [scored]."""
     scored = len(true_labels)
     counts = _gains(rows, ranks, np.ones(len(ranks)), scored, sorted({*_depths("P"), *_depths("R")}))
-    discounts = 1 / np.log2(np.arange(DEPTH) + 2)
-    gains = _gains(rows, ranks, discounts[ranks], scored, _depths("nDCG"))
+    discounts = 1 / np.log2(np.arange(DEPTH) + 2)  # of the ranks 1, 2, ...
+    gains = _gains(rows, ranks, discounts[ranks - 1], scored, _depths("nDCG"))
     ideal = np.cumsum(discounts)
     per_instance = {f"P@{k}": counts[k] / k for k in _depths("P")}
     per_instance |= {f"R@{k}": counts[k] / true_labels for k in _depths("R")}
@@ -102,36 +116,45 @@ def _unweighted(
 def _gains(
     rows: NDArray[np.int64], ranks: NDArray[np.int64], gains: NDArray[np.float64], scored: int, depths: list[int]
 ) -> dict[int, NDArray[np.float64]]:
-    """The sum of the gains of the hits within the first k ranks, float64 [scored], for every k in ``depths``."""
+    """The sum of the gains of the hits at ranks 1 to k, float64 [scored], for every k in ``depths``."""
     # Of no hits at all, bincount would count in integers.
-    return {k: np.bincount(rows[ranks < k], gains[ranks < k], scored).astype(np.float64, copy=False) for k in depths}
+    return {k: np.bincount(rows[ranks <= k], gains[ranks <= k], scored).astype(np.float64, copy=False) for k in depths}
 
 
 def _depths(family: str) -> list[int]:
     return [metric.k for metric in METRICS.values() if metric.family == family]
 
 
-def _check_shapes(
+def _check_labels(
     indices: NDArray[np.int32],
     truth: csr_matrix,
     removed: csr_matrix | None,
     inverse_propensity: NDArray[np.float64] | None,
 ) -> None:
-    instances, labels = truth.shape
-    if indices.ndim != 2 or len(indices) != instances:
-        raise MethodError(
-            f"predictions have the shape {indices.shape}, the truth has {instances} rows",
-            "predict(raw_X, k) returns one row of labels for each instance",
-        )
+    """What the number of labels must agree with; pairs and ranks do not know it."""
+    labels = truth.shape[1]
     if indices.size and indices.max() >= labels:
         raise MethodError(f"label {indices.max()} is predicted, but there are only {labels} labels", "ids start at 0")
     if removed is not None and removed.shape != truth.shape:
         raise DataError(
             f"the filter has the shape {removed.shape}, the truth {truth.shape}", "filter of another split?"
         )
+    if inverse_propensity is not None and np.shape(inverse_propensity) != (labels,):
+        raise DataError(f"there are {labels} labels, but propensities of the shape {np.shape(inverse_propensity)}")
+
+
+def _check_ranks(ranks: NDArray[np.uint8], pairs: TruePairs, inverse_propensity: NDArray[np.float64] | None) -> None:
+    if ranks.shape != pairs.rows.shape:
+        raise DataError(
+            f"there are {len(pairs)} true pairs, but ranks of the shape {ranks.shape}", "ranks of another test set?"
+        )
+    if ranks.size and ranks.max() > DEPTH:
+        raise DataError(f"a true pair has rank {ranks.max()}, but only {DEPTH} predictions of a row are scored")
     if inverse_propensity is None:
         return
-    if np.shape(inverse_propensity) != (labels,):
-        raise DataError(f"there are {labels} labels, but propensities of the shape {np.shape(inverse_propensity)}")
+    if len(pairs) and pairs.labels.max() >= len(inverse_propensity):
+        raise DataError(
+            f"there are {len(inverse_propensity)} propensities, but a true pair has label {pairs.labels.max()}"
+        )
     if not (np.isfinite(inverse_propensity) & (np.asarray(inverse_propensity) > 0)).all():
         raise DataError("an inverse propensity is not a positive number", "compute them from the full training matrix")

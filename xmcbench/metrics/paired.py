@@ -1,39 +1,43 @@
-"""Paired comparison: two lists of predictions for the same test rows, metric by metric.
+"""Paired comparison: two methods on the same test rows, metric by metric, always first minus second.
 
-The difference of every metric has a 95 % bootstrap interval over the rows (``xmcbench.metrics.bootstrap``), and a
-p-value from a randomisation test: if neither were better, the two scores of a row could as well be exchanged, so the
-sign of each row's difference is flipped at random and the sum compared with the one that was seen. Both keep the rows
-together, which is what makes small differences visible: most of the variance of a metric is between rows.
+What is tested depends on the runs:
+
+* One run on each side, or several that are all alike: a randomization test over the test rows, and the interval that
+  belongs to it (``xmcbench.metrics.flips``).
+* Several runs on a side: a test over seeds and rows (``xmcbench.metrics.seeds``). Another seed gives a stochastic
+  method another value; a test over rows alone would call this a difference of methods.
+* A single run of a stochastic side: how much its seed matters is unknown. The test is over rows alone, of the means of
+  the runs, and its verdict is about these runs and not about the methods. The result says so.
+
+Rows stay paired in all of them. That makes small differences visible, because most of the variance of a metric is
+between rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import bootstrap
+from xmcbench.metrics import flips, seeds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from xmcbench.metrics.evaluation import Scores
 
-#: Sign flips drawn, and how many for more than _MANY_ROWS rows. The smallest p-value is 1 / (flips + 1).
-FLIPS, FLIPS_OF_MANY_ROWS = 10_000, 2_000
-_MANY_ROWS = 200_000
-
-#: Cells of the matrix of signs [flips, rows] that are held at a time (128 MB).
-_BLOCK = 16_000_000
-
-#: Sums that differ by less than this share of the largest possible one are equal: they differ by rounding.
-_ROUNDING = 1e-12
-
 
 class Difference(NamedTuple):
-    """Second minus first, as a fraction: its 95 % interval, and the p-value of the randomisation test."""
+    """First minus second, as a fraction, of one metric.
+
+    first, second: the values, means over the runs.
+    low, high: the 95% interval of the difference; it contains ``delta`` and lies in [-1, 1].
+    p: two-sided p-value of no difference; below 0.05 exactly where 0 is outside the interval.
+    over_seeds: whether seeds were tested over, not only test rows.
+    about_runs: whether the verdict is about these runs and says nothing of others of the same methods.
+    """
 
     first: float
     second: float
@@ -41,59 +45,69 @@ class Difference(NamedTuple):
     low: float
     high: float
     p: float
+    over_seeds: bool
+    about_runs: bool
 
 
-def compare(first: Scores, second: Scores, seed: int = 0) -> dict[str, Difference]:
-    """The difference of two evaluations on the same test rows: metric -> difference.
+def compare(
+    first: Sequence[Scores],
+    second: Sequence[Scores],
+    *,
+    matched: bool = False,
+    deterministic: tuple[bool, bool] = (False, False),
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """The difference of two methods on the same test rows: metric -> difference.
 
-    Raises DataError when they are not of the same rows. PSP is compared by its numerators; what is attainable depends
-    on the true pairs alone and is the same for both.
+    first, second: one evaluation for each run of a side, of the same test rows and metrics.
+    matched: whether the runs of the two sides belong together in order, as when they saw the same few-shot subset; then
+        differences are taken run by run.
+    deterministic: whether another run of a side could only repeat the first, as of a method without randomness in a
+        setting without a random subset. It matters for a side with one run; several runs show themselves what varies.
+    seed: of the randomization test.
+
+    Raises DataError when there is no run, when the evaluations are not of the same rows and metrics, and when matched
+    sides have different numbers of runs. PSP is compared by its numerators; what is attainable depends on the true
+    pairs alone and is the same for all.
     """
-    if (first.scored, first.unlabelled) != (second.scored, second.unlabelled):
+    _check(first, second, matched)
+    unknown = not all(fixed or len(side) > 1 for fixed, side in zip(deterministic, (first, second), strict=True))
+    weights = {name: best / best.mean() for name, best in first[0].attainable.items()}
+    by_row, over_seeds = {}, {}
+    for name in first[0].values:
+        one, other = (_stacked(side, name) for side in (first, second))
+        varies = seeds.vary(one - other) if matched else seeds.vary(one) or seeds.vary(other)
+        if varies and not unknown:
+            over_seeds[name] = seeds.verdict(one, other, weights.get(name, np.ones(one.shape[1])), matched)
+        else:
+            by_row[name] = one.mean(axis=0) - other.mean(axis=0)
+    over_rows = flips.verdicts(by_row, {name: weight for name, weight in weights.items() if name in by_row}, seed)
+    found = {}
+    for name, verdict in (over_seeds | over_rows).items():
+        mine, theirs = (float(np.mean([run.values[name] for run in side])) for side in (first, second))
+        low, high = max(-1.0, min(verdict.low, mine - theirs)), min(1.0, max(verdict.high, mine - theirs))
+        found[name] = Difference(mine, theirs, mine - theirs, low, high, verdict.p, name in over_seeds, unknown)
+    return {name: found[name] for name in first[0].values}
+
+
+def _stacked(side: Sequence[Scores], name: str) -> NDArray[np.float64]:
+    """The scores of each run and row, float64 [runs, rows], whose mean over the rows is the run's value."""
+    scores = np.stack([run.per_instance[name] for run in side])
+    return scores / side[0].attainable[name].mean() if name in side[0].attainable else scores
+
+
+def _check(first: Sequence[Scores], second: Sequence[Scores], matched: bool) -> None:
+    if not first or not second:
+        raise DataError("a side without a run cannot be compared")
+    if matched and len(first) != len(second):
         raise DataError(
-            f"{first.scored} and {second.scored} scored rows cannot be paired", "two evaluations of one test set can"
+            f"{len(first)} and {len(second)} runs cannot be matched", "matched sides have a run for each common seed"
         )
-    deltas = {name: second.per_instance[name] - column for name, column in first.per_instance.items()}
-    intervals = bootstrap.intervals(deltas, first.attainable, seed)
-    values = p_values(deltas, seed)
-    return {
-        name: Difference(
-            first.values[name],
-            second.values[name],
-            second.values[name] - first.values[name],
-            intervals[name].low,
-            intervals[name].high,
-            values[name],
-        )
-        for name in first.values
-    }
-
-
-def p_values(deltas: Mapping[str, NDArray[np.float64]], seed: int = 0) -> dict[str, float]:
-    """Two-sided p-values of the hypothesis that the differences, float64 [rows] each, are as often up as down.
-
-    All columns are flipped together. p = (1 + flips at least as far from zero) / (1 + flips), which is never zero and
-    never too small (Phipson and Smyth, 2010). Without a difference in any row p is 1.
-    """
-    if not deltas:
-        return {}
-    columns = np.column_stack(list(deltas.values()))
-    columns = columns[columns.any(axis=1)]  # a row without a difference has no sign to flip
-    rows = len(columns)
-    if not rows:
-        return dict.fromkeys(deltas, 1.0)
-    seen = np.abs(columns.sum(axis=0)) - _ROUNDING * np.abs(columns).sum(axis=0)
-    flips = FLIPS_OF_MANY_ROWS if rows > _MANY_ROWS else FLIPS
-    # RandomState's streams are frozen by numpy's policy, those of Generator are not.
-    random = np.random.RandomState(seed)
-    as_far = np.zeros(columns.shape[1], np.int64)
-    total = columns.sum(axis=0)
-    bytes_a_flip = 4 * -(-rows // 32)  # whole words, or the stream would depend on the block
-    step = max(1, _BLOCK // rows)
-    for start in range(0, flips, step):
-        drawn = min(step, flips - start)
-        bits = np.frombuffer(random.bytes(drawn * bytes_a_flip), np.uint8).reshape(drawn, bytes_a_flip)
-        kept = np.unpackbits(bits, axis=1, count=rows).astype(np.float64)
-        # The sum with signs is twice the sum of what kept its sign, less the sum of all.
-        as_far += (np.abs(2 * (kept @ columns) - total) >= seen).sum(axis=0)
-    return {name: (1 + int(count)) / (1 + flips) for name, count in zip(deltas, as_far, strict=True)}
+    for run in (*first, *second):
+        if (run.scored, run.unlabelled) != (first[0].scored, first[0].unlabelled):
+            raise DataError(
+                f"{first[0].scored} and {run.scored} scored rows cannot be paired",
+                "two evaluations of one test set can",
+            )
+        if run.values.keys() != first[0].values.keys():
+            raise DataError("the evaluations are of different metrics", "score both with or without propensities")

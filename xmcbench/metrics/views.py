@@ -3,8 +3,11 @@
 A view restricts the true pairs to the labels of its group and leaves the predictions alone: labels outside the group
 still take up ranks. Rows without a true label in the group are left out of its averages.
 
+    pairs = TruePairs.of(truth)
+    ranks = true_ranks(predictions.indices, pairs, removed)
     for group, members in label_views(label_frequency(training), label_frequency(subset)).items():
-        scores = evaluate(predictions, restrict(truth, members))
+        view, kept = pairs.restrict(members)
+        scores = evaluate_ranks(ranks[kept], view)
 """
 
 from __future__ import annotations
@@ -14,11 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import ranking
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from scipy.sparse import csr_matrix
 
 
 def label_views(frequency: NDArray[np.int64], known: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
@@ -47,18 +48,3 @@ def _by_frequency(frequency: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
     head = 3 * before < frequency.sum()
     tail = 3 * before >= 2 * frequency.sum()
     return {"head": head, "middle": ~head & ~tail, "tail": tail}
-
-
-def restrict(truth: csr_matrix, members: NDArray[np.bool_]) -> csr_matrix:
-    """The true pairs [N, L] whose label is a member (bool [L]), float32; the shape stays.
-
-    Raises DataError when the members are of another number of labels.
-    """
-    from scipy.sparse import csr_matrix
-
-    if members.shape != (truth.shape[1],):
-        raise DataError(f"a group over {len(members)} labels does not fit a truth over {truth.shape[1]}")
-    rows, labels = ranking.pairs(truth)
-    inside = members[labels]
-    ones = np.ones(int(inside.sum()), np.float32)
-    return csr_matrix((ones, (rows[inside], labels[inside])), shape=truth.shape)

@@ -9,12 +9,13 @@ import numpy as np
 from xmcbench.errors import DataError
 from xmcbench.metrics import (
     Scores,
-    evaluate,
+    TruePairs,
+    evaluate_ranks,
     invariants,
     inverse_propensity,
     label_frequency,
     label_views,
-    restrict,
+    true_ranks,
 )
 
 if TYPE_CHECKING:
@@ -30,20 +31,19 @@ def score(predictions: TopK, dataset: Dataset, pairs: csr_matrix | None) -> dict
     ``pairs`` are those the method was handed: they say which labels were seen. Raises MethodError when an invariant
     of the protocol does not hold.
     """
-    truth, training = dataset.test_pairs(), dataset.train_pairs()
+    truth, training = TruePairs.of(dataset.test_pairs()), dataset.train_pairs()
     weights = inverse_propensity(training, *dataset.propensity)
     known = label_frequency(pairs) if pairs is not None else np.zeros(training.shape[1], np.int64)
     groups = label_views(label_frequency(training), known)
     result: dict[str, Any] = {}
     for name in dataset.filters:
-        removed = dataset.filter(name)
-        scores = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
-        views = {
-            group: as_json(evaluate(predictions, restrict(truth, kept), removed=removed))
-            for group, kept in groups.items()
-            if kept[truth.indices].any()
-        }
-        result[name] = {**as_json(scores), "views": views}
+        ranks = true_ranks(predictions.indices, truth, dataset.filter(name))
+        views = {}
+        for group, members in groups.items():
+            view, kept = truth.restrict(members)
+            if len(view):
+                views[group] = as_json(evaluate_ranks(ranks[kept], view))
+        result[name] = {**as_json(evaluate_ranks(ranks, truth, weights)), "views": views}
     return result
 
 

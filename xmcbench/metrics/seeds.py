@@ -1,0 +1,117 @@
+"""Seeds: what several runs of a method say about the method.
+
+A run's value moves with its seed and with the draw of the test rows, and a comparison of methods must count both. The
+score of row i in the run of seed s is taken as
+
+    method + row(i) + seed(s) + row(i) x seed(s)
+
+with random effects of variances V_row, V_seed and V_both. In the difference of two methods, each with the mean of its
+n runs on the same N rows, what the two have in common of row(i) cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, variance
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from xmcbench.metrics.flips import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Variances of fractions up to this are rounding.
+_ROUNDING = 1e-24
+
+#: Half the width of a 95% interval in standard errors, for a normal distribution.
+_NORMAL = 1.959963984540054
+
+
+class _Runs(NamedTuple):
+    """The runs of one side: how many, and the variances between them, each for one run.
+
+    between: of their values; estimates V_seed + V_both / N.
+    both: of what is left when rows and runs are taken out; estimates V_both.
+    """
+
+    number: int
+    between: float
+    both: float
+
+
+def vary(runs: NDArray[np.float64]) -> bool:
+    """Whether the runs [n, rows] of a side differ in any row."""
+    return bool((runs != runs[0]).any())
+
+
+def verdict(
+    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool
+) -> Verdict:
+    """The verdict on the difference of two methods, first minus second, from several runs of one or both.
+
+    ``first`` [n, rows] and ``second`` [m, rows] are scores whose mean over the rows is the value of a run, float64;
+    ``weight`` [rows], of mean 1, is what the value is a ratio to: ones, but for PSP. ``matched`` runs are compared seed
+    by seed, n = m; otherwise a side whose runs are all alike has no variance between seeds. At least one side, of
+    matched runs their difference, must ``vary``.
+
+    The difference has the variance
+
+        between (1/n + 1/m)  +  max(0, rows - both (1/n + 1/m)) / N
+
+    where "between" and "both" are those of the sides' runs and "rows" is the variance over the rows of the difference.
+    The first term holds V_seed and V_both / N, the second what else differs between the rows. p and interval are those
+    of Student's t with Satterthwaite's degrees of freedom. The variance between runs is pooled over the sides, as in
+    Student's test: with three runs a side, Welch's would reject too seldom.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    by_row = first.mean(axis=0) - second.mean(axis=0)
+    rows = len(by_row)
+    delta = float(by_row.mean())
+    sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
+    freedom = sum(side.number - 1 for side in sides)
+    both = sum(side.both / side.number for side in sides)
+    pooled = sum((side.number - 1) * side.between for side in sides) / freedom
+    of_seeds = pooled * sum(1 / side.number for side in sides)
+    if of_seeds <= _ROUNDING:
+        # The runs differ, but their values happen to be equal: the least that their variance can be.
+        of_seeds = both / rows
+    left = by_row - delta * weight
+    between_rows = float((left**2).sum()) / max(1, rows - 1)
+    of_rows = max(0.0, between_rows - both) / rows
+    total = of_seeds + of_rows
+    uncertain = of_seeds**2 / freedom + (of_rows and (between_rows / rows) ** 2 / max(1, rows - 1))
+    degrees = total**2 / uncertain
+    error = math.sqrt(total)
+    half = float(stdtrit(degrees, 0.975)) * error
+    return Verdict(delta - half, delta + half, 2 * float(stdtr(degrees, -abs(delta) / error)))
+
+
+def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
+    number, rows = runs.shape
+    values = runs.mean(axis=1)
+    left = runs - runs.mean(axis=0) - np.outer(values - values.mean(), weight)
+    both = float((left**2).sum()) / ((number - 1) * max(1, rows - 1))
+    return _Runs(number, float(values.var(ddof=1)), both)
+
+
+def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
+    """The half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
+
+    ``values`` are those of the runs, ``half_widths`` those of their intervals over test rows, all in one unit. The
+    standard error is the root of (mean half-width / 1.96)^2 + (standard deviation of the values)^2 / runs, and the
+    half-width follows from Student's t with Satterthwaite's degrees of freedom. It is conservative: how differently
+    seeds do on different rows counts in both terms. Of one run it is the run's own, which says nothing of other seeds.
+    """
+    from scipy.special import stdtrit
+
+    runs = len(values)
+    of_rows = (fmean(half_widths) / _NORMAL) ** 2
+    of_seeds = variance(values) / runs if runs > 1 else 0.0
+    if of_seeds <= _ROUNDING:
+        return fmean(half_widths)
+    degrees = (runs - 1) * ((of_rows + of_seeds) / of_seeds) ** 2
+    return float(stdtrit(degrees, 0.975)) * math.sqrt(of_rows + of_seeds)
