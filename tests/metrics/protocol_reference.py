@@ -62,6 +62,25 @@ def reference_psp(predictions, truth, inverse_propensity, k):
     return found / attainable
 
 
+def reference_ranks(predictions, truth, removed):
+    """The rank of every true pair as the protocol words it: filter, cut at 100, count from 1; 0 where it is missing."""
+    ranks = []
+    for row in range(truth.shape[0]):
+        out = set() if removed is None else set(removed[row].indices.tolist())
+        listed = [label for label in predictions.indices[row].tolist() if label >= 0 and label not in out][:100]
+        ranks += [listed.index(label) + 1 if label in listed else 0 for label in sorted(truth[row].indices.tolist())]
+    return ranks
+
+
+def without(predictions, removed):
+    """Predictions [N, k] from which the filter's pairs are taken out, one row at a time."""
+    rows = [
+        [label for label in labels if label >= 0 and label not in removed[row].indices]
+        for row, labels in enumerate(predictions.indices.tolist())
+    ]
+    return make_predictions(rows, predictions.k)
+
+
 @st.composite
 def cases(draw, most_rows=8, most_labels=14):
     """Predictions, truth and filter of one random data set; at least one row has a true label."""

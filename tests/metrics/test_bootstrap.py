@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from protocol_reference import make_pairs, make_predictions
+from scipy.stats import norm
 
 from xmcbench.metrics import METRICS, bootstrap, evaluate
 
@@ -47,15 +50,112 @@ def test_deterministic(scores):
     assert scores.intervals(seed=1) != scores.intervals(seed=0)
 
 
-def test_equals_resampling_one_sample_at_a_time(scores):
-    random = np.random.RandomState(3)
-    column, best = scores.per_instance["PSP@3"], scores.attainable["PSP@3"]
+def literal_bca(numerator, denominator, seed):
+    """BCa as DiCiccio and Efron (1996, section 2) write it, one sample and one deleted row at a time."""
+    rows = len(numerator)
+    random = np.random.RandomState(seed)
     samples = []
     for _ in range(bootstrap.SAMPLES):
-        rows = random.randint(0, scores.scored, scores.scored)
-        samples.append(column[rows].sum() / best[rows].sum())
-    low, high = np.percentile(samples, [2.5, 97.5])
-    assert scores.intervals(seed=3)["PSP@3"] == pytest.approx((low, high, np.std(samples, ddof=1)), rel=1e-12)
+        drawn = random.randint(0, rows, rows)
+        samples.append(numerator[drawn].sum() / denominator[drawn].sum())
+    samples, value = np.array(samples), numerator.sum() / denominator.sum()
+    same = np.isclose(samples, value, rtol=1e-12, atol=0)
+    z0 = norm.ppf(((samples < value) & ~same).mean() + same.mean() / 2)
+    deleted = np.array([np.delete(numerator, row).sum() / np.delete(denominator, row).sum() for row in range(rows)])
+    distance = deleted.mean() - deleted
+    a = (distance**3).sum() / (6 * (distance**2).sum() ** 1.5)
+    ends = [norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z))) for z in norm.ppf([0.025, 0.975])]
+    low, high = np.percentile(samples, [100 * end for end in ends])
+    return low, high, samples.std(ddof=1)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("name", METRICS)
+def test_equals_the_method_written_out(scores, name, seed):
+    column, rows = scores.per_instance[name], scores.scored
+    literal = literal_bca(column, scores.attainable.get(name, np.ones(rows)), seed)
+    found = scores.intervals(seed)[name]
+    # Of a mean the influences are those of the deleted rows. Of a ratio they are the limit for many rows.
+    assert found == pytest.approx(literal, rel=1e-9 if name not in scores.attainable else 1e-4)
+    assert found.se == pytest.approx(literal[2], rel=1e-12)
+
+
+def test_few_hits_of_few_rows():
+    """Many samples equal the value: counted as below or above it, they would move the interval."""
+    for hits in (1, 2, 15, 29):
+        column = (np.arange(30) < hits).astype(float)
+        found = bootstrap.intervals({"P@1": column}, {})["P@1"]
+        assert found == pytest.approx(literal_bca(column, np.ones(30), 0), rel=1e-9)
+        assert found.low < hits / 30 < found.high
+        mirrored = bootstrap.intervals({"P@1": 1 - column}, {})["P@1"]
+        assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx((found.low, found.high), abs=1e-12)
+
+
+def misses(values, true, seed):
+    """How many intervals of the columns [rows, studies] are below the true value, and how many are above it."""
+    found = bootstrap.intervals(dict(enumerate(values.T.copy())), {}, seed).values()
+    return np.array([sum(high < true for _, high, _ in found), sum(low > true for low, _, _ in found)])
+
+
+def test_the_correction_has_the_right_sign(monkeypatch):
+    """Of skewed values percentile intervals are too low far more often than too high, and BCa intervals less so.
+
+    2,000 studies of 30 rows, exponential values. With the wrong sign of bias or acceleration it would be more often.
+    """
+    values = np.random.RandomState(2).exponential(1, (30, 2_000))
+    corrected = misses(values, 1.0, 0)
+    monkeypatch.setattr(bootstrap, "_corrected", lambda level, *_: level)
+    plain = misses(values, 1.0, 0)
+    assert corrected[0] < 0.8 * plain[0]
+    assert corrected[1] > 1.3 * plain[1]
+    assert corrected.sum() < plain.sum()
+
+
+def test_every_step_of_the_correction():
+    """Without bias and skewness the levels stay. Either shifts both up, the acceleration more so the upper one."""
+    levels = [bootstrap._corrected(level, 0.0, 0.0) for level in (0.025, 0.975)]
+    assert levels == pytest.approx([0.025, 0.975], abs=1e-12)
+    assert bootstrap._corrected(0.025, 0.1, 0.0) == pytest.approx(norm.cdf(0.2 + norm.ppf(0.025)))
+    assert bootstrap._corrected(0.975, 0.0, 0.1) == pytest.approx(norm.cdf(norm.ppf(0.975) / (1 - 0.195996398)))
+    # The largest bias of 1,000 samples with the largest acceleration there is.
+    assert bootstrap._corrected(0.975, 3.2905, 1 / 6) == pytest.approx(1.0)
+
+
+def test_numbers_do_not_depend_on_what_else_is_asked_for(scores):
+    whole = scores.intervals()
+    for name in ("R@10", "PSP@5"):
+        best = {each: column for each, column in scores.attainable.items() if each == name}
+        alone = bootstrap.intervals({name: scores.per_instance[name]}, best)[name]
+        assert alone == pytest.approx(whole[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1.0])
+@pytest.mark.parametrize("rows", [1, 2, 30, 1_000])
+def test_rows_that_score_alike(rows, value):
+    found = bootstrap.intervals({"P@1": np.full(rows, value)}, {})["P@1"]
+    assert found == pytest.approx((value, value, 0.0), abs=1e-15)
+    mean = np.full(rows, value).sum() / rows
+    assert found.low <= mean <= found.high
+    attainable = 1 + np.random.RandomState(rows).random_sample(rows)
+    found = bootstrap.intervals({"PSP@1": value * attainable}, {"PSP@1": attainable})["PSP@1"]
+    assert found == pytest.approx((value, value, 0.0), abs=1e-14)
+
+
+@given(st.lists(st.sampled_from([0.0, 1 / 3, 1.0]), min_size=1, max_size=12), st.integers(0, 3))
+@settings(max_examples=60)
+def test_the_interval_always_contains_the_value(column, seed):
+    column = np.array(column)
+    low, high, _ = bootstrap.intervals({"P@3": column}, {}, seed)["P@3"]
+    assert 0 <= low <= column.mean() <= high <= 1
+
+
+def test_a_value_beyond_all_samples_has_a_limited_bias():
+    """Of two samples the bias is that of three quarters at most; none or all of them would be infinitely far."""
+    level = norm.cdf(2 * norm.ppf(0.75) + norm.ppf(0.025))
+    low, high, _ = bootstrap._interval(np.array([0.1, 0.2]), np.array([1.0, 0.0]), np.ones(2))
+    assert (low, high) == (pytest.approx(0.1 + 0.1 * level), 0.5)
+    low, high, _ = bootstrap._interval(np.array([0.8, 0.9]), np.array([1.0, 0.0]), np.ones(2))
+    assert (low, high) == (0.5, pytest.approx(0.9 - 0.1 * level))
 
 
 def test_memory_does_not_change_the_numbers(scores, monkeypatch):

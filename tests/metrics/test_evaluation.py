@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol_reference import cases, make_pairs, make_predictions, reference_psp, reference_ranking
+from protocol_reference import cases, make_pairs, make_predictions, reference_psp, reference_ranking, without
 
 from xmcbench.errors import DataError, MethodError
 from xmcbench.metrics import DEPTH, METRICS, evaluate, invariants
@@ -111,11 +111,7 @@ def test_the_order_of_the_rows_does_not_matter(case, random):
 @settings(deadline=None)
 def test_filtered_equals_a_run_without_the_pairs(case):
     predictions, truth, removed = case
-    rows = [
-        [label for label in labels if label >= 0 and label not in removed[row].indices]
-        for row, labels in enumerate(predictions.indices.tolist())
-    ]
-    by_hand = evaluate(make_predictions(rows, predictions.k), truth, inverse_propensity=weights(truth.shape[1]))
+    by_hand = evaluate(without(predictions, removed), truth, inverse_propensity=weights(truth.shape[1]))
     filtered = evaluate(predictions, truth, removed=removed, inverse_propensity=weights(truth.shape[1]))
     assert filtered.values == by_hand.values
 
@@ -174,7 +170,7 @@ def test_every_hit_within_the_depth_counts():
 @pytest.mark.parametrize(
     ("error", "message", "change"),
     [
-        (MethodError, "3 rows", {"truth": make_pairs([[0], [1], [0]], 2)}),
+        (MethodError, "3 rows", {"truth": make_pairs([[0], [1], [0]], 2), "removed": None}),
         (
             MethodError,
             "only 1 labels",

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from protocol_reference import make_pairs, make_predictions
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import bootstrap, evaluate, paired
+from xmcbench.metrics import METRICS, compare, evaluate, flips, seeds
 
 ROWS, LABELS = 400, 60
 
@@ -28,57 +28,133 @@ def scores(seed, skill=0.5):
     )
 
 
-def test_a_run_and_itself_do_not_differ():
-    found = paired.compare(scores(1), scores(1))
-    assert list(found) == list(scores(1).values)
+@pytest.fixture(scope="module")
+def runs():
+    """Three runs each of a worse and a better method."""
+    return [scores(seed) for seed in (1, 2, 3)], [scores(seed, skill=0.8) for seed in (4, 5, 6)]
+
+
+def stacked(side, name):
+    """What the test over seeds is of: scores whose mean is the run's value."""
+    best = side[0].attainable[name].mean() if name in side[0].attainable else 1
+    return np.stack([run.per_instance[name] for run in side]) / best
+
+
+def test_a_run_and_itself_do_not_differ(runs):
+    found = compare(runs[0][:1], runs[0][:1])
+    assert list(found) == list(METRICS)
     assert {(each.delta, each.low, each.high, each.p) for each in found.values()} == {(0.0, 0.0, 0.0, 1.0)}
+    several = compare(runs[0], runs[0], matched=True)
+    assert {(each.delta, each.low, each.high, each.p) for each in several.values()} == {(0.0, 0.0, 0.0, 1.0)}
 
 
-def test_a_better_run_is_found_whichever_comes_first():
-    worse, better = scores(1), scores(2, skill=0.8)
-    up, down = paired.compare(worse, better), paired.compare(better, worse)
-    for name in worse.values:
-        assert up[name].delta == pytest.approx(better.values[name] - worse.values[name])
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("matched", [False, True])
+def test_the_difference_is_the_first_minus_the_second(runs, number, matched):
+    worse, better = (side[:number] for side in runs)
+    up, down = compare(better, worse, matched=matched), compare(worse, better, matched=matched)
+    for name in METRICS:
+        means = [np.mean([run.values[name] for run in side]) for side in (better, worse)]
+        assert (up[name].first, up[name].second) == pytest.approx(means)
+        assert up[name].delta == pytest.approx(means[0] - means[1])
         assert up[name].low < up[name].delta < up[name].high
         assert up[name].low > 0 > down[name].high, name
-        assert up[name].p == down[name].p == pytest.approx(1 / 10_001), name
+        assert up[name].p == pytest.approx(down[name].p)
+        assert up[name].p < 0.05
+        assert (down[name].low, down[name].high) == pytest.approx((-up[name].high, -up[name].low))
 
 
-def test_equals_trying_every_sign():
-    """Of ten rows all 1,024 flips can be tried; the drawn ones come close to them."""
-    delta = np.random.RandomState(5).normal(0.4, 1, 10)
-    every = [abs(np.dot(signs, delta)) >= abs(delta.sum()) - 1e-12 for signs in itertools.product((1, -1), repeat=10)]
-    assert paired.p_values({"P@1": delta})["P@1"] == pytest.approx(np.mean(every), abs=0.01)
+def test_single_runs_are_compared_over_rows(runs):
+    (one, *_), (other, *_) = runs
+    found = compare([one], [other])
+    for name in METRICS:
+        weights = {name: one.attainable[name]} if name in one.attainable else {}
+        expected = flips.verdicts({name: one.per_instance[name] - other.per_instance[name]}, weights)[name]
+        assert found[name][3:5] == pytest.approx(expected[:2])
+        assert found[name].p == expected.p
+        assert not found[name].over_seeds
+    assert compare([one], [other], seed=1)["P@1"].low != found["P@1"].low
 
 
-def test_rounding_does_not_make_a_difference():
-    """0.1 + 0.2 is not 0.3; a flip that gives the same sum but for that counts as equally far."""
-    delta = np.array([0.1, 0.2, -0.3, 0.1, 0.2, -0.3])
-    assert paired.p_values({"P@1": delta})["P@1"] == 1.0
+@pytest.mark.parametrize("matched", [False, True])
+def test_several_runs_are_compared_over_seeds(runs, matched):
+    one, other = runs
+    found = compare(one, other, matched=matched)
+    for name in METRICS:
+        best = one[0].attainable.get(name, np.ones(ROWS))
+        expected = seeds.verdict(stacked(one, name), stacked(other, name), best / best.mean(), matched)
+        assert found[name][3:6] == pytest.approx(tuple(expected))
+        assert (found[name].over_seeds, found[name].about_runs) == (True, False)
+    assert compare(one, other[:2])["P@1"].over_seeds, "sides that are not matched may have other numbers of runs"
 
 
-def test_memory_does_not_change_the_numbers(monkeypatch):
-    first, second = scores(1), scores(2, skill=0.55)
-    whole = paired.compare(first, second)
-    monkeypatch.setattr(paired, "_BLOCK", 3 * ROWS)
-    assert {name: each.p for name, each in paired.compare(first, second).items()} == {
-        name: each.p for name, each in whole.items()
-    }
+@pytest.mark.parametrize(
+    ("numbers", "deterministic", "matched", "over_seeds", "about_runs"),
+    [
+        ((1, 1), (False, False), False, False, True),
+        ((1, 1), (True, False), False, False, True),
+        ((1, 1), (False, True), False, False, True),
+        ((1, 1), (True, True), False, False, False),
+        ((1, 1), (False, False), True, False, True),
+        ((1, 1), (True, True), True, False, False),
+        ((1, 3), (True, False), False, True, False),
+        ((3, 1), (False, True), False, True, False),
+        ((1, 3), (False, False), False, False, True),
+        ((3, 1), (True, False), False, False, True),
+        ((3, 3), (False, False), False, True, False),
+        ((3, 3), (True, True), True, True, False),
+    ],
+)
+def test_what_the_verdict_is_about(runs, numbers, deterministic, matched, over_seeds, about_runs):
+    one, other = (side[:number] for side, number in zip(runs, numbers, strict=True))
+    for each in compare(one, other, matched=matched, deterministic=deterministic).values():
+        assert (each.over_seeds, each.about_runs) == (over_seeds, about_runs)
 
 
-def test_rows_that_do_not_match_are_refused():
+def test_runs_that_are_all_alike_count_as_one(runs):
+    (one, *_), (other, *_) = runs
+    several = compare([one] * 3, [other] * 3)
+    for name, single in compare([one], [other], deterministic=(True, True)).items():
+        assert several[name][:6] == pytest.approx(single[:6], rel=1e-9)
+        assert several[name][6:] == single[6:] == (False, False)
+
+
+def test_the_mean_of_several_runs_against_one_of_unknown_variance(runs):
+    one, other = runs
+    found = compare(one, other[:1])
+    expected = flips.verdicts({"P@1": stacked(one, "P@1").mean(axis=0) - other[0].per_instance["P@1"]}, {})["P@1"]
+    assert found["P@1"][3:6] == pytest.approx(tuple(expected))
+
+
+def test_intervals_end_where_differences_do():
+    """Of two rows nothing can be rejected: the interval is all that a difference of fractions can be."""
+    pairs = make_pairs([[0], [1]], 2)
+    one, other = (evaluate(make_predictions(rows, 1), pairs) for rows in ([[0], [0]], [[1], [0]]))
+    found = compare([one], [other], deterministic=(True, True))["P@1"]
+    assert found == (0.5, 0.0, 0.5, -1.0, 1.0, 1.0, False, False)
+    none, both = (evaluate(make_predictions(rows, 1), pairs) for rows in ([[1], [0]], [[0], [1]]))
+    found = compare([none, both], [both, none])["P@1"]
+    assert (found.delta, found.low, found.high, found.over_seeds) == (0.0, -1.0, 1.0, True)
+
+
+def test_what_does_not_match_is_refused(runs):
+    (one, two, _), _ = runs
     other = evaluate(make_predictions([[0]], 1), make_pairs([[0]], 1))
-    with pytest.raises(DataError, match="cannot be paired"):
-        paired.compare(scores(1), other)
-    assert paired.p_values({}) == {}
+    for first, second in (([one], [other]), ([one, other], [one, one]), ([one, one], [one, other])):
+        with pytest.raises(DataError, match="400 and 1 scored rows cannot be paired"):
+            compare(first, second)
+    with pytest.raises(DataError, match="400 and 400 scored rows cannot be paired"):
+        compare([one], [replace(two, unlabelled=1)])
+    with pytest.raises(DataError, match="different metrics"):
+        compare([one], [replace(two, values={"P@1": 0.5})])
+    with pytest.raises(DataError, match="without a run"):
+        compare([one], [])
+    with pytest.raises(DataError, match="without a run"):
+        compare([], [one])
+    with pytest.raises(DataError, match="1 and 2 runs cannot be matched"):
+        compare([one], [one, two], matched=True)
 
 
-def test_ties_are_called_different_as_often_as_promised():
-    """1,000 pairs of runs of equal skill: 4 to 6% have a p-value below 0.05, and as many an interval without zero."""
-    random = np.random.RandomState(11)
-    hard = random.beta(1, 2, (ROWS, 1))  # rows differ, and both runs meet the same ones
-    first, second = (random.binomial(5, hard, (ROWS, 1_000)) / 5 for _ in range(2))
-    ties = dict(enumerate((second - first).T))
-    p = np.array(list(paired.p_values(ties).values()))
-    assert 0.04 <= np.mean(p < 0.05) <= 0.06
-    assert 0.04 <= np.mean([not low <= 0 <= high for low, high, _ in bootstrap.intervals(ties, {}).values()]) <= 0.065
+def test_evaluations_without_a_row_have_no_differences():
+    nothing = evaluate(make_predictions([[0]], 1), make_pairs([[]], 1))
+    assert compare([nothing], [nothing]) == {}

@@ -1,7 +1,7 @@
 """Compare two rows instance by instance: which metrics differ, by how much, how surely; then what the rows differ in.
 
 A row is a method (NAME, NAME:VARIANT, or NAME: for the one without a variant), the beginning of a record's key, or a
-record's file. A method's seeds are averaged instance by instance. --setting and --ratio choose among settings.
+record's file. Seeds of a few-shot setting are compared seed by seed. --setting and --ratio choose among settings.
 
   xmcbench compare tfidf bm25 --setting ez
   xmcbench compare tfidf:pecos bm25 --dataset lf-debian-20k --setting ez --runs leaderboards
@@ -101,25 +101,27 @@ def _differences(
     from xmcbench.data import load_dataset
     from xmcbench.metrics import paired
     from xmcbench.metrics.paired import Difference
-    from xmcbench.runner.rescoring import mean_scores
+    from xmcbench.runner.rescoring import run_scores
 
     if unpaired:
         nan = float("nan")
         filters = [arguments.filter or row.records[0]["protocol"]["filter"] for row in (first, second)]
         one, other = (row.means(name) for row, name in zip((first, second), filters, strict=True))
         found = {
-            name: Difference(one[name], other[name], other[name] - one[name], nan, nan, nan)
+            name: Difference(one[name], other[name], one[name] - other[name], nan, nan, nan, False, True)
             for name in one
             if name in other
         }
         return found, 0, " and ".join(dict.fromkeys(filters))
     dataset = load_dataset(arguments.dataset or first.records[0]["cell"]["dataset"])
     filter_name = arguments.filter or dataset.card.filter
-    scores = [mean_scores(row.records, row.store, dataset, filter_name) for row in (first, second)]
-    return paired.compare(scores[0], scores[1]), scores[0].scored, filter_name
+    one, other = (run_scores(row.records, row.store, dataset, filter_name) for row in (first, second))
+    subsets = [[record["cell"]["subset_sha256"] for record in row.records] for row in (first, second)]
+    matched = subsets[0] == subsets[1] and len(set(subsets[0])) == len(subsets[0]) > 1
+    return paired.compare(one, other, matched=matched), one[0].scored, filter_name
 
 
-def _as_json(difference: Difference) -> dict[str, float | None]:
+def _as_json(difference: Difference) -> dict[str, float | bool | None]:
     """The fields of a difference; what was not tested is null."""
     return {name: None if math.isnan(value) else value for name, value in difference._asdict().items()}
 
@@ -136,7 +138,7 @@ def _table(differences: Mapping[str, Difference], rows: int, filter_name: str, u
         if not unpaired:
             figures += [f"{100 * each.low:+.2f} to {100 * each.high:+.2f}", f"{each.p:.4f}"]
         lines.append([name, *figures])
-    heads = ["Metric", "A", "B", "B - A", *([] if unpaired else ["95% interval", "p"])]
+    heads = ["Metric", "A", "B", "A - B", *([] if unpaired else ["95% interval", "p"])]
     head = f"Per cent; filter {filter_name}, metric protocol {protocol.VERSION}"
     head += "." if unpaired else f", paired over {rows:,} test instances."
     aligned = ("left", *["right"] * (len(heads) - 1))
@@ -146,10 +148,10 @@ def _table(differences: Mapping[str, Difference], rows: int, filter_name: str, u
 def _verdict(differences: Mapping[str, Difference]) -> str:
     found = [name for name, each in differences.items() if each.p < 0.05]
     if not found:
-        return "No metric differs at the 5% level (randomisation test over instances)."
+        return "No metric differs at the 5% level (test over instances)."
     return (
-        f"At the 5% level these differ: {', '.join(found)} (randomisation test over instances; p is not corrected for "
-        f"the number of metrics, of {len(differences)} that do not differ one in twenty would)."
+        f"At the 5% level these differ: {', '.join(found)} (p is not corrected for the number of "
+        f"metrics, of {len(differences)} that do not differ one in twenty would)."
     )
 
 

@@ -1,32 +1,37 @@
-"""The metric protocol, version 1: how predictions become numbers.
+"""The metric protocol, version 2: how predictions become numbers.
 
-**Input.** For every test row a list of predicted labels, best first, equal scores ordered by the lower label id. The
-true pairs are a binary matrix [test rows, labels]. Nothing is ranked again here: the order of the predictions counts.
+**Input.** For every test row there is a list of predicted labels, best first, with equal scores ordered by the lower
+label id. The true pairs are a binary matrix [test rows, labels]. Nothing is ranked again: the order of the predictions
+counts.
 
-**Filter.** ``none``; ``self`` (the row's own item among the labels); ``file`` (the data set's reciprocal pairs).
-A filter removes predictions, never true labels, and the list closes up. So that 100 predictions are left, a method is
-asked for 100 + the longest filter of any row, and the list is cut to 100 after the filter.
+**Filter.** ``none``; ``self`` (the row's own item among the labels); or ``file`` (the dataset's reciprocal pairs). A
+filter removes predictions, never true labels, and the list closes up. A method is asked for 100 + the longest filter of
+any row, so that 100 predictions are left, and the list is cut to 100 after the filter.
 
-**Rows.** Averages run over all test rows with at least one true label. Rows without one are left out and counted.
-A row with fewer than k predictions is padded with misses: P@k still divides by k, and a row without any prediction
-scores 0.
+**Rows.** Averages are over all test rows with at least one true label. Rows without one are left out and counted. A row
+with fewer than k predictions is padded with misses: P@k still divides by k, and a row without any prediction scores 0.
 
-**Metrics**, with T the true labels of a row and hit(r) = 1 where the prediction at rank r is in T:
+**Metrics**, where T is the set of true labels of a row, and hit(r) = 1 if the prediction at rank r is in T:
 
 * P@k     sum of hit(r), r <= k, divided by k.
 * R@k     sum of hit(r), r <= k, divided by |T|.
 * nDCG@k  sum of hit(r) / log2(r + 1), r <= k, divided by the same sum of an ideal list, which has min(k, |T|) hits.
-* PSP@k   a ratio of data-set sums, not a mean of ratios: the inverse propensities of the hits at r <= k, divided by k,
-  summed over rows; over the best that any list could attain, the min(k, |T|) largest inverse propensities of T,
-  divided by k, summed over rows.
+* PSP@k   a ratio of sums over the dataset, not a mean of ratios. The numerator is the inverse propensities of the hits
+  at r <= k, divided by k, summed over rows. The denominator is the best that any list could attain: the min(k, |T|)
+  largest inverse propensities of T, divided by k, summed over rows.
 
-Inverse propensity of a label (Jain et al., KDD 2016): 1 + C (n + B)^-A with C = (ln N - 1)(B + 1)^A; N rows and n pairs
-of that label in the full training matrix, also where the method saw only a part of it. A and B stand on the data card.
+The inverse propensity of a label (Jain et al., KDD 2016) is 1 + C (n + B)^-A with C = (ln N - 1)(B + 1)^A, where N is
+the number of rows and n the number of pairs of that label in the full training matrix, even if the method saw only a
+part of it. A and B are on the dataset's card.
 
-All values are fractions in [0, 1]; tables print them in per cent. Intervals are 95 % percentile bootstrap intervals
-over the scored rows: 1,000 samples, or 200 beyond 200,000 rows.
+All values are fractions in [0, 1]; tables print them in percent.
 
-A change that can change a number raises ``VERSION``, which stands in every record and under every table.
+**Intervals** are 95% bootstrap intervals over the scored rows: bias-corrected and accelerated (BCa; Efron, 1987), from
+1,000 samples, or 200 for more than 200,000 rows. They contain the value. If all rows score alike, both ends are the
+value. They do not cover what another seed would change.
+
+**Versions.** Version 2 differs from version 1 in the intervals only, which were percentile intervals. All values are
+the same. ``VERSION`` is in every record and under every table. A change that can change a number raises it.
 """
 
 from __future__ import annotations
@@ -34,9 +39,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 #: The version of the protocol above.
-VERSION = 1
+VERSION = 2
 
-#: Predictions a row that are scored, after filters; the largest k of any metric.
+#: How many predictions of a row are scored, after filters. No metric has a larger k.
 DEPTH = 100
 
 #: The protocol in one line, for the foot of a table.
@@ -58,7 +63,7 @@ class Metric(NamedTuple):
 _FAMILIES = {
     "P": ((1, 3, 5), "precision: the share of the first {k} predictions that are true labels"),
     "R": ((1, 3, 5, 10, 100), "recall: the share of a row's true labels among the first {k} predictions"),
-    "nDCG": ((1, 3, 5), "normalised discounted cumulative gain of the first {k} predictions"),
+    "nDCG": ((1, 3, 5), "normalized discounted cumulative gain of the first {k} predictions"),
     "PSP": ((1, 3, 5), "propensity-scored precision of the first {k} predictions: rare labels weigh more"),
 }
 

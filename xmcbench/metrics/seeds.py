@@ -59,12 +59,17 @@ def verdict(
 
     The difference has the variance
 
-        between (1/n + 1/m)  +  max(0, rows - both (1/n + 1/m)) / N
+        of seeds   between / n + between' / m
+        of rows    max(0, rows - both / n - both' / m) / N
 
-    where "between" and "both" are those of the sides' runs and "rows" is the variance over the rows of the difference.
-    The first term holds V_seed and V_both / N, the second what else differs between the rows. p and interval are those
-    of Student's t with Satterthwaite's degrees of freedom. The variance between runs is pooled over the sides, as in
-    Student's test: with three runs a side, Welch's would reject too seldom.
+    where "between" and "both" are those of each side's runs, and "rows" is the variance over the rows of the
+    difference. The first holds V_seed and V_both / N, the second what else differs between rows. p and interval are
+    those of Student's t, with degrees of freedom from both variances (``_degrees``): N - 1 for the rows, and for the
+    seeds those of Welch (1947),
+
+        (sum of v)^2 / (sum of v^2 / (n + 1)) - 2,  v = between / n
+
+    For sides of equal variance they keep the level, as Student's test does, and they need no equal variances.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -72,20 +77,18 @@ def verdict(
     rows = len(by_row)
     delta = float(by_row.mean())
     sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
-    freedom = sum(side.number - 1 for side in sides)
     both = sum(side.both / side.number for side in sides)
-    pooled = sum((side.number - 1) * side.between for side in sides) / freedom
-    of_seeds = pooled * sum(1 / side.number for side in sides)
-    if of_seeds <= _ROUNDING:
-        # The runs differ, but their values happen to be equal: the least that their variance can be.
-        of_seeds = both / rows
+    parts = [side.between / side.number for side in sides]
+    if sum(parts) <= _ROUNDING:
+        # The runs differ, but their values happen to be equal: the least that the variance of these can be.
+        parts = [side.both / side.number / rows for side in sides]
+    of_seeds = sum(parts)
+    squares = sum(part**2 / (side.number + 1) for part, side in zip(parts, sides, strict=True))
+    degrees_of_seeds = of_seeds**2 / squares - 2  # of one side n - 1
     left = by_row - delta * weight
-    between_rows = float((left**2).sum()) / max(1, rows - 1)
-    of_rows = max(0.0, between_rows - both) / rows
-    total = of_seeds + of_rows
-    uncertain = of_seeds**2 / freedom + (of_rows and (between_rows / rows) ** 2 / max(1, rows - 1))
-    degrees = total**2 / uncertain
-    error = math.sqrt(total)
+    of_rows = max(0.0, float((left**2).sum()) / max(1, rows - 1) - both) / rows
+    degrees = _degrees(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
+    error = math.sqrt(of_seeds + of_rows)
     half = float(stdtrit(degrees, 0.975)) * error
     return Verdict(delta - half, delta + half, 2 * float(stdtr(degrees, -abs(delta) / error)))
 
@@ -98,13 +101,28 @@ def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
     return _Runs(number, float(values.var(ddof=1)), both)
 
 
+def _degrees(of_seeds: float, degrees_of_seeds: float, of_rows: float, degrees_of_rows: float) -> float:
+    """The degrees of freedom of the sum of two variances.
+
+    Satterthwaite's are 1 / (sum of share^2 / degrees), with each variance's share of the sum. With few runs these are
+    too many: when the variance of the seeds comes out too small by chance, so does its share. The power 2 d / (d + 2)
+    instead of 2, with the d degrees of the seeds, corrects this. With d = 2, three runs of one side, equal methods are
+    called different in 3.7 to 5.8% of cases, depending on the share of the rows; with the power 2 in up to 7.9%. With
+    d = 4 it is 4.5 to 5.1%. With many runs the power is 2.
+    """
+    power = 2 * degrees_of_seeds / (degrees_of_seeds + 2)
+    share = of_seeds / (of_seeds + of_rows)
+    return float(1 / (share**power / degrees_of_seeds + (1 - share) ** power / degrees_of_rows))
+
+
 def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     """The half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
 
     ``values`` are those of the runs, ``half_widths`` those of their intervals over test rows, all in one unit. The
     standard error is the root of (mean half-width / 1.96)^2 + (standard deviation of the values)^2 / runs, and the
-    half-width follows from Student's t with Satterthwaite's degrees of freedom. It is conservative: how differently
-    seeds do on different rows counts in both terms. Of one run it is the run's own, which says nothing of other seeds.
+    half-width follows from Student's t, with degrees of freedom as in ``verdict``. The standard error is conservative:
+    what a seed changes from row to row is in both terms. Of one run the half-width is its own, which says nothing of
+    other seeds.
     """
     from scipy.special import stdtrit
 
@@ -113,5 +131,5 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     of_seeds = variance(values) / runs if runs > 1 else 0.0
     if of_seeds <= _ROUNDING:
         return fmean(half_widths)
-    degrees = (runs - 1) * ((of_rows + of_seeds) / of_seeds) ** 2
+    degrees = _degrees(of_seeds, runs - 1, of_rows, math.inf)
     return float(stdtrit(degrees, 0.975)) * math.sqrt(of_rows + of_seeds)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from xmcbench.canonical import sha256_file
 from xmcbench.errors import DataError, StorageError
-from xmcbench.metrics import Scores, evaluate, inverse_propensity
+from xmcbench.metrics import Scores, TruePairs, evaluate_ranks, inverse_propensity, true_ranks
 from xmcbench.records import Cell, Store
 from xmcbench.topk import TopK
 
@@ -41,21 +37,16 @@ def predictions(record: Mapping[str, Any], store: Store, dataset: Dataset) -> To
     return found
 
 
-def mean_scores(records: Sequence[Mapping[str, Any]], store: Store, dataset: Dataset, filter_name: Filter) -> Scores:
-    """Every metric of one row's predictions, averaged over its seeds instance by instance.
+def run_scores(
+    records: Sequence[Mapping[str, Any]], store: Store, dataset: Dataset, filter_name: Filter
+) -> list[Scores]:
+    """Every metric of one row's predictions, for each of its records.
 
     Raises what ``predictions`` raises, and UsageError for a filter that the data set does not have.
     """
     weights = inverse_propensity(dataset.train_pairs(), *dataset.propensity)
-    truth, removed = dataset.test_pairs(), dataset.filter(filter_name)
-    each = [
-        evaluate(predictions(record, store, dataset), truth, removed=removed, inverse_propensity=weights)
+    truth, removed = TruePairs.of(dataset.test_pairs()), dataset.filter(filter_name)
+    return [
+        evaluate_ranks(true_ranks(predictions(record, store, dataset).indices, truth, removed), truth, weights)
         for record in records
     ]
-    return replace(
-        each[0],
-        values={name: fmean(scores.values[name] for scores in each) for name in each[0].values},
-        per_instance={
-            name: np.mean([scores.per_instance[name] for scores in each], axis=0) for name in each[0].per_instance
-        },
-    )
