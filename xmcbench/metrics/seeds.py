@@ -65,11 +65,12 @@ def verdict(
     where "between" and "both" are those of each side's runs, and "rows" is the variance over the rows of the
     difference. The first holds V_seed and V_both / N, the second what else differs between rows. p and interval are
     those of Student's t, with degrees of freedom from both variances (``_degrees``): N - 1 for the rows, and for the
-    seeds those of Welch (1947),
+    seeds those of sides of equal variance, 2 n - 2 for n = m.
 
-        (sum of v)^2 / (sum of v^2 / (n + 1)) - 2,  v = between / n
-
-    For sides of equal variance they keep the level, as Student's test does, and they need no equal variances.
+    Welch's test, which takes the degrees from the variances, would reject too seldom: a method against itself in 3.5%
+    of cases with three runs a side. The price is paid where the seeds of one side matter far more. With a standard
+    deviation four times as large, equal methods are called different in 8% of cases with three runs a side, and in 7%
+    with five.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -78,13 +79,13 @@ def verdict(
     delta = float(by_row.mean())
     sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
     both = sum(side.both / side.number for side in sides)
-    parts = [side.between / side.number for side in sides]
-    if sum(parts) <= _ROUNDING:
+    of_seeds = sum(side.between / side.number for side in sides)
+    if of_seeds <= _ROUNDING:
         # The runs differ, but their values happen to be equal: the least that the variance of these can be.
-        parts = [side.both / side.number / rows for side in sides]
-    of_seeds = sum(parts)
-    squares = sum(part**2 / (side.number + 1) for part, side in zip(parts, sides, strict=True))
-    degrees_of_seeds = of_seeds**2 / squares - 2  # of one side n - 1
+        of_seeds = both / rows
+    degrees_of_seeds = sum(1 / side.number for side in sides) ** 2 / sum(
+        1 / (side.number**2 * (side.number - 1)) for side in sides
+    )
     left = by_row - delta * weight
     of_rows = max(0.0, float((left**2).sum()) / max(1, rows - 1) - both) / rows
     degrees = _degrees(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
