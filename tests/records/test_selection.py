@@ -2,9 +2,9 @@
 
 import pytest
 
-from xmcbench.records.selection import Choice, choose
 from xmcbench.errors import UsageError
 from xmcbench.records import Store
+from xmcbench.records.selection import Choice, choose
 from xmcbench.setting import Setting
 
 FEW = Setting.of("fs", 0.1)
