@@ -165,7 +165,8 @@ def _log(record: Record, runs: Path) -> str:
     except OSError:
         return ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f" (log: {runs / record.log}{f': {last}' if last and last not in record.reason else ''})"
+    new = last and last not in record.reason and record.reason not in last
+    return f" (log: {runs / record.log}{f': {last}' if new else ''})"
 
 
 def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:

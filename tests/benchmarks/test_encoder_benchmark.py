@@ -92,7 +92,7 @@ def test_training_step(benchmark, prepared):
     from xmcbench.methods.encoder.hardware import chosen_precision
     from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
-    from xmcbench.methods.encoder.training import Place, TrainingPlan, _step
+    from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, _step
 
     dataset, folder, factory = prepared
     texts, batch, temperature, steps = dataset.train, 32, 0.05, 3
@@ -103,7 +103,10 @@ def test_training_step(benchmark, prepared):
     )
     encoder = open_encoder(folder, "native", 0, precision=chosen_precision("auto", "cpu")).train()
     task, plan = TwoViews(*stores, batch, temperature, 0), TrainingPlan(1000, 1e-5)
-    optimizer, place = torch.optim.AdamW(encoder.parameters(), 1e-5, fused=True), Place(Accelerator(cpu=True))
+    optimizer, place = (
+        torch.optim.AdamW(encoder.parameters(), 1e-5, fused=True),
+        DistributedContext(Accelerator(cpu=True)),
+    )
 
     def ours():
         for step in range(1, 1 + steps):

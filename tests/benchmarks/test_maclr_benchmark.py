@@ -85,12 +85,12 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
 
     from xmcbench.methods.encoder.hardware import chosen_precision
     from xmcbench.methods.encoder.network import open_encoder
-    from xmcbench.methods.encoder.training import Place
+    from xmcbench.methods.encoder.training import DistributedContext
     from xmcbench.methods.maclr.first_stage import FirstStage, Regularization
     from xmcbench.methods.maclr.schedule import ClusterSchedule
 
     sources, folder = sources
-    place = Place(Accelerator(cpu=True))
+    place = DistributedContext(Accelerator(cpu=True))
     clusters = np.arange(len(sources.rows)) % 64
     task = FirstStage(
         sources,

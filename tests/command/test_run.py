@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -96,22 +97,30 @@ def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
         assert record["measured"]["peak_memory_bytes"] > 0
 
 
-def test_an_identical_run_executes_nothing(xmcbench, tiny, tmp_path):
+def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     command = ("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25")
-    first = xmcbench(*command)
+    first = inside(*command)
+    assert first.stderr == ""
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    second = xmcbench(*command)
+    second = inside(*command)
     assert second.stdout == first.stdout
+    assert second.stderr == "xmcbench: 2 of 2 cells are finished and not run again (--force does)\n"
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    dry = xmcbench(*command, "--dry-run")
-    assert dry.stdout.count("cached") == 2
-    forced = xmcbench(*command, "--dry-run", "--force")
+    dry = inside(*command, "--dry-run")
+    assert (dry.stdout.count("cached"), dry.stderr) == (2, "")
+    forced = inside(*command, "--dry-run", "--force")
     assert forced.stdout.count("to run") == 2
+    (tfidf,) = [path for path in records(tmp_path / "runs") if path.name.startswith("tfidf")]
+    tfidf.unlink()
+    partly = inside(*command)
+    assert partly.stdout.partition("\n\n")[0] == first.stdout.partition("\n\n")[0]
+    assert partly.stderr == "xmcbench: 1 of 2 cells are finished and not run again (--force does)\n"
+    assert tfidf.exists()
 
 
-def test_two_runs_with_one_seed_are_equal_but_for_what_is_measured(xmcbench, tiny, tmp_path):
+def test_two_runs_with_one_seed_are_equal_but_for_what_is_measured(inside, tiny, tmp_path):
     for runs in ("a", "b"):
-        ended = xmcbench("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear", "--runs", runs)
+        ended = inside("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear", "--runs", runs)
         assert ended.returncode == 0, ended.stderr
     first, second = records(tmp_path / "a"), records(tmp_path / "b")
     assert [path.name for path in first] == [path.name for path in second]
@@ -123,15 +132,15 @@ def test_two_runs_with_one_seed_are_equal_but_for_what_is_measured(xmcbench, tin
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_json_is_one_document_and_dry_run_does_nothing(xmcbench, tiny, tmp_path):
+def test_json_is_one_document_and_dry_run_does_nothing(inside, tiny, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--json")
-    document = json.loads(xmcbench(*words, "--dry-run").stdout)
+    document = json.loads(inside(*words, "--dry-run").stdout)
     assert [cell["state"] for cell in document["cells"]] == ["to run"]
     assert not (tmp_path / "runs").exists()
-    document = json.loads(xmcbench(*words).stdout)
+    document = json.loads(inside(*words).stdout)
     assert [record["status"] for record in document["records"]] == ["ok"]
     # What the next cell of a method may take is what its last one took.
-    (cell,) = json.loads(xmcbench(*words, "--seed", "1", "--dry-run").stdout)["cells"]
+    (cell,) = json.loads(inside(*words, "--seed", "1", "--dry-run").stdout)["cells"]
     assert (cell["state"], cell["last_s"]) == ("to run", document["records"][0]["measured"]["total_s"])
 
 
@@ -149,18 +158,42 @@ def test_json_is_one_document_and_dry_run_does_nothing(xmcbench, tiny, tmp_path)
         ("scores", "failed", "predict returned a ndarray"),
     ],
 )
-def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(xmcbench, tiny, plugin, tmp_path, method, status, reason):
-    limits = ("--time-limit", "4", "--memory-limit", "0.9")
+def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(inside, tiny, plugin, tmp_path, method, status, reason):
+    limits = ("--time-limit", "4" if method == "hangs" else "100", "--memory-limit", "0.9")
     words = ("--setting", "ez", "--methods", f"{method},base", "--plugin", plugin(TROUBLE), *limits)
-    ended = xmcbench("run", "--dataset", tiny, *words)
+    ended = inside("run", "--dataset", tiny, *words)
     assert ended.returncode == 1
     assert "Traceback" not in ended.stdout + ended.stderr
     (line,) = [line for line in ended.stdout.splitlines() if reason in line]
-    assert status in line
     made = {record["cell"]["method"]: record for record in records(tmp_path / "runs").values()}
     assert made["base"]["status"] == "ok"
     assert made[method]["status"] == status
+    assert line.startswith(f"{method}, seed 0: {status}: {made[method]['reason']} (log: runs/{made[method]['log']}")
     assert (tmp_path / "runs" / made[method]["log"]).exists()
+
+
+def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, tiny, plugin):
+    """What the reason does not say already: the last words of a process that could say nothing else."""
+    source = (
+        TROUBLE
+        + """
+    class Speaks(Base):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            print("terminate called after throwing", flush=True)
+            print("", flush=True)
+            os._exit(3)
+    """
+    )
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", plugin(source))
+    (line,) = [each for each in inside(*words, "--methods", "speaks").stdout.splitlines() if "speaks" in each]
+    assert re.fullmatch(
+        r"speaks, seed 0: failed: ended with exit code 3 and no result "
+        r"\(log: runs/logs/tiny/ez/speaks-s0-[0-9a-f]{12}\.log: terminate called after throwing\)",
+        line,
+    )
+    # This one's log ends with its reason, which is not said twice.
+    (line,) = [each for each in inside(*words, "--methods", "scores").stdout.splitlines() if "scores, seed" in each]
+    assert re.search(r"predict returned a ndarray .* \(log: runs/logs/[^:]*\.log\)$", line)
 
 
 def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_path):
@@ -205,12 +238,15 @@ def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
 
 def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "base", "--plugin")
-    stale = "base: stale: the method's code has changed since this result was made (--refresh runs it again)"
+    stale = "base: stale: the method's code has changed since this result was made"
+
+    said = []
 
     def run(source, *more):
         ended = inside(*words, plugin(source), *more)
         assert ended.returncode == 0, ended.stderr
         (made,) = records(tmp_path / "runs").values()
+        said.append(ended.stderr)
         return ended.stdout, made
 
     printed, first = run(TROUBLE)
@@ -219,8 +255,13 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert (same, made) == (printed, first)
     changed = TROUBLE + "\n    CHANGED = True\n"
     marked, made = run(changed)
-    assert stale in marked
+    assert stale in marked.splitlines()
     assert made == first
+    assert said == [
+        "",
+        "xmcbench: 1 of 1 cells are finished and not run again (--force does)\n",
+        "xmcbench: 1 of 1 cells are finished and not run again, 1 of them stale (--refresh runs these)\n",
+    ]
     document = json.loads(inside(*words, plugin(changed), "--json").stdout)
     assert document["records"][0]["problem"] == "stale: the method's code has changed since this result was made"
     (listed,) = json.loads(inside("ls", "results", "--plugin", plugin(changed), "--json").stdout)
@@ -233,7 +274,7 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert made["key"] == first["key"]
 
 
-def test_the_zero_shot_setting_hands_over_no_pair(xmcbench, tiny, plugin, tmp_path):
+def test_the_zero_shot_setting_hands_over_no_pair(inside, tiny, plugin, tmp_path):
     spy = """
     import numpy as np
     from xmcbench import Method, TopK
@@ -246,14 +287,14 @@ def test_the_zero_shot_setting_hands_over_no_pair(xmcbench, tiny, plugin, tmp_pa
             return TopK.from_scores(np.zeros((len(raw_X), self.labels)), k)
     """
     for setting in (("ez",), ("full",)):
-        xmcbench("run", "--dataset", tiny, "--setting", *setting, "--methods", "spy", "--plugin", plugin(spy))
+        inside("run", "--dataset", tiny, "--setting", *setting, "--methods", "spy", "--plugin", plugin(spy))
     seen = {
         record["cell"]["setting"]["kind"]: record["notes"]["pairs"] for record in records(tmp_path / "runs").values()
     }
     assert seen == {"ez": None, "full": [120, "float32", 60, 10]}
 
 
-def test_pretraining_is_made_once_for_all_settings(xmcbench, tiny, plugin, tmp_path):
+def test_pretraining_is_made_once_for_all_settings(inside, tiny, plugin, tmp_path, monkeypatch):
     source = """
     import os, time
     import numpy as np
@@ -270,10 +311,10 @@ def test_pretraining_is_made_once_for_all_settings(xmcbench, tiny, plugin, tmp_p
         def predict(self, raw_X, k=100):
             return TopK.from_scores(np.broadcast_to(self.pretrained["scores"], (len(raw_X), 10)), k)
     """
-    environment = {**os.environ, "COUNT": str(tmp_path / "count")}
+    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
     for setting in (("ez",), ("full",), FEW[1:]):
         words = ("--setting", *setting, "--methods", "pretrained", "--plugin", plugin(source))
-        ended = xmcbench("run", "--dataset", tiny, *words, env=environment)
+        ended = inside("run", "--dataset", tiny, *words)
         assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "count").read_text() == "x"
     made = {record["cell"]["setting"]["kind"]: record for record in records(tmp_path / "runs").values()}
@@ -312,7 +353,12 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--dataset", "no/such/folder"], "there is no folder"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k2=1"], "did you mean 'bm25.k1'"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=high"], "is not of type float"),
-        (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=inf"], "is no finite number"),
+        (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=inf"], "is not a finite number"),
+        (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=-1"], "bm25.k1 = -1.0 is out of range"),
+        (["--setting", "ez", "--methods", "all", "--set", "bm25.b=2"], "out of range: it must be at most 1"),
+        (["--setting", "ez", "--methods", "sentbert", "--set", "sentbert.device=cpu"], "unknown parameter"),
+        (["--setting", "ez", "--methods", "bm25", "--device", "gpu"], "invalid choice: 'gpu'"),
+        (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "--processes 0 must be at least 1"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
         (["--setting", "ez", "--seed", "one"], "is no list of integers"),
@@ -325,9 +371,9 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         ([], "--setting"),
     ],
 )
-def test_a_wrong_request_is_one_line_with_a_hint_and_exit_2(xmcbench, tiny, tmp_path, words, message):
+def test_a_wrong_request_is_one_line_with_a_hint_and_exit_2(inside, tiny, tmp_path, words, message):
     dataset = [] if "--dataset" in words else ["--dataset", tiny]
-    ended = xmcbench("run", *dataset, *words)
+    ended = inside("run", *dataset, *words)
     assert ended.returncode == 2, ended.stderr
     assert message in ended.stderr
     assert ended.stderr.startswith("xmcbench: error: ")
@@ -341,48 +387,48 @@ def test_an_infinite_limit_is_none():
     assert limits(arguments) == Limits(None, None)
 
 
-def test_a_settings_file_is_read_or_refused(xmcbench, tiny, tmp_path):
+def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text("seed = 7\n")
     (tmp_path / "y.toml").write_text('config = "x.toml"\n')
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--dry-run")
     for more, reason in (
-        (("--conf", "x.toml"), "unrecognized arguments: --conf"),
+        (("--conf", "x.toml"), "unrecognized argument '--conf': did you mean --config?"),
         (("--config", "x.toml", "--config=y.toml"), "--config stands twice"),
         (("--config", "y.toml"), "a settings file names no other"),
     ):
-        ended = xmcbench(*words, *more)
+        ended = inside(*words, *more)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert reason in ended.stderr
 
 
-def test_flags_and_a_settings_file_are_the_same(xmcbench, tiny, tmp_path):
+def test_flags_and_a_settings_file_are_the_same(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text(
         f'dataset = "{tiny}"\nsetting = "fs"\nratio = 0.5\nmethods = ["bm25", "tfidf"]\nseed = [0, 1]\n'
         "[set.bm25]\nk1 = 1.2\n"
     )
-    by_file = xmcbench("run", "--config", "x.toml", "--dry-run", "--json")
+    by_file = inside("run", "--config", "x.toml", "--dry-run", "--json")
     words = ("--methods", "bm25,tfidf", "--seed", "0,1", "--set", "bm25.k1=1.2", "--dry-run", "--json")
-    by_flags = xmcbench("run", "--dataset", tiny, *FEW, *words)
+    by_flags = inside("run", "--dataset", tiny, *FEW, *words)
     assert by_file.stdout == by_flags.stdout != ""
-    one_seed = xmcbench("run", "--config", "x.toml", "--dry-run", "--json", "--seed", "0")
+    one_seed = inside("run", "--config", "x.toml", "--dry-run", "--json", "--seed", "0")
     assert len(json.loads(one_seed.stdout)["cells"]) == 2
     (tmp_path / "x.toml").write_text("datset = 'x'\n")
-    unknown = xmcbench("run", "--config", "x.toml", "--setting", "ez")
+    unknown = inside("run", "--config", "x.toml", "--setting", "ez")
     assert (unknown.returncode, "datset" in unknown.stderr) == (2, True)
 
 
-def test_a_damaged_record_is_named(xmcbench, tiny, tmp_path):
+def test_a_damaged_record_is_named(inside, tiny, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
-    xmcbench(*words)
+    inside(*words)
     (path,) = records(tmp_path / "runs")
     record = json.loads(path.read_text())
     record["cell"]["seed"] = 5
     path.write_text(json.dumps(record))
-    ended = xmcbench(*words)
+    ended = inside(*words)
     assert ended.returncode == 1
     assert "is not a valid record: the key is not that of the cell" in ended.stderr
     shutil.rmtree(tmp_path / "runs")
-    assert xmcbench(*words).returncode == 0
+    assert inside(*words).returncode == 0
 
 
 def test_scores_follow_from_the_stored_predictions(xmcbench, tiny, tmp_path):

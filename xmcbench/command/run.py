@@ -49,11 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
     registry = report.registry(options)
     resolve([wanted], registry)  # what is wrong is said before any data are loaded
     planned = options.planned([wanted], registry)
-    report.warn_skipped(planned.skipped)
     if not planned.cells:
+        report.warn_skipped(planned.skipped)
         raise UsageError("no method can run", "the lines above say what is missing")
     dataset = planned.cells[0].dataset
     filter_name = filter_of(dataset, arguments.filter)
+    report.warn_skipped(planned.skipped)
     if arguments.dry_run:
         return report.dry_run(planned, arguments)
     results = report.carried_out(planned, options, filter_name)
