@@ -55,8 +55,8 @@ def verdicts(
     columns = np.column_stack([*differences.values(), *weights.values()])
     if not len(columns):
         return {}
-    # Rows without any difference are flipped too: they count as soon as another difference than 0 is tested. The flips
-    # of the column of ones are counted with them.
+    # The last column is the weight of a mean. Rows without any difference are flipped too: they matter when the test is
+    # of a difference other than 0.
     columns = np.column_stack([columns, np.ones(len(columns))])
     sums = _flipped(columns, seed)
     room = _ROUNDING * np.abs(columns).sum(axis=0)

@@ -23,8 +23,8 @@ from xmcbench.metrics.flips import Verdict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Variances of fractions up to this are rounding.
-_ROUNDING = 1e-24
+#: Fractions that differ by no more than this are equal: they differ by rounding.
+_ROUNDING = 1e-12
 
 #: Half the width of a 95% interval in standard errors, for a normal distribution.
 _NORMAL = 1.959963984540054
@@ -44,7 +44,7 @@ class _Runs(NamedTuple):
 
 def vary(runs: NDArray[np.float64]) -> bool:
     """Whether the runs [n, rows] of a side differ in any row."""
-    return bool((runs != runs[0]).any())
+    return bool((np.abs(runs - runs[0]) > _ROUNDING).any())
 
 
 def verdict(
@@ -80,7 +80,7 @@ def verdict(
     sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
     both = sum(side.both / side.number for side in sides)
     of_seeds = sum(side.between / side.number for side in sides)
-    if of_seeds <= _ROUNDING:
+    if of_seeds <= _ROUNDING**2:
         # The runs differ, but their values happen to be equal: the least that the variance of these can be.
         of_seeds = both / rows
     degrees_of_seeds = sum(1 / side.number for side in sides) ** 2 / sum(
@@ -130,7 +130,7 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     runs = len(values)
     of_rows = (fmean(half_widths) / _NORMAL) ** 2
     of_seeds = variance(values) / runs if runs > 1 else 0.0
-    if of_seeds <= _ROUNDING:
+    if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)
     degrees = _degrees(of_seeds, runs - 1, of_rows, math.inf)
     return float(stdtrit(degrees, 0.975)) * math.sqrt(of_rows + of_seeds)
