@@ -166,18 +166,27 @@ def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(xmcbench, tiny, plugin,
 def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_path):
     words = ["--setting", "ez", "--methods", "base,hangs", "--plugin", str(plugin(TROUBLE))]
     command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A terminal sends Ctrl-C to all processes of the command.
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes)
     deadline = time.monotonic() + 60
     logs = tmp_path / "runs" / "logs"
     while not list(logs.rglob("hangs*.log")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert err == "xmcbench: interrupted; finished results are kept, the same command goes on\n"
     assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
-    mine = [" ".join(each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
-    assert not [line for line in mine if "xmcbench.runner.worker" in line and str(tmp_path) in line]
+    assert not [each for each in psutil.process_iter() if _belongs(each, tmp_path)]
+
+
+def _belongs(process, folder):
+    """Whether a process of the run is still there: those of cells and that which scores stand in its folder."""
+    try:
+        return process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+    except psutil.Error:
+        return False
 
 
 def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
