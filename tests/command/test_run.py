@@ -242,6 +242,39 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert made["key"] == first["key"]
 
 
+def test_what_is_beside_a_plugin_runs_with_it_and_counts(inside, tiny, plugin, tmp_path):
+    source = """
+    import numpy as np
+    from beside_ranking import FIRST
+    from xmcbench import Method, TopK
+
+    class Fixed(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+        def predict(self, raw_X, k=100):
+            self.notes["first"] = FIRST
+            scores = np.zeros((len(raw_X), self.labels))
+            scores[:, FIRST] = 1
+            return TopK.from_scores(scores, k)
+    """
+    (tmp_path / "methods").mkdir()
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "fixed")
+    words = (*words, "--plugin", plugin(source, "methods/fixed.py"))
+
+    def run(text, *more):
+        plugin(text, "methods/beside_ranking.py")
+        sys.modules.pop("beside_ranking", None)  # a user's next command is another process
+        ended = inside(*words, *more)
+        assert ended.returncode == 0, ended.stderr
+        (made,) = records(tmp_path / "runs").values()
+        return made["notes"]["first"], "fixed: stale" in ended.stdout
+
+    assert run("FIRST = 3\n") == (3, False)
+    assert run("FIRST = 3  # a comment\n") == (3, False)
+    assert run("FIRST = 2 + 2\n") == (3, True)
+    assert run("FIRST = 2 + 2\n", "--refresh") == (4, False)
+
+
 def test_the_zero_shot_setting_hands_over_no_pair(xmcbench, tiny, plugin, tmp_path):
     spy = """
     import numpy as np
