@@ -199,18 +199,27 @@ def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, ti
 def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_path):
     words = ["--setting", "ez", "--methods", "base,hangs", "--plugin", str(plugin(TROUBLE))]
     command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A terminal sends Ctrl-C to all processes of the command.
+    process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes)
     deadline = time.monotonic() + 60
     logs = tmp_path / "runs" / "logs"
     while not list(logs.rglob("hangs*.log")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert err == "xmcbench: interrupted; finished results are kept, the same command goes on\n"
     assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
-    mine = [" ".join(each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
-    assert not [line for line in mine if "xmcbench.runner.worker" in line and str(tmp_path) in line]
+    assert not [each for each in psutil.process_iter() if _belongs(each, tmp_path)]
+
+
+def _belongs(process, folder):
+    """Whether a process of the run is still there: those of cells and that which scores stand in its folder."""
+    try:
+        return process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+    except psutil.Error:
+        return False
 
 
 def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
@@ -272,6 +281,39 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert "stale" not in again
     assert made["method"]["source_sha256"] != first["method"]["source_sha256"]
     assert made["key"] == first["key"]
+
+
+def test_what_is_beside_a_plugin_runs_with_it_and_counts(inside, tiny, plugin, tmp_path):
+    source = """
+    import numpy as np
+    from beside_ranking import FIRST
+    from xmcbench import Method, TopK
+
+    class Fixed(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+        def predict(self, raw_X, k=100):
+            self.notes["first"] = FIRST
+            scores = np.zeros((len(raw_X), self.labels))
+            scores[:, FIRST] = 1
+            return TopK.from_scores(scores, k)
+    """
+    (tmp_path / "methods").mkdir()
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "fixed")
+    words = (*words, "--plugin", plugin(source, "methods/fixed.py"))
+
+    def run(text, *more):
+        plugin(text, "methods/beside_ranking.py")
+        sys.modules.pop("beside_ranking", None)  # a user's next command is another process
+        ended = inside(*words, *more)
+        assert ended.returncode == 0, ended.stderr
+        (made,) = records(tmp_path / "runs").values()
+        return made["notes"]["first"], "fixed: stale" in ended.stdout
+
+    assert run("FIRST = 3\n") == (3, False)
+    assert run("FIRST = 3  # a comment\n") == (3, False)
+    assert run("FIRST = 2 + 2\n") == (3, True)
+    assert run("FIRST = 2 + 2\n", "--refresh") == (4, False)
 
 
 def test_the_zero_shot_setting_hands_over_no_pair(inside, tiny, plugin, tmp_path):

@@ -85,7 +85,7 @@ def test_a_changed_constant_counts_for_what_imports_it(digests, changed, which):
 def test_relative_imports_count_too(digests, place):
     relative = {
         "one.py": "from .rooms import near\nclass One: ...\n",
-        "rooms/near.py": "from .inner import far\n",
+        "rooms/near.py": "from . import inner\n",
         "rooms/inner/__init__.py": "from . import far as near\n",
         "rooms/inner/far.py": "def late():\n    from .. import deep\n",
     }
@@ -181,6 +181,37 @@ def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
         return source_digest(M)
 
     assert digest(1) == digest(1) != digest(2)
+
+
+def test_a_package_in_a_folder_of_several_authors_counts_alone(tmp_path, monkeypatch):
+    """``company`` is a namespace package: it has no file of its own."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(rate, other):
+        files = {
+            "ours/__init__.py": "",
+            "ours/util.py": f"RATE = {rate}\n",
+            "ours/m.py": "from company.ours.util import RATE\nclass M: ...\n",
+            "theirs/__init__.py": f"RATE = {other}\n",
+        }
+        for name, text in files.items():
+            (tmp_path / "company" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "company" / name).write_text(text)
+        for name in [name for name in sys.modules if name.split(".")[0] == "company"]:
+            del sys.modules[name]
+        from company.ours.m import M
+
+        return source_digest(M)
+
+    assert digest(1, 1) == digest(1, 22) != digest(333, 1)
+
+
+@pytest.mark.parametrize("content", ["def broken(:\n    {}\n", "x = '\0{}'\n"])
+def test_a_module_that_does_not_parse_counts_as_it_is(digests, content):
+    """A listing of methods has to survive it, and a change of it is a change."""
+    late = {"two.py": "class Two:\n    def fit(self):\n        from pack import broken\n"}
+    before = digests({**late, "broken.py": content.format(1)})
+    assert differing(before, digests({**late, "broken.py": content.format(22)})) == [1]
 
 
 PLUGIN = """

@@ -31,6 +31,9 @@ from xmcbench.setting import draw
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
 
+#: Seconds that the process has to end after its last request.
+_GRACE_S = 10.0
+
 
 class Scored(Struct, frozen=True, kw_only=True):
     """The parts of a record that follow from predictions."""
@@ -72,12 +75,18 @@ class Scorer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            with suppress(OSError):
-                self._process.communicate(timeout=10)
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._end()
+
+    def _end(self) -> int | None:
+        """End the process and close its pipes; returns its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with suppress(OSError), process:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                process.communicate(timeout=_GRACE_S)
+            process.kill()
+        return process.returncode
 
     def score(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> Scored:
         """Score the predictions of a cell below a runs folder, and write its ranks there if they are to be kept.
@@ -99,6 +108,7 @@ class Scorer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONHASHSEED": "0"},
+                start_new_session=True,  # a Ctrl-C is for the run alone, which ends this process without a word
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -109,9 +119,7 @@ class Scorer:
         except OSError:
             line = b""
         if not line:
-            code = self._process.wait()
-            self._process = None
-            raise StorageError(f"the scoring process ended with exit code {code}", "was the memory full?")
+            raise StorageError(f"the scoring process ended with exit code {self._end()}", "was the memory full?")
         answer = msgspec.json.decode(line, type=_Answer)
         if answer.scored is None:
             raise getattr(errors, answer.error, XmcbenchError)(answer.message, answer.hint)
@@ -127,7 +135,8 @@ def _serve() -> None:
         try:
             answer = _Answer(scored=_score(msgspec.json.decode(line, type=_Request), datasets))
         except XmcbenchError as error:
-            answer = _Answer(error=type(error).__name__, message=error.message, hint=error.hint)
+            kind = errors.UsageError if isinstance(error, errors.UnknownName) else type(error)
+            answer = _Answer(error=kind.__name__, message=error.message, hint=error.hint)
         except Exception as error:
             answer = _Answer(error="XmcbenchError", message=f"scoring failed: {type(error).__name__}: {error}")
         answers.write(msgspec.json.encode(answer) + b"\n")

@@ -77,12 +77,15 @@ class _Package:
         if module.startswith(PLUGIN_PREFIX) or module == "__main__":
             return cls("", _file_of(module).parent)
         parts = module.split(".")
-        prefix = ".".join(parts[:2]) if parts[0] == "xmcbench" else parts[0]
-        spec = find_spec(prefix)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(f"no source of {module}")
-        origin = Path(spec.origin)
-        return cls(prefix, origin.parent if spec.submodule_search_locations else origin)
+        for length in range(2 if parts[0] == "xmcbench" else 1, len(parts) + 1):
+            prefix = ".".join(parts[:length])
+            spec = find_spec(prefix)
+            if spec is None:
+                break
+            if spec.origin is not None:  # else a folder that several authors put packages into
+                origin = Path(spec.origin)
+                return cls(prefix, origin.parent if spec.submodule_search_locations else origin)
+        raise ModuleNotFoundError(f"no source of {module}")
 
     def files(self, module: str) -> Iterator[tuple[str, Path]]:
         """The files that importing a module runs, by name: those of its parents first. Nothing for a foreign name."""
@@ -171,7 +174,11 @@ def _source(modules: tuple[str, ...]) -> Source:
 
 @cache
 def _parsed(file: Path, name: str, _changed: int) -> _File:
-    tree = _without_type_checking(ast.parse(file.read_bytes()))
+    content = file.read_bytes()
+    try:
+        tree = _without_type_checking(ast.parse(content))
+    except (SyntaxError, ValueError):  # a compiled module, or one that will not import
+        return _File(hashlib.sha256(content).hexdigest(), ())
     imports = dict.fromkeys(_imports(tree, name, file.name == "__init__.py"))
     return _File(hashlib.sha256("".join(_canonical(tree)).encode()).hexdigest(), tuple(imports))
 

@@ -1,0 +1,124 @@
+"""The scoring process as the run sees it: its answers, its errors, its end."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from xmcbench.data import load_dataset
+from xmcbench.errors import DataError, MethodError, StorageError, UsageError
+from xmcbench.records import Cell, Store
+from xmcbench.runner.scorer import Scorer
+from xmcbench.setting import Setting, draw
+from xmcbench.topk import TopK
+
+SAMPLE = str(Path(__file__).parents[1] / "sample")
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    with Scorer() as scorer:
+        yield scorer
+
+
+@pytest.fixture
+def cell():
+    """A cell of the sample dataset."""
+    dataset = load_dataset(SAMPLE)
+
+    def make(setting="ez", ratio=None, seed=0, digest=dataset.digest):
+        chosen = Setting.of(setting, ratio)
+        subset = draw(dataset.train_pairs(), chosen, seed)
+        return Cell(
+            dataset="Sample",
+            dataset_sha256=digest,
+            setting=chosen,
+            subset_sha256=subset.digest if subset else None,
+            method="x",
+            parameters={},
+            seed=seed,
+        )
+
+    return make
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def predict(store, cell, depth=117, rows=113, labels=333):
+    TopK.from_scores(np.random.RandomState(0).rand(rows, labels), depth).save(store.predictions_path(cell))
+
+
+def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
+    each = cell()
+    predict(store, each)
+    audited = scorer.score(each, store.root, SAMPLE, 117, keep=False)
+    assert not store.ranks_path(each).exists()
+    scored = scorer.score(each, store.root, SAMPLE, 117)
+    assert scored == audited
+    assert store.ranks_path(each).exists()
+    assert scored.protocol.filter == "file"
+    assert {*scored.metrics} == {"none", "self", "file"}
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "reason"),
+    [
+        ({"depth": 116}, MethodError, "predictions have the shapes"),
+        ({"rows": 112}, MethodError, "predictions have the shapes"),
+        ({"labels": 334}, MethodError, "outside 0..332"),
+    ],
+)
+def test_predictions_that_are_no_answer_are_refused(scorer, cell, store, values, error, reason):
+    each = cell(seed=3)
+    predict(store, each, **values)
+    with pytest.raises(error, match=reason):
+        scorer.score(each, store.root, SAMPLE, 117)
+    assert not store.ranks_path(each).exists()
+
+
+def test_a_cell_of_other_data_or_of_another_draw_is_refused(scorer, cell, store):
+    other = cell(digest="0" * 64)
+    predict(store, other)
+    with pytest.raises(DataError, match="Sample is not the version that the cell is about"):
+        scorer.score(other, store.root, SAMPLE, 117)
+    drawn, wrong = cell("fs", 0.3, seed=0), cell("fs", 0.3, seed=1)
+    wrong = Cell(**{**{name: getattr(wrong, name) for name in wrong.__struct_fields__}, "seed": drawn.seed})
+    predict(store, wrong)
+    with pytest.raises(DataError, match="the subset is not the one that the setting and the seed draw"):
+        scorer.score(wrong, store.root, SAMPLE, 117)
+
+
+def test_errors_of_a_dataset_come_through(scorer, cell, store):
+    for name, reason in (("lf-debain-2k", "did you mean 'lf-debian-2k'"), ("no/such/folder", "there is no folder")):
+        with pytest.raises(UsageError, match=reason):
+            scorer.score(cell(), store.root, name, 117)
+    predict(store, cell())  # and the process goes on
+    assert scorer.score(cell(), store.root, SAMPLE, 117)
+
+
+def test_a_process_that_ends_is_said_and_replaced(cell, store):
+    predict(store, cell())
+    with Scorer() as scorer:
+        assert scorer.score(cell(), store.root, SAMPLE, 117)
+        scorer._process.send_signal(signal.SIGKILL)
+        with pytest.raises(StorageError, match="the scoring process ended with exit code -9"):
+            scorer.score(cell(), store.root, SAMPLE, 117)
+        assert scorer.score(cell(), store.root, SAMPLE, 117)
+        pid = scorer._process.pid
+    assert not psutil.pid_exists(pid)
+
+
+def test_nobody_waits_for_a_score_that_is_not_wanted_any_more(monkeypatch):
+    """A run that is interrupted while its scoring process is busy ends it, with the reason of the interruption."""
+    busy = subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    monkeypatch.setattr("xmcbench.runner.scorer._GRACE_S", 0.1)
+    with pytest.raises(KeyboardInterrupt), Scorer() as scorer:
+        scorer._process = busy
+        raise KeyboardInterrupt
+    assert busy.returncode == -signal.SIGKILL
