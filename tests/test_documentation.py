@@ -28,7 +28,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     names = {}
     for block in blocks("notebook.md"):
-        exec(compile(block, "notebook.md", "exec"), names)  # noqa: S102 - it is a page of this project
+        exec(compile(block, "notebook.md", "exec"), names)
     assert len(names["frame"]) == 2
     assert {"P@1", "P@1 low", "P@1 high", "total_s"} <= {*names["frame"]}
     assert names["scores"].values["P@1"] == pytest.approx(
