@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, MethodError, Texts, Unavailable, UsageError
+from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.mpnet import MPNet
 from xmcbench.methods.sentbert import SentBERT
@@ -165,13 +166,12 @@ def test_a_fine_tuning_is_kept_for_its_pairs(checkpoint, stories, monkeypatch, a
     """Other pairs, even of the same number, are another fine-tuning; nothing is trained to find out."""
     raw_X, raw_Y, pairs = stories
     identities = []
-    monkeypatch.setattr(SentBERT, "_train", lambda self, name, task, plan, identity, batch: identities.append(identity))
+    monkeypatch.setattr(Tower, "train", lambda self, task, plan, identity, batch, keep: identities.append(identity))
 
     def identity(known, texts=raw_X):
         method = SentBERT(**values_of(SentBERT, checkpoint()))
         method.artifacts = artifacts
-        method._open(texts, raw_Y)
-        method._finetune(texts, raw_Y, known)
+        method._finetune(method._open(texts, raw_Y), texts, raw_Y, known)
         return json.dumps(identities.pop(), sort_keys=True)
 
     moved = pairs.copy()
