@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import Unavailable
 from xmcbench.leaderboard import curves, markup, tables
 from xmcbench.leaderboard.rows import Row, grouped, names, rows
+from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
 
 if TYPE_CHECKING:
@@ -183,12 +184,12 @@ def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any
         "problem": record.reason or standing.problem(record),
         "filter": filter_name,
     }
-    if record.ok:
-        figures = record.metrics[filter_name]
-        for name, value in figures.values.items():
-            low, high = figures.intervals[name]
-            flat |= {name: value, f"{name} low": low, f"{name} high": high}
-    flat |= {f"{phase}_s": seconds for phase, seconds in measured.wall_s.items()}
+    figures = record.metrics[filter_name] if record.ok else None
+    # Every row has every column: their order is not that of whatever comes first.
+    for name in METRICS:
+        low, high = figures.intervals.get(name, (None, None)) if figures else (None, None)
+        flat |= {name: figures.values.get(name) if figures else None, f"{name} low": low, f"{name} high": high}
+    flat |= {f"{phase}_s": measured.wall_s.get(phase) for phase in ("load", "pretrain", "fit", "predict")}
     return flat | {
         "total_s": measured.total_s,
         "reused_s": measured.reused_s,

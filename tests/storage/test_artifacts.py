@@ -1,10 +1,18 @@
 import json
+import os
 import threading
+import time
 
 import pytest
 
 from xmcbench import Artifacts
 from xmcbench.errors import DataError, StorageError
+from xmcbench.storage.artifacts import CONTENT
+from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.lock import exclusive
+
+#: A file that is kept once, if another one is like it.
+LARGE = 1 << 20
 
 
 def test_is_built_once_and_its_cost_counted_when_reused(tmp_path):
@@ -56,3 +64,119 @@ def test_a_damaged_one_is_named(tmp_path):
     (folder / "cost.json").write_text("")
     with pytest.raises(DataError, match="is damaged: .*delete the folder"):
         Artifacts(tmp_path).get("tfidf", {}, lambda folder: None)
+
+
+def test_what_was_taken_and_made_is_listed(tmp_path):
+    first, second = Artifacts(tmp_path), Artifacts(tmp_path)
+    made = first.get("tfidf", {"data": "a"}, lambda folder: None)
+    second.get("tfidf", {"data": "a"}, lambda folder: None)
+    other = second.get("tokens", {"data": "a"}, lambda folder: None)
+    assert first.used == [f"tfidf/{made.name}"]
+    assert second.used == [f"tfidf/{made.name}", f"tokens/{other.name}"]
+
+
+def test_one_that_is_made_from_another_cost_what_both_cost(tmp_path):
+    def slow(folder):
+        time.sleep(0.2)
+
+    Artifacts(tmp_path).get("inner", {}, slow)
+    store = Artifacts(tmp_path)
+    outer = store.get("outer", {}, lambda folder: store.get("inner", {}, slow) and None)
+    cost = json.loads((outer / "cost.json").read_text())["wall_s"]
+    assert cost >= 0.2
+    assert store.reused_s >= 0.2  # the inner one was there
+    again = Artifacts(tmp_path)
+    again.get("outer", {}, lambda folder: None)
+    assert again.reused_s == pytest.approx(cost)
+
+
+def write(**files):
+    def build(folder):
+        for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    return build
+
+
+def inodes(*files):
+    return len({file.stat().st_ino for file in files})
+
+
+def test_large_files_with_the_same_content_are_kept_once(tmp_path):
+    store, same, other = Artifacts(tmp_path), b"x" * LARGE, b"x" * (LARGE - 1) + b"y"
+    first = store.get("training", {"seed": 0}, write(weights=same, copy=same, small=same[:-1]))
+    second = store.get("embeddings", {"seed": 1}, write(vectors=same, others=other, small=same[:-1]))
+    assert inodes(first / "weights", first / "copy", second / "vectors") == 1
+    assert inodes(first / "weights", second / "others") == 2
+    assert inodes(first / "small", second / "small") == 2
+    assert (second / "vectors").read_bytes() == same
+    assert {file.name for file in (tmp_path / CONTENT).iterdir()} == {
+        sha256_file(first / "weights"),
+        sha256_file(second / "others"),
+    }
+    assert (first / "weights").stat().st_nlink == 4
+    assert sorted(os.listdir(second)) == ["cost.json", "others", "small", "vectors"]
+
+
+def test_a_file_system_without_hard_links_keeps_every_file(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store, same = Artifacts(tmp_path), b"x" * LARGE
+    folders = [store.get("training", {"seed": seed}, write(weights=same)) for seed in (0, 1)]
+    assert inodes(*(folder / "weights" for folder in folders)) == 2
+    assert [(folder / "weights").read_bytes() for folder in folders] == [same, same]
+    assert sorted(os.listdir(folders[1])) == ["cost.json", "weights"]
+
+
+def free(lock):
+    with exclusive(lock, wait=False) as claim:
+        return claim.held
+
+
+def test_what_is_used_is_held_until_the_store_goes(tmp_path):
+    first, second = Artifacts(tmp_path), Artifacts(tmp_path)
+    lock = first.get("tfidf", {}, lambda folder: None).with_suffix(".lock")
+    second.get("tfidf", {}, lambda folder: None)
+    state = second.unfinished("training", {})
+    assert not state.exists()
+    assert second.unfinished("training", {}) == state != second.unfinished("training", {"seed": 1})
+    assert not free(lock)
+    assert not free(state.with_suffix(".lock"))
+    del first
+    assert not free(lock)
+    del second
+    assert free(lock)
+    assert free(state.with_suffix(".lock"))
+
+
+def test_one_that_was_removed_meanwhile_is_made_again(tmp_path):
+    built = []
+
+    def build(folder):
+        built.append(folder)
+
+    for _ in range(2):
+        folder = Artifacts(tmp_path).get("tfidf", {}, build)
+        (folder / "cost.json").unlink()
+    assert len(built) == 2
+
+
+def test_a_temporary_folder_is_held_and_goes_however_the_block_ends(tmp_path):
+    store = Artifacts(tmp_path / "artifacts")
+    with pytest.raises(ZeroDivisionError), store.temporary() as folder:
+        assert folder.parent == store.root
+        (folder / "x").touch()
+        assert not free(folder / ".lock")
+        1 / 0  # noqa: B018
+    assert not folder.exists()
+
+
+def test_a_store_without_a_root_goes_with_its_object():
+    store = Artifacts()
+    root = store.get("tfidf", {}, lambda folder: None).parents[1]
+    assert root == store.root
+    del store
+    assert not root.exists()

@@ -1,7 +1,7 @@
 """What is in a runs folder: how large, when it was last used, which records need it; and its removal.
 
 artifacts   shared by cells; a cell that finds none makes it again
-unfinished  checkpoints of trainings that were killed; the next run goes on from them
+unfinished  checkpoints of trainings that were killed, from which the next run goes on, and what other work left behind
 predictions of a record; figures follow from its ranks, so they are needed to look at, not to score
 logs        what the processes of cells printed
 subsets     pairs that were handed to methods; drawn again where they are missing
@@ -20,11 +20,11 @@ from pathlib import Path
 from xmcbench.errors import StorageError
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT
+from xmcbench.storage.artifacts import CONTENT, TEMPORARY_LOCK, UNFINISHED
 from xmcbench.storage.lock import exclusive
 
 #: Kinds beside the kinds of artifacts.
-OTHERS = ("unfinished", "predictions", "logs", "subsets")
+OTHERS = (UNFINISHED, "predictions", "logs", "subsets")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Item:
     """Something that can be removed.
 
     kind: of artifact (``training``, ``tokens``, ...), or one of ``OTHERS``. size: bytes that its removal frees. used:
-    when it was last used, in seconds since 1970. records: how many records need it.
+    when it was last used, in seconds since 1970. records: how many records need it. lock: the file that whoever uses it
+    holds.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Item:
     size: int
     used: float
     records: int
+    lock: Path
 
     @property
     def age_days(self) -> float:
@@ -55,7 +57,7 @@ def items(store: Store) -> list[Item]:
 
 def remove(store: Store, item: Item) -> bool:
     """Remove an item; False where a running cell uses it. Raises StorageError."""
-    with exclusive(item.path.with_suffix(".lock"), wait=False) as claim:
+    with exclusive(item.lock, wait=False) as claim:
         if not claim.held:
             return False
         try:
@@ -63,7 +65,7 @@ def remove(store: Store, item: Item) -> bool:
                 shutil.rmtree(item.path)
             else:
                 item.path.unlink(missing_ok=True)
-            item.path.with_suffix(".lock").unlink(missing_ok=True)
+            item.lock.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError.from_os_error(error, item.path) from error
     _forget_content(store)
@@ -76,20 +78,29 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
         for name in record.artifacts:
             needed[name] = needed.get(name, 0) + 1
     seen: set[int] = set()
-    for folder in sorted(store.artifacts.glob("*/*/")):
-        kind = folder.parent.name
-        if kind == CONTENT:
+    for folder in sorted([*store.artifacts.glob("*/*/"), *store.artifacts.glob(".*.tmp/")]):
+        kind, lock = folder.parent.name, folder.with_suffix(".lock")
+        if kind == CONTENT or kind.startswith("."):
             continue
-        size = 0
-        for file in (path for path in folder.rglob("*") if path.is_file()):
-            state = file.stat()
-            # A file with another link frees nothing before the last of them goes: it counts once.
-            if state.st_ino not in seen:
-                seen.add(state.st_ino)
-                size += state.st_size
+        if folder.parent == store.artifacts:  # a temporary folder
+            kind, lock = UNFINISHED, folder / TEMPORARY_LOCK
+        elif folder.name.startswith("."):  # an artifact that was being made: .NAME.RANDOM.tmp
+            kind, lock = UNFINISHED, folder.with_name(f"{folder.name.split('.')[1]}.lock")
         cost = folder / "cost.json"
         used = (cost if cost.exists() else folder).stat().st_mtime
-        yield Item(kind, folder, size, used, needed.get(f"{kind}/{folder.name}", 0))
+        yield Item(kind, folder, _size(folder, seen), used, needed.get(f"{kind}/{folder.name}", 0), lock)
+
+
+def _size(folder: Path, seen: set[int]) -> int:
+    """Bytes of a folder's files. seen: those that were counted already, by inode."""
+    size = 0
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        state = file.stat()
+        # A file with another link frees nothing before the last of them goes: it counts once.
+        if state.st_ino not in seen:
+            seen.add(state.st_ino)
+            size += state.st_size
+    return size
 
 
 def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
@@ -104,8 +115,10 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
             needed[path] = needed.get(path, 0) + 1
     for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
         for path in sorted((store.root / kind).rglob(pattern)):
-            state = path.stat()
-            yield Item(kind, path, state.st_size, state.st_mtime, needed.get(path, 0))
+            state, lock = path.stat(), path.with_suffix(".lock")
+            if kind == "predictions":  # the cell's claim
+                lock = store.root / "logs" / lock.relative_to(store.root / kind)
+            yield Item(kind, path, state.st_size, state.st_mtime, needed.get(path, 0), lock)
 
 
 def _forget_content(store: Store) -> None:

@@ -7,6 +7,8 @@ artifacts/<kind>/<hash>/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from xmcbench.errors import StorageError
@@ -14,7 +16,7 @@ from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.atomic import write_json
-from xmcbench.storage.lock import exclusive
+from xmcbench.storage.lock import exclusive, in_use
 
 
 class Store:
@@ -60,12 +62,17 @@ class Store:
         """The claim on a cell, for two runs that write one folder at once."""
         return exclusive(self._file("logs", cell, ".lock"), wait=wait)
 
-    def subset_path(self, dataset: str, subset: Subset) -> Path:
-        """The file of a subset's pairs; written if it is not there."""
+    @contextmanager
+    def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:
+        """The file of a subset's pairs, written if it is not there; in the block ``xmcbench clean`` leaves it alone."""
+        if subset is None:
+            yield None
+            return
         path = self.root / "subsets" / dataset / f"{subset.name}-{subset.digest[:12]}.npz"
-        if not path.exists():
-            subset.save(path)
-        return path
+        with closing(in_use(path.with_suffix(".lock"))):
+            if not path.exists():
+                subset.save(path)
+            yield path
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""

@@ -111,9 +111,12 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     log, depth = store.log_path(cell), DEPTH + dataset.longest_filter
     for folder in (store.artifacts, store.predictions_path(cell).parent):
         make_folder(folder)  # a folder that is there beforehand stays readable in the cell
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch,
+        store.subset(dataset.slug, planned.subset) as pairs,
+    ):
         outcome_file = Path(scratch, "outcome.json")
-        _job(planned, place, depth, outcome_file).write(Path(scratch, "job.json"))
+        _job(planned, place, pairs, depth, outcome_file).write(Path(scratch, "job.json"))
         ending = supervise(
             # -P: the package that is installed, not a folder of its name where the user happens to stand.
             [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
@@ -144,7 +147,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     return store.write(_record(planned, place, status, reason, outcome, scored, measured, store.relative(log)))
 
 
-def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
+def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
     cell, store, dataset = planned.cell, place.store, planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     read = (dataset.train, dataset.labels, dataset.test)
@@ -154,7 +157,7 @@ def _job(planned: PlannedCell, place: Place, depth: int, outcome: Path) -> Job:
         train=train,
         labels=labels,
         test=test,
-        pairs=str(store.subset_path(dataset.slug, planned.subset).resolve()) if planned.subset else None,
+        pairs=str(pairs.resolve()) if pairs else None,
         pairs_sha256=cell.subset_sha256,
         k=depth,
         method=cell.method,

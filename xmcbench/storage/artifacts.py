@@ -9,7 +9,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +22,8 @@ from xmcbench.storage.source import source_of
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
+#: The folder of unfinished work, and the lock of a temporary folder.
+UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
 
 
 class Artifacts:
@@ -86,16 +88,21 @@ class Artifacts:
     def temporary(self) -> Iterator[Path]:
         """A folder for what no other cell can use; it goes when the block ends. Raises StorageError."""
         make_folder(self.root)
-        with tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder:
+        with (
+            tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder,
+            closing(in_use(Path(folder, TEMPORARY_LOCK))),
+        ):
             yield Path(folder)
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
         """Where the unfinished work on an artifact is kept, for a build that can go on after it was killed.
 
         The folder belongs to this identity and to the source of ``uses``: work of other code is never continued. It is
-        not made here.
+        not made here; while this process runs, ``xmcbench clean`` leaves it alone. Raises StorageError.
         """
-        return self.root / "unfinished" / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
+        folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
+        self._locks.append(in_use(folder.with_suffix(".lock")))
+        return folder
 
     def _make(self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None]) -> None:
         already_reused, start = self.reused_s, time.perf_counter()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -19,16 +21,16 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
         self._path, self._wait, self.held = path, wait, False
 
     def __enter__(self) -> exclusive:
-        self._stream = _opened(self._path)
         try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX if self._wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._stream = _locked(self._path, fcntl.LOCK_EX if self._wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.held = True
         except BlockingIOError:
             self.held = False
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
+        if self.held:
+            self._stream.close()
 
 
 def in_use(path: Path) -> IO[str]:
@@ -36,9 +38,23 @@ def in_use(path: Path) -> IO[str]:
 
     Waits for whoever holds it alone. Raises StorageError.
     """
-    stream = _opened(path)
-    fcntl.flock(stream, fcntl.LOCK_SH)
-    return stream
+    return _locked(path, fcntl.LOCK_SH)
+
+
+def _locked(path: Path, how: int) -> IO[str]:
+    """The lock file, held. Raises BlockingIOError where it is not free and ``how`` says not to wait."""
+    while True:
+        stream = _opened(path)
+        try:
+            fcntl.flock(stream, how)
+            # Whoever held it may have removed it: a file that is not there any more keeps nobody out.
+            with suppress(FileNotFoundError):
+                if os.fstat(stream.fileno()).st_ino == path.stat().st_ino:
+                    return stream
+        except BaseException:  # Ctrl-C too
+            stream.close()
+            raise
+        stream.close()
 
 
 def _opened(path: Path) -> IO[str]:

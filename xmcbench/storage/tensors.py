@@ -15,11 +15,12 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    for name, each in arrays.items():
-        if each.dtype.kind not in "biuf":
+    plain = {name: np.asarray(each, order="C") for name, each in arrays.items()}
+    for name, each in plain.items():
+        if each.dtype.kind not in "biuf" or each.dtype.itemsize > 8:
             raise MethodError(f"the array {name!r} is of type {each.dtype}", "arrays hold numbers; text goes as bytes")
     try:
-        save_file({name: np.ascontiguousarray(each) for name, each in arrays.items()}, path)
+        save_file(plain, path)
     except SafetensorError as error:
         raise StorageError(
             f"cannot write {path}: {error}",

@@ -1,0 +1,196 @@
+"""`xmcbench clean` as a user meets it: what there is, and what goes when it is chosen."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from xmcbench import Artifacts
+from xmcbench.records import Store
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def runs(tmp_path, record):
+    """Two artifacts of a record and one that no record needs, 40 days old; a log and predictions."""
+    store = Store(tmp_path / "runs")
+
+    def make(kind, name, size=MIB):
+        artifacts = Artifacts(store.artifacts)
+
+        def build(folder):
+            (folder / "file").write_bytes(name.encode() * size)
+
+        folder = artifacts.get(kind, {"name": name}, build)
+        return artifacts.used[0], folder
+
+    names = [make(kind, kind[0])[0] for kind in ("training", "embeddings")]
+    _, old = make("training", "o", 3 * MIB)
+    long_ago = time.time() - 40 * 86400
+    os.utime(old / "cost.json", (long_ago, long_ago))
+    done = store.write(replace(record(), artifacts=tuple(names)))
+    for path in (store.predictions_path(done.cell), store.log_path(done.cell), store.ranks_path(done.cell)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * MIB)
+    return store
+
+
+def kinds(ended):
+    assert ended.returncode == 0, ended.stderr
+    return sorted(item["kind"] for item in json.loads(ended.stdout)["items"])
+
+
+def everything(runs):
+    return {path: path.stat().st_mtime_ns for path in runs.root.rglob("*") if path.is_file()}
+
+
+def test_a_listing_changes_nothing(inside, runs):
+    before = everything(runs)
+    ended = inside("clean")
+    assert ended.returncode == 0, ended.stderr
+    rows = [[cell for cell in line.split("  ") if cell] for line in ended.stdout.splitlines()]
+    assert [[cell.strip() for cell in row] for row in rows if not row[0].startswith("-")] == [
+        ["Kind", "items", "size", "last used, days ago", "oldest", "needed by no record"],
+        ["training", "2", "4.0 MiB", "0", "40", "1"],
+        ["embeddings", "1", "1.0 MiB", "0", "0", "0"],
+        ["predictions", "1", "1.0 MiB", "0", "0", "0"],
+        ["logs", "1", "1.0 MiB", "0", "0", "1"],
+        ["all", "5", "7.0 MiB"],
+    ]
+    document = json.loads(inside("clean", "--json").stdout)
+    assert (document["removed"], document["in_use"]) == (False, 0)
+    (needed,) = [each for each in document["items"] if each["kind"] == "embeddings"]
+    assert (needed["records"], needed["bytes"] // MIB, round(needed["age_days"])) == (1, 1, 0)
+    assert os.path.isdir(needed["path"])
+    assert everything(runs) == before
+
+
+def test_choices_narrow_each_other(inside, runs):
+    every = ["embeddings", "logs", "predictions", "training", "training"]
+    assert kinds(inside("clean", "--json")) == every
+    assert kinds(inside("clean", "--json", "--kind", "training", "--kind", "logs")) == ["logs", "training", "training"]
+    assert kinds(inside("clean", "--json", "--unneeded")) == ["logs", "training"]
+    assert kinds(inside("clean", "--json", "--older-than", "30")) == ["training"]
+    assert kinds(inside("clean", "--json", "--older-than", "50")) == []
+    assert kinds(inside("clean", "--json", "--unneeded", "--kind", "training", "--kind", "embeddings")) == ["training"]
+
+
+def test_removal_needs_a_choice(inside, runs):
+    before = everything(runs)
+    ended = inside("clean", "--remove")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--remove needs a choice (--kind, --older-than or --unneeded say what to remove)" in ended.stderr
+    assert everything(runs) == before
+
+
+@pytest.mark.parametrize(
+    ("choice", "left"),
+    [
+        (["--unneeded"], ["embeddings", "predictions", "training"]),
+        (["--kind", "training"], ["embeddings", "logs", "predictions"]),
+        (["--older-than", "30"], ["embeddings", "logs", "predictions", "training"]),
+        (["--older-than", "0"], []),
+    ],
+)
+def test_what_is_chosen_goes_and_results_stay(inside, runs, choice, left):
+    results = [path for folder in ("records", "ranks") for path in (runs.root / folder).rglob("*.*")]
+    before = {path: path.read_bytes() for path in results}
+    ended = inside("clean", *choice, "--remove")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].startswith(f"removed: {5 - len(left)} items, ")
+    assert kinds(inside("clean", "--json")) == left
+    assert {path: path.read_bytes() for path in results} == before
+    assert len(before) == 2
+
+
+def test_what_is_in_use_is_left_alone_and_said(inside, runs):
+    (done,) = runs.records()
+    with runs.lock(done.cell, wait=True):
+        ended = inside("clean", "--older-than", "0", "--remove")
+        assert ended.stdout.splitlines()[-1] == "left alone, because a running cell uses them: 2"
+        assert "removed: 3 items" in ended.stdout
+        document = json.loads(inside("clean", "--older-than", "0", "--remove", "--json").stdout)
+        assert document == {"removed": True, "in_use": 2, "items": []}
+    assert kinds(inside("clean", "--json")) == ["logs", "predictions"]
+
+
+def test_wrong_requests(inside, runs):
+    for words, message in (
+        (("--runs", "none"), "there is no runs folder none"),
+        (("--kind", "trainings"), "unknown kind 'trainings' (did you mean 'training'?)"),
+        (("--older-than", "month"), "invalid float value"),
+    ):
+        ended = inside("clean", *words)
+        assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_cell_makes_again_what_was_removed(inside, tiny, tmp_path):
+    """The pairs and the features that it was handed before; its result is the same."""
+    words = ("run", "--dataset", tiny, "--setting", "fs", "--ratio", "0.5", "--methods", "xr-linear", "--json")
+    first = json.loads(inside(*words).stdout)["records"]
+    assert first[0]["artifacts"][0].startswith("tfidf/")
+    listed = json.loads(inside("clean", "--json").stdout)["items"]
+    assert {each["kind"]: each["records"] for each in listed} == {"tfidf": 1, "predictions": 1, "logs": 0, "subsets": 1}
+    assert inside("clean", "--older-than", "0", "--remove").returncode == 0
+    again = json.loads(inside(*words, "--force").stdout)["records"]
+    assert [each["status"] for each in again] == ["ok"]
+    assert again[0]["metrics"] == first[0]["metrics"]
+    assert again[0]["artifacts"] == first[0]["artifacts"]
+
+
+PATIENT = """
+    import time
+    from pathlib import Path
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Patient(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+            def build(folder):
+                (folder / "file").write_bytes(b"x" * 2**20)
+            kept = self.artifacts.get("kept", {}, build)
+            state = self.artifacts.unfinished("training", {})
+            state.mkdir(parents=True)
+            def make(folder):
+                (folder / "inner").mkdir()
+                with self.artifacts.temporary() as temporary:
+                    files = [kept / "file", state / "checkpoint", folder / "inner" / "half", temporary / "vectors"]
+                    for file in files[1:]:
+                        file.touch()
+                    Path(FOLDER, "ready").touch()
+                    while not Path(FOLDER, "go").exists():
+                        time.sleep(0.05)
+                    self.notes["there"] = [file.exists() for file in files]
+            self.artifacts.get("made", {}, make)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+"""
+
+
+def test_a_cell_that_runs_does_not_notice(inside, tiny, plugin, tmp_path):
+    """What it has taken, is making, goes on from, was handed, and its log."""
+    source = plugin(PATIENT.replace("FOLDER", repr(str(tmp_path))))
+    words = ["--setting", "full", "--methods", "patient", "--plugin", str(source), "--json"]
+    command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "ready").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        document = json.loads(inside("clean", "--older-than", "0", "--remove", "--json").stdout)
+        assert document == {"removed": True, "in_use": 6, "items": []}
+        assert {path.name for path in Path("runs").iterdir()} == {"artifacts", "logs", "predictions", "subsets"}
+    finally:
+        (tmp_path / "go").touch()
+        out, _ = process.communicate(timeout=120)
+    (record,) = json.loads(out)["records"]
+    assert record["status"] == "ok"
+    assert record["notes"]["there"] == [True] * 4

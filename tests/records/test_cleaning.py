@@ -1,0 +1,183 @@
+import os
+import time
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artifacts
+from xmcbench.records import Store
+from xmcbench.records.cleaning import items, remove
+from xmcbench.records.record import SubsetFacts
+from xmcbench.setting import Setting, draw
+from xmcbench.storage.artifacts import CONTENT
+
+LARGE = b"x" * (1 << 20)
+FEW = Setting.of("fs", 0.5)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs")
+
+
+def artifact(store, kind, content=b"x", **identity):
+    """Its name and its folder; nothing holds it afterwards."""
+
+    def build(folder):
+        (folder / "file").write_bytes(content)
+
+    artifacts = Artifacts(store.artifacts)
+    folder = artifacts.get(kind, identity, build)
+    return artifacts.used[0], folder
+
+
+def touch(path, content=b"x"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def found(store, kind=None):
+    return {each.path: each for each in items(store) if kind in (None, each.kind)}
+
+
+def test_a_folder_without_anything(store):
+    assert items(store) == []
+
+
+def test_what_records_need(store, record):
+    one, needed = artifact(store, "tokens", data="a")
+    two, shared = artifact(store, "training", data="a")
+    _, left = artifact(store, "tokens", data="b")
+    store.write(replace(record("a"), artifacts=(one, two)))
+    store.write(replace(record("b"), artifacts=(two,)))
+    counts = {path: (each.kind, each.records) for path, each in found(store).items()}
+    assert counts == {needed: ("tokens", 1), shared: ("training", 2), left: ("tokens", 0)}
+
+
+def test_the_files_of_records_by_kind(store, record):
+    """Records, ranks and true pairs are results: they are not even listed."""
+    done, failed = store.write(record("a")), store.write(record("b", status="failed"))
+    pairs = draw(csr_matrix(np.eye(4, dtype=np.float32)), FEW, 0)
+    few = store.write(
+        replace(
+            record("c", setting=FEW),
+            subset=SubsetFacts(name=pairs.name, sha256=pairs.digest, pairs=2, labels=2, instances=2),
+        )
+    )
+    with store.subset("tiny", pairs) as subset:
+        pass
+    for each in (done, failed, few):
+        for place in (store.predictions_path, store.log_path, store.ranks_path):
+            touch(place(each.cell))
+    touch(store.truth_path("Tiny", "0" * 64))
+    touch(store.root / "tiny.md")
+    nobodys = touch(store.root / "subsets" / "tiny" / "fs-label-0.5-s9-000000000000.npz")
+    counts = {path: (each.kind, each.records) for path, each in found(store).items()}
+    assert counts == {
+        store.predictions_path(done.cell): ("predictions", 1),
+        store.predictions_path(failed.cell): ("predictions", 0),
+        store.predictions_path(few.cell): ("predictions", 1),
+        store.log_path(done.cell): ("logs", 0),
+        store.log_path(failed.cell): ("logs", 1),
+        store.log_path(few.cell): ("logs", 0),
+        subset: ("subsets", 1),
+        nobodys: ("subsets", 0),
+    }
+    for each in items(store):
+        assert remove(store, each)
+    left = {path.relative_to(store.root).parts[0] for path in store.root.rglob("*") if path.is_file()}
+    assert left == {"records", "ranks", "truth", "tiny.md"}
+    assert len(store.records()) == 3
+
+
+def test_sizes_count_a_shared_file_once(store):
+    artifact(store, "embeddings", LARGE, seed=0)
+    artifact(store, "embeddings", LARGE, seed=1)
+    artifact(store, "tokens", b"y" * 1000)
+    sizes = sorted(each.size // 1000 for each in items(store))
+    assert sizes == [0, 1, 1048]
+
+
+def test_the_age_is_that_of_the_last_use(store):
+    def age():
+        (item,) = items(store)
+        return item.age_days
+
+    _, folder = artifact(store, "tokens")
+    assert age() < 0.1
+    long_ago = time.time() - 10 * 86400
+    os.utime(folder / "cost.json", (long_ago, long_ago))
+    assert age() == pytest.approx(10, abs=0.1)
+    artifact(store, "tokens")  # taken from the store
+    assert age() < 0.1
+
+
+def test_a_shared_file_goes_with_the_last_that_links_to_it(store):
+    for seed in (0, 1):
+        artifact(store, "embeddings", LARGE, seed=seed)
+    (content,) = (store.artifacts / CONTENT).iterdir()
+    first, second = items(store)
+    assert remove(store, first)
+    assert not first.path.exists()
+    assert content.exists()
+    assert (second.path / "file").read_bytes() == LARGE
+    assert remove(store, second)
+    assert not content.exists()
+    assert not list(store.artifacts.rglob("*.lock"))
+
+
+def test_what_a_running_cell_uses_stays(store, record):
+    artifacts = Artifacts(store.artifacts)
+    artifacts.get("tokens", {}, lambda folder: None)
+    state = artifacts.unfinished("training", {})
+    touch(state / "checkpoint.safetensors")
+    running = record("running")
+    touch(store.predictions_path(running.cell))
+    touch(store.log_path(running.cell))
+    subset = draw(csr_matrix(np.eye(4, dtype=np.float32)), FEW, 0)
+    with store.lock(running.cell, wait=True), store.subset("tiny", subset):
+        kinds = {each.kind: each for each in items(store)}
+        assert set(kinds) == {"tokens", "unfinished", "predictions", "logs", "subsets"}
+        assert [kind for kind, each in kinds.items() if remove(store, each)] == []
+        assert all(each.path.exists() for each in kinds.values())
+    del artifacts
+    assert [kind for kind, each in kinds.items() if not remove(store, each)] == []
+    assert not any(each.path.exists() for each in kinds.values())
+
+
+def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
+    """Folders with hidden names: an artifact before it has its name, and a temporary folder."""
+    seen = []
+
+    def build(folder):
+        (folder / "inner").mkdir()
+        (folder / "half").write_bytes(LARGE)
+        with artifacts.temporary() as temporary:
+            touch(temporary / "inner" / "embeddings.bin")
+            listed = found(store)
+            assert set(listed) == {folder, temporary}
+            assert {each.kind for each in listed.values()} == {"unfinished"}
+            assert listed[folder].size == len(LARGE)
+            seen.extend(listed.values())
+            assert not any(remove(store, each) for each in seen)
+        raise KeyboardInterrupt
+
+    artifacts = Artifacts(store.artifacts)
+    with pytest.raises(KeyboardInterrupt):
+        artifacts.get("embeddings", {}, build)
+    for each in seen:  # as a process leaves them that is killed
+        touch(each.path / "half")
+    assert set(found(store, "unfinished")) == {each.path for each in seen}
+    assert all(remove(store, each) for each in items(store))
+    assert items(store) == []
+
+
+def test_what_is_gone_already_is_removed(store):
+    artifact(store, "tokens")
+    (item,) = items(store)
+    assert remove(store, item)
+    assert remove(store, item)
+    assert items(store) == []
