@@ -1,3 +1,6 @@
+import importlib
+import textwrap
+
 import pytest
 
 from xmcbench import UsageError
@@ -47,6 +50,16 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
         (GOOD.format(name="A") + "        alpha: list = None\n", "is of type"),
         (GOOD.format(name="A") + "        presets = {'quick': {'alpha': 1}}\n", "preset 'quick': unknown parameter"),
         (GOOD.format(name="A") + "        supervision = 'require'\n", "not one of unused, optional, required"),
+        (
+            GOOD.format(name="A") + "        ablation = {'1': {'alpha': 1}}\n",
+            "row of the ablation '1': unknown parameter 'A.alpha'",
+        ),
+        (
+            "    from typing import Annotated\n    from annotated_types import Ge\n"
+            + GOOD.format(name="A")
+            + "        steps: Annotated[int, Ge(1)] = 1\n        presets = {'quick': {'steps': 0}}\n",
+            "preset 'quick': A.steps = 0 is out of range: it must be at least 1",
+        ),
         (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is a name of the contract"),
     ],
 )
@@ -79,3 +92,66 @@ def test_a_missing_package_is_named_with_its_command(plugin):
     assert entry.missing == {"no_such_package": "no-such"}
     with pytest.raises(Exception, match="pip install no-such"):
         entry.usable()
+
+
+def test_a_class_that_is_not_finished_is_no_method(plugin):
+    source = "    from abc import ABC, abstractmethod\n" + GOOD.format(name="Base").replace("(Method)", "(Method, ABC)")
+    source += "        @abstractmethod\n        def score(self): ...\n"
+    source += "\n    class Whole(Base):\n        def score(self): ...\n"
+    assert [entry.name for entry in from_file(plugin(source))] == ["whole"]
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Install a package that brings a method under a name, as pip would lay it out."""
+
+    def install(package, name, source=None):
+        site = tmp_path / package
+        info = site / f"{package}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[xmcbench.methods]\n{name} = {package}_module:Method_\n")
+        (site / f"{package}_module.py").write_text(textwrap.dedent(source or GOOD.format(name="Method_")))
+        monkeypatch.syspath_prepend(str(site))
+        importlib.invalidate_caches()
+
+    return install
+
+
+def test_a_file_goes_before_an_installed_plugin_of_its_name_and_says_so(installed, plugin, inside):
+    installed("popularity", "popular")
+    assert Registry()["popular"].origin == "popularity_module:Method_ in popularity"
+    assert Registry().notes == []
+    path = plugin(GOOD.format(name="Popular"))
+    registry = Registry([path])
+    assert registry["popular"].plugin == path
+    note = f"popular is taken from {path}:4, not from popularity_module:Method_ in popularity"
+    assert registry.notes == [note]
+    ended = inside("run", "--dataset", "lf-debian-2k", "--setting", "ez", "--methods", "popular", "--plugin", path)
+    assert f"xmcbench: {note}\n" in ended.stderr
+    with pytest.raises(UsageError, match=r"two methods are called 'popular': .*plugin\.py:4 and .*other\.py:4"):
+        Registry([path, plugin(GOOD.format(name="Popular"), "other.py")])
+
+
+def test_neither_a_built_in_method_nor_another_package_gives_way(installed, plugin):
+    for name in ("Tfidf", "BM25"):
+        with pytest.raises(UsageError, match="two methods are called"):
+            Registry([plugin(GOOD.format(name=name), f"{name}.py")])
+    installed("first", "popular")
+    installed("second", "popular")
+    with pytest.raises(UsageError, match=r"two methods are called 'popular': .*_module:Method_ in .* and .*_module:"):
+        Registry()
+
+
+def test_an_installed_plugin_may_not_take_the_name_of_a_built_in_method(installed):
+    installed("thief", "tfidf")
+    with pytest.raises(UsageError, match="two methods are called 'tfidf': ") as caught:
+        Registry()
+    assert "thief_module:Method_ in thief" in caught.value.message
+    assert "xmcbench.methods.tfidf:Tfidf in xmcbench" in caught.value.message
+
+
+def test_a_broken_package_is_an_entry_with_its_reason(installed):
+    installed("crooked", "crooked", "import nothing_of_that_name")
+    assert Registry()["crooked"].problem.startswith("does not import: ModuleNotFoundError")
+    assert Registry()["tfidf"].problem == ""

@@ -80,12 +80,14 @@ class Registry:
         self._origins: dict[str, str] = {}
         self._replaceable: set[str] = set()
         self._load: dict[str, Callable[[], Entry]] = {}
+        foreign: set[str] = set()
         for point in metadata.entry_points(group=GROUP):
             distribution = point.dist.name if point.dist else "?"
             origin = f"{point.value} in {distribution}"
             self._add(point.name, origin, partial(_entry, point.name, origin, point.load))
             if distribution != "xmcbench":
-                self._replaceable.add(point.name)
+                foreign.add(point.name)
+        self._replaceable = foreign
         for path in plugins:
             for entry in from_file(path):
                 self._add(entry.name, entry.origin, partial(_itself, entry))

@@ -1,0 +1,406 @@
+"""The Python API: what `import xmcbench` gives a script or a notebook."""
+
+import importlib.util
+import inspect
+import sys
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import xmcbench
+from xmcbench import Method, MethodError, Options, TopK, Unavailable, UsageError
+from xmcbench.errors import PluginError, UnknownName
+from xmcbench.methods.bm25 import BM25
+from xmcbench.metrics import METRICS
+from xmcbench.results import Results
+
+LABELS = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Popular(Method):
+        '''Ranks labels by the pairs that they have, or by their number.'''
+        title = "Popular <b>&</b>"
+        weight: float = 1.0
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            if self.weight < 0:
+                raise ValueError("weight < 0 & no <i>more</i>")
+            self.scores = np.arange(len(raw_Y)) / 100.0
+            if pairs is not None:
+                self.scores = self.scores + self.weight * np.asarray(pairs.sum(axis=0)).ravel()
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.scores, (len(raw_X), len(self.scores))), k)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def popular(plugin):
+    return plugin(LABELS, "popular.py")
+
+
+@pytest.fixture
+def options(popular):
+    return Options(plugins=(popular,))
+
+
+@pytest.fixture
+def imported(popular, monkeypatch):
+    """The module of a plug-in file, imported as a notebook would do it."""
+    spec = importlib.util.spec_from_file_location("popular", popular)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "popular", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def stamps(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_public_name_is_there():
+    for name in xmcbench.__all__:
+        assert getattr(xmcbench, name).__doc__
+    assert set(xmcbench.__all__) == set(xmcbench._PUBLIC)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = xmcbench.nothing
+
+
+def test_a_run_is_records_and_runs_once(tiny, options, tmp_path):
+    seen = []
+
+    def progress(planned, position, record):
+        seen.append((planned.name, position, record and record.status))
+
+    watched = Options(plugins=options.plugins, progress=progress)
+    words = {"ratio": 0.5, "methods": ["popular", "bm25:lucene"], "set": {"popular": {"weight": 2}}, "seed": [0, 1, 0]}
+    results = xmcbench.run(tiny, "fs", **words, options=watched)
+    assert isinstance(results, Results)
+    assert results.ok
+    assert [(each.cell.method, each.cell.seed) for each in results] == [
+        *(("popular", 0), ("popular", 1)),
+        *(("bm25", 0), ("bm25", 1)),
+    ]
+    assert len(results) == 4
+    assert {each.cell.setting.slug for each in results} == {"fs-label-0.5"}
+    assert results.records[0].cell.parameters == {"weight": 2.0}
+    assert results.filter == "none"
+    assert seen[:2] == [("Popular <b>&</b> (weight=2.0)", 0, None), ("Popular <b>&</b> (weight=2.0)", 0, "ok")]
+    assert len(seen) == 8
+    assert [row.name for row in results.rows()] == ["BM25 (lucene)", "Popular <b>&</b> (weight=2.0)"]
+    assert [row.seeds for row in results.rows()] == [(0, 1), (0, 1)]
+    before = stamps(tmp_path / "runs")
+    again = xmcbench.run(str(tiny), "fs", **words, options=watched)
+    assert again.records == results.records
+    assert (len(seen), stamps(tmp_path / "runs")) == (8, before)
+    text = str(results)
+    assert text.splitlines()[0].split()[:2] == ["Method", "P@1"]
+    assert "BM25 (lucene)" in text
+    assert "fit s" in text
+    forced = xmcbench.run(tiny, "fs", ratio=0.5, methods="bm25:lucene", seed=1, options=Options(force=True))
+    assert forced.records[0].measured.started >= results.records[3].measured.started
+    assert forced.records[0] != results.records[3]
+
+
+COLUMNS = ["dataset", "setting", "by", "ratio", "method", "name", "seed", "status", "problem", "filter"]
+FIGURES = [column for name in METRICS for column in (name, f"{name} low", f"{name} high")]
+COSTS = ["load_s", "pretrain_s", "fit_s", "predict_s", "total_s", "reused_s", "peak_memory_bytes", "key"]
+
+
+def test_a_frame_has_a_row_a_cell_and_fractions(tiny, options):
+    results = xmcbench.run(tiny, methods=["popular", "bm25"], options=options)
+    failed = xmcbench.run(tiny, methods="popular", set={"popular": {"weight": -1}}, options=options)
+    frame = Results((*failed, *results), "none", results.runs).frame()
+    assert list(frame.columns) == [*COLUMNS, *FIGURES, *COSTS]
+    assert len(frame) == 3
+    bad, good, record = frame.iloc[0], frame.iloc[2], results.records[1]
+    assert good[COLUMNS].to_dict() == {
+        "dataset": "tiny",
+        "setting": "ez",
+        "by": None,
+        "ratio": good["ratio"],
+        "method": "bm25",
+        "name": "BM25",
+        "seed": 0,
+        "status": "ok",
+        "problem": "",
+        "filter": "none",
+    }
+    assert pd.isna(good["ratio"])
+    for name in METRICS:
+        figures = record.metrics["none"]
+        assert good[name] == figures.values[name] <= 1
+        assert (good[f"{name} low"], good[f"{name} high"]) == figures.intervals[name]
+    assert good["P@1"] > 0.5
+    assert (good["fit_s"], good["key"]) == (record.measured.wall_s["fit"], record.key)
+    assert pd.isna(good["pretrain_s"])
+    assert (bad["status"], bad["problem"]) == ("failed", "ValueError: weight < 0 & no <i>more</i>")
+    assert pd.isna(bad["P@1"])
+    few = xmcbench.run(tiny, "fs", ratio=0.5, by="pair", methods="popular", options=options).frame().iloc[0]
+    assert (few["setting"], few["by"], few["ratio"]) == ("fs", "pair", 0.5)
+
+
+def test_a_frame_without_pandas_says_what_brings_it(monkeypatch, record):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(Unavailable, match=r"a frame needs pandas \(pip install pandas\)"):
+        Results((record(),), "self", "runs").frame()
+
+
+def test_a_notebook_shows_a_table_and_what_failed_as_text(record):
+    """Names and reasons are other people's words: none of them is markup."""
+    named, lost = record("named", alpha="<b>bold</b> & co"), record("lost", status="failed", alpha="<script>")
+    shown = Results((named, lost), "self", "runs")._repr_html_()
+    page = ET.fromstring(f"<body>{shown}</body>")
+    assert [cell.text.strip() for cell in page.iter("th")][:2] == ["Method", "P@1"]
+    cells = [cell.text.strip() for cell in page.iter("td")]
+    assert cells[:2] == ["NAMED (alpha=<b>bold</b> & co)", "50.00 ±3.0"]
+    assert [each.text for each in page.iter("p")] == ["LOST (alpha=<script>), seed 0: failed: ValueError: no"]
+    assert {each.tag for each in page.iter()} == {"body", "table", "thead", "tbody", "tr", "th", "td", "p"}
+
+
+def test_an_instance_of_a_method_from_a_file(tiny, imported, popular):
+    results = xmcbench.run(tiny, "full", methods=[imported.Popular(weight=3), BM25(k1=2), "tfidf"])
+    assert results.ok
+    found = {each.cell.method: each.cell.parameters for each in results}
+    assert list(found) == ["popular", "bm25", "tfidf"]
+    assert found["popular"] == {"weight": 3.0}
+    assert found["bm25"]["k1"] == 2.0
+    # The same cell by its name, its file and its parameter.
+    again = xmcbench.run(
+        tiny, "full", methods=["popular"], set={"popular": {"weight": 3}}, options=Options(plugins=(popular,))
+    )
+    assert again.records == results.records[:1]
+    # What is set goes before the instance; its file may be named as well.
+    other = xmcbench.run(
+        tiny,
+        "full",
+        methods=[imported.Popular(weight=3)],
+        set={"popular": {"weight": -1}},
+        options=Options(plugins=(popular,)),
+    )
+    assert [(each.status, each.cell.parameters) for each in other] == [("failed", {"weight": -1.0})]
+    assert not other.ok
+
+
+class InNoFile(Method):
+    """Its file is taken away below."""
+
+    def fit(self, raw_X, raw_Y, pairs=None): ...
+
+    def predict(self, raw_X, k=100): ...
+
+
+def test_a_class_without_a_file_says_where_to_put_it(tiny, monkeypatch):
+    typed = type("Typed", (InNoFile,), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>")
+    with pytest.raises(UsageError, match="Typed is not in a file, and a cell is a process of its own") as caught:
+        xmcbench.run(tiny, methods=[typed()])
+    assert "%%writefile my_method.py" in caught.value.hint
+
+    def nowhere(_):
+        raise OSError("source code not available")
+
+    monkeypatch.setattr(inspect, "getfile", nowhere)
+    with pytest.raises(UsageError, match="InNoFile is not in a file"):
+        xmcbench.run(tiny, methods=[InNoFile()])
+
+
+def test_instances_that_cannot_run(tiny, plugin, imported):
+    with pytest.raises(UsageError, match="popular is given more than once"):
+        xmcbench.run(tiny, methods=[imported.Popular(), imported.Popular(weight=2)])
+    with pytest.raises(UsageError, match="out of range"):
+        BM25(k1=-1)
+    with pytest.raises(UsageError, match="bm25 is not among the methods"):
+        xmcbench.run(tiny, methods=["tfidf"], set={"bm25": {"k1": 1}})
+
+
+def test_a_script_that_is_its_own_plugin_does_not_run_itself(tiny, plugin, monkeypatch):
+    """Without the guard of __main__ it would start a run when a cell imports its method."""
+    script = plugin("import xmcbench\n" + inspect.cleandoc(LABELS) + "\nxmcbench.run('tiny', methods=[Popular()])\n")
+    namespace = {"__name__": "script", "__file__": str(script)}
+    module = type(sys)("script")
+    module.__file__ = str(script)
+    monkeypatch.setitem(sys.modules, "script", module)
+    code = compile(script.read_text(), str(script), "exec")
+    with pytest.raises(PluginError, match=r'it starts a run when it is imported \(put that below `if __name__ == "__'):
+        exec(code, namespace)
+    script.write_text(script.read_text().replace("xmcbench.run", "if __name__ == 'script': xmcbench.run"))
+    exec(compile(script.read_text(), str(script), "exec"), namespace)
+
+
+def test_a_method_cannot_start_a_run(tiny, plugin):
+    source = LABELS.replace("if self.weight < 0:", "import xmcbench; xmcbench.run('lf-debian-2k')\n            if 0:")
+    (record,) = xmcbench.run(tiny, methods="popular", options=Options(plugins=(plugin(source),)))
+    assert (record.status, "a run cannot be read while a method runs" in record.reason) == ("failed", True)
+
+
+def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
+    monkeypatch.setattr(BM25, "require", lambda self: (_ for _ in ()).throw(Unavailable("no bm25", "get it")))
+    monkeypatch.setattr("xmcbench.api.execute", lambda *_: ())
+    results = xmcbench.run(tiny, options=options)
+    assert [str(each) for each in results.skipped if each.method == "bm25"] == ["bm25 is left out: no bm25 (get it)"]
+    with pytest.raises(Unavailable, match="no bm25"):
+        xmcbench.run(tiny, methods=["bm25"], options=options)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"methods": "tfdif"}, "did you mean 'tfidf'"),
+        ({"setting": "zero"}, "unknown setting 'zero'"),
+        ({"setting": "fs"}, "needs a ratio"),
+        ({"ratio": 0.5}, "the setting ez takes no --ratio"),
+        ({"methods": "bm25", "filter": "file"}, "has no filter 'file'"),
+        ({"methods": "bm25", "set": {"bm25": {"b": 2}}}, "out of range"),
+        ({"methods": "bm25", "preset": "lucen"}, "did you mean 'lucene'"),
+    ],
+)
+def test_a_request_that_makes_no_sense(tiny, words, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        xmcbench.run(tiny, **words)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path):
+    drawn = xmcbench.curve(tiny, ["popular", "bm25"], ratios=[1, 0, 0.5], seed=(0, 1), by="pair", options=options)
+    slugs = sorted(f"{each.cell.method} {each.cell.setting.slug} {each.cell.seed}" for each in drawn)
+    assert slugs == [
+        "bm25 ez 0",
+        *(f"popular {slug} {seed}" for slug in ("ez", "fs-pair-0.5", "full") for seed in (0, 1)),
+    ]
+    made = drawn.curve("P@1")
+    assert (made.ratios, made.missing, made.by) == ((0, 0.5, 1), (), "pair")
+    (flat,) = [line for line in made.lines if line.flat]
+    (line,) = [line for line in made.lines if not line.flat]
+    assert (flat.name, line.name) == ("BM25", "Popular <b>&</b>")
+    records = [each for each in drawn if each.cell.setting.kind == "full"]
+    assert line.points[1].value == pytest.approx(np.mean([each.metrics["none"].values["P@1"] for each in records]))
+    files = drawn.draw(["P@1", "R@10"], tmp_path / "figures")
+    names = sorted(path.name for path in files)
+    assert names == ["tiny-pair-p1.csv", "tiny-pair-p1.svg", "tiny-pair-r10.csv", "tiny-pair-r10.svg"]
+    assert all(path.is_file() for path in files)
+    before = stamps(tmp_path / "runs")
+    more = xmcbench.curve(
+        tiny, ["popular"], ratios=[0, 0.1, 1], seed=[0, 2], by="pair", execute_missing=False, options=options
+    )
+    assert more.curve("P@1").missing == (f"{line.name} at 0% (seed 2), 10%, 100% (seed 2)",)
+    assert stamps(tmp_path / "runs") == before
+    nothing = xmcbench.curve(tiny, "tfidf", ratios=[0, 1], execute_missing=False, options=options)
+    assert (nothing.curve("P@1"), nothing.draw(["P@1"], tmp_path / "none"), len(nothing)) == (None, [], 0)
+
+
+def test_a_curve_of_nothing(tiny, options):
+    for methods in ((), "all", ["all", "bm25"]):
+        with pytest.raises(UsageError, match="a curve is drawn of methods that are named"):
+            xmcbench.curve(tiny, methods, options=options)
+    with pytest.raises(UsageError, match=r"selects nothing|outside"):
+        xmcbench.curve(tiny, "xr-linear", ratios=[2.0], options=options)
+
+
+SWITCHED = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Switched(Method):
+        title = "Switched"
+        supervision = "unused"
+        ablation = {"none": {"up": False}, "both": {"up": True, "twice": True}, "one": {"up": True}}
+        up: bool = True
+        twice: bool = False
+        broken: bool = False
+        def fit(self, raw_X, raw_Y, pairs=None):
+            if self.broken and self.twice:
+                raise ValueError("twice")
+            self.scores = np.arange(len(raw_Y)) * (1 if self.up else -1) * (2 if self.twice else 1)
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.scores, (len(raw_X), len(self.scores))), k)
+"""
+
+
+def test_an_ablation_has_its_rows_in_order(tiny, plugin):
+    options = Options(plugins=(plugin(SWITCHED, "switched.py"),))
+    made = xmcbench.ablation(tiny, "switched", seed=[0, 1], options=options)
+    assert list(made.by_row) == ["none", "both", "one"]
+    assert made.changes == {"none": {"up": False}, "both": {"up": True, "twice": True}, "one": {"up": True}}
+    assert {row: [each.cell.seed for each in records] for row, records in made.by_row.items()} == {
+        row: [0, 1] for row in made.by_row
+    }
+    lines = [line.split() for line in str(made).splitlines()]
+    assert lines[0][:4] == ["Row", "up", "twice", "P@1"]
+    assert [line[0] for line in lines[2:5]] == ["none", "both", "one"]
+    assert (lines[2][1], lines[3][1:3], lines[4][1]) == ("no", ["yes", "yes"], "yes")
+    failing = xmcbench.ablation(tiny, "switched", set={"switched": {"broken": True}}, options=options)
+    assert not failing.ok
+    text = str(failing)
+    assert [line.split()[0] for line in text.splitlines()[2:4]] == ["none", "one"]
+    assert "failed: ValueError: twice" in text
+
+
+def test_an_ablation_that_cannot_be(tiny, plugin, options):
+    both = Options(plugins=(plugin(SWITCHED, "switched.py"),))
+    with pytest.raises(UsageError, match=r"--method is needed: methods that name rows of an ablation: maclr, switched"):
+        xmcbench.ablation(tiny, options=both)
+    with pytest.raises(UsageError, match="bm25 has no rows of an ablation"):
+        xmcbench.ablation(tiny, "bm25", options=both)
+    with pytest.raises(UsageError, match="--set switched.up is what the rows of the ablation change"):
+        xmcbench.ablation(tiny, "switched", set={"switched": {"up": True}}, options=both)
+
+
+def test_two_rows_compared(tiny, options):
+    xmcbench.run(tiny, "full", methods=["popular", "bm25"], seed=[0, 1], options=options)
+    found = xmcbench.compare("bm25", "popular", setting="full")
+    frame = found.frame()
+    assert list(frame.index) == [name for name in METRICS if name in found.differences]
+    assert list(frame.columns)[:3] == ["first", "second", "delta"]
+    for name, each in found.differences.items():
+        assert frame.loc[name, "first"] == each.first <= 1
+        assert frame.loc[name, "delta"] == pytest.approx(each.first - each.second)
+        assert frame.loc[name, "p_holm"] == found.adjusted[name]
+    assert (found.filter, found.instances, found.unpaired) == ("none", 30, "")
+    assert [each.name for each in (found.first.records[0], found.second.records[0])] == ["BM25", "Popular <b>&</b>"]
+    assert "cell.method: bm25 | popular" in str(found)
+    assert found.problems == ((), ())
+    turned = xmcbench.compare("popular", "bm25", runs="runs", dataset=str(tiny), setting="full", seed=[0])
+    assert turned.first.seeds == [0]
+    assert turned.differences["P@1"].delta == pytest.approx(-found.differences["P@1"].delta)
+    with pytest.raises(UsageError, match="--ratio and --by belong to --setting fs"):
+        xmcbench.compare("bm25", "popular", ratio=0.5)
+    with pytest.raises(UnknownName, match="did you mean 'popular'"):
+        xmcbench.compare("bm25", "populr")
+
+
+def perfect():
+    rows = np.arange(100, 130)
+    indices = np.sort(np.stack([rows % 10, (rows + 3) % 10], axis=1), axis=1).astype(np.int32)
+    return TopK(indices, np.ones((30, 2), np.float32))
+
+
+def test_predictions_are_evaluated_on_a_dataset(tiny, tmp_path):
+    perfect().save(tmp_path / "p.npz")
+    for predictions in (perfect(), tmp_path / "p.npz", str(tmp_path / "p.npz")):
+        for dataset in (tiny, str(tiny), xmcbench.load_dataset(tiny)):
+            scores = xmcbench.evaluate(predictions, dataset)
+            assert (scores.values["P@1"], scores.values["R@3"], scores.scored) == (1, 1, 30)
+    with pytest.raises(UsageError, match="has no filter 'self'"):
+        xmcbench.evaluate(perfect(), tiny, filter="self")
+    with pytest.raises(MethodError, match="shapes"):
+        xmcbench.evaluate(TopK(perfect().indices[:3], perfect().scores[:3]), tiny)
+    with pytest.raises(MethodError, match=r"names a label outside 0\.\.9"):
+        xmcbench.evaluate(TopK(perfect().indices + 5, perfect().scores), tiny)
+
+
+def test_the_filter_is_that_of_the_card_unless_another_is_named(tiny):
+    """Label 0 is removed from the first instance, of which it is a true label."""
+    (tiny / "filter_labels_test.txt").write_text("0 0\n")
+    (tiny / "card.toml").write_text('name = "Tiny"\nslug = "tiny"\nfilter = "file"\n')
+    default, named, none = (xmcbench.evaluate(perfect(), tiny, filter=each) for each in (None, "file", "none"))
+    assert default.values == named.values
+    assert none.values["R@3"] == 1 > default.values["R@3"]
