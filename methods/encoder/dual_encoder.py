@@ -101,8 +101,7 @@ class DualEncoder(Method):
         Raises Unavailable where the weights cannot be had, MethodError where the training diverges, XmcbenchError where
         there is no room for the embeddings.
         """
-        tower = self._opened(raw_X, raw_Y)
-        unchanged = not self.pretrained
+        tower, unchanged = self._opened(raw_X, raw_Y)
         if pairs is not None and pairs.nnz and self.finetune_steps:
             self._finetune(tower, raw_X, raw_Y, pairs)
             unchanged = False
@@ -123,12 +122,12 @@ class DualEncoder(Method):
         with tower.embeddings(instances) as vectors:
             return top_k(vectors, self._labels, k, device=tower.device, seed=self.seed, notes=self.notes)
 
-    def _opened(self, raw_X: Texts, raw_Y: Texts) -> Tower:
-        """The tower with the weights that fine-tuning starts from."""
+    def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
+        """The tower with the weights that fine-tuning starts from, and whether they are those of the backbone."""
         tower = self._open(raw_X, raw_Y)
         if self.pretrained:
             tower.encoder.load_weights(self.pretrained)
-        return tower
+        return tower, not self.pretrained
 
     def _open(self, raw_X: Texts, raw_Y: Texts) -> Tower:
         """The backbone under its head, as it is."""

@@ -45,7 +45,7 @@ class PretrainedEncoder(DualEncoder):
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train the tower in place, and note how it went."""
 
-    def _opened(self, raw_X: Texts, raw_Y: Texts) -> Tower:
+    def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
         """The tower that ``pretrain`` has just trained, if there is one: opening it again would only cost time."""
         fresh, self._fresh = self._fresh, None
-        return fresh or super()._opened(raw_X, raw_Y)
+        return (fresh, False) if fresh else super()._opened(raw_X, raw_Y)

@@ -76,6 +76,47 @@ def test_weights_there_and_back(checkpoint, store):
     assert np.array_equal(vectors(one, store), vectors(other, store))
 
 
+def changed(encoder, rows):
+    """An encoder with other words in these rows, and another bias."""
+    table = encoder.transformer.get_input_embeddings().weight
+    with torch.no_grad():
+        table[rows] += 1 + torch.arange(len(rows))[:, None]
+        next(each for name, each in encoder.named_parameters() if name.endswith("bias")).add_(0.5)
+    return encoder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_hold_the_words_that_training_has_changed(checkpoint, store, kind):
+    plain = open_encoder(checkpoint(kind), "native", 0).eval()
+    assert plain.weights()["changed_words"].tolist() == []
+    encoder = changed(open_encoder(checkpoint(kind), "native", 0), [7, 9])
+    weights = encoder.weights()
+    assert weights["changed_words"].tolist() == [7, 9]
+    assert weights["changed_word_embeddings"].shape == (2, 16)
+    table = encoder.transformer.get_input_embeddings().weight
+    assert all(each.shape != tuple(table.shape) for each in weights.values())
+    kept = {name: each.copy() for name, each in weights.items()}
+    changed(encoder, [7, 8])  # a copy: what is trained later does not reach it
+    assert all(np.array_equal(weights[name], each) for name, each in kept.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_replace_all_that_was_there(checkpoint, store, kind):
+    """Words that only the other one had changed are those of the checkpoint again."""
+    one = changed(open_encoder(checkpoint(kind), "native", 0), [7, 9]).eval()
+    other = changed(open_encoder(checkpoint(kind), "native", 0), [9, 11, 12]).eval()
+    plain = open_encoder(checkpoint(kind), "native", 0).eval()
+    first, before = plain.weights(), plain.digest()
+    other.load_weights(one.weights())
+    assert other.digest() == one.digest() != before
+    assert np.array_equal(vectors(one, store), vectors(other, store))
+    assert other.weights()["changed_words"].tolist() == [7, 9]
+    other.load_weights(first)
+    assert other.digest() == before
+    one.load_weights(one.weights())
+    assert one.weights()["changed_words"].tolist() == [7, 9]
+
+
 @pytest.mark.parametrize(("kind", "expected"), [("bert", 64), ("roberta", 64), ("mpnet", 64), ("distilbert", 512)])
 def test_longest_input(checkpoint, kind, expected):
     folder = checkpoint(kind)

@@ -1,0 +1,198 @@
+"""An opened encoder over the life of a cell: how often it is opened, what it starts from, what is left on disk."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xmcbench import Artifacts, Compute, Texts, Unavailable
+from xmcbench.methods.encoder import tower as tower_module
+from xmcbench.methods.encoder.tower import Tower
+from xmcbench.methods.ict import ICT
+from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.sentbert import SentBERT
+from xmcbench.methods.simcse import SimCSE
+from xmcbench.runner.prediction import Phases, predict
+from xmcbench.storage import artifacts as artifacts_module
+from xmcbench.storage.tensors import load_arrays
+
+FINETUNING = {"instance_length": 24, "finetune_steps": 4, "finetune_batch": 8, "finetune_rate": 1e-3}
+LEARNING = {"steps": 4, "batch": 8, "learning_rate": 1e-3}
+STAGES = {
+    "pseudo_steps": 3,
+    "clusters": 3,
+    "clusters_doubled_every": 2,
+    "clusters_updated_every": 2,
+    "kmeans_restarts": 1,
+}
+ALL = {
+    SentBERT: FINETUNING,
+    SimCSE: {**FINETUNING, **LEARNING},
+    ICT: {**FINETUNING, **LEARNING},
+    MACLR: {**FINETUNING, **LEARNING, **STAGES},
+}
+NEW = Texts.from_lists(["the old apple", "a red bridge", ""])
+
+
+@pytest.fixture
+def made(checkpoint):
+    """A method over a tiny checkpoint."""
+
+    def make(kind, **values):
+        return kind(backbone=str(checkpoint()), **ALL[kind], **values)
+
+    return make
+
+
+@pytest.fixture
+def cell(stories):
+    """Run a cell as the harness does, with a store of its own for the object, which lies where others do."""
+
+    def run(method, root, pairs=None, seed=0):
+        raw_X, raw_Y, _ = stories
+        store, phases = Artifacts(root), Phases()
+        found = predict(
+            method,
+            (raw_X, raw_Y, NEW),
+            pairs,
+            10,
+            seed=seed,
+            artifacts=store,
+            compute=Compute("cpu"),
+            identity={"method": type(method).__name__, "parameters": method.parameters()},
+            phases=phases,
+        )
+        return found, store
+
+    return run
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """How often an encoder has been opened so far."""
+    calls, original = [], tower_module.open_encoder
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(tower_module, "open_encoder", counted)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_an_encoder_is_opened_once_in_a_cell_whether_it_is_trained_in_it_or_not(
+    made, cell, opened, stories, tmp_path, kind
+):
+    cold, _ = cell(made(kind), tmp_path, stories[2])
+    assert len(opened) == 1
+    warm, store = cell(made(kind), tmp_path, stories[2])
+    assert len(opened) == 2
+    assert store.reused_s > 0
+    assert cold.scores.tobytes() == warm.scores.tobytes()
+    assert cold.indices.tobytes() == warm.indices.tobytes()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_second_fit_starts_from_the_pretrained_weights_again(made, cell, stories, tmp_path, kind):
+    """On another subset, on none, and on the first again: as if it were the only one."""
+    raw_X, raw_Y, pairs = stories
+    few = pairs.copy()
+    few.data[pairs.indptr[10] :] = 0
+    few.eliminate_zeros()
+    alone = [cell(made(kind), tmp_path, each)[0] for each in (pairs, few, None)]
+    assert len({each.scores.tobytes() for each in alone}) == 3
+    method = made(kind)
+    first, _ = cell(method, tmp_path / "own", pairs)
+    assert first.scores.tobytes() == alone[0].scores.tobytes()
+    for known, expected in ((few, alone[1]), (None, alone[2]), (pairs, alone[0])):
+        method.fit(raw_X, raw_Y, known)
+        found = method.predict(NEW, 10)
+        assert found.scores.tobytes() == expected.scores.tobytes()
+        assert found.indices.tobytes() == expected.indices.tobytes()
+
+
+def test_a_pretraining_counts_without_the_harness(made, cell, stories, tmp_path):
+    """Its labels are not kept as those of the backbone, which other methods take."""
+    expected, _ = cell(made(ICT), tmp_path / "harness")
+    method = made(ICT)
+    method.artifacts = Artifacts(tmp_path / "own")
+    method.pretrain(*stories[:2])
+    method.fit(*stories[:2])
+    assert method.predict(NEW, 10).scores.tobytes() == expected.scores.tobytes()
+    assert not (tmp_path / "own" / "embeddings").exists()
+    cell(made(SentBERT), tmp_path / "own")
+    assert len(list((tmp_path / "own" / "embeddings").glob("*/embeddings.bin"))) == 1
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_what_is_left_on_disk(made, cell, stories, tmp_path, monkeypatch, kind):
+    """The weights that other cells start from, once; neither those after fine-tuning nor embeddings of instances."""
+    monkeypatch.setattr(artifacts_module, "_SHARED_FROM", 1)
+    method = made(kind)
+    _, store = cell(method, tmp_path, stories[2])
+    assert "fine-tuning" in method.notes
+    trainings = {SentBERT: 0, SimCSE: 1, ICT: 1, MACLR: 2}[kind]
+    weights = list(tmp_path.glob("training/*/weights.safetensors"))
+    assert len(weights) == trainings
+    pretrained = list(tmp_path.glob("pretraining/*/pretrained.safetensors"))
+    assert len(pretrained) == (trainings > 0)
+    if trainings:
+        same = [each for each in weights if each.read_bytes() == pretrained[0].read_bytes()]
+        assert [each.stat().st_ino for each in same] == [pretrained[0].stat().st_ino]
+        assert set(load_arrays(pretrained[0])) == set(method.pretrained)
+        notes = json.loads(pretrained[0].with_name("notes.json").read_text())
+        assert "fine-tuning" not in notes
+        assert notes["backbone"] == method.notes["backbone"]
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob("checkpoint.safetensors"))
+    assert not (tmp_path / "embeddings").exists() or kind is MACLR  # of documents, by the backbone as it is
+    kinds = {name.partition("/")[0] for name in store.used}
+    assert kinds == {path.name for path in tmp_path.iterdir()} - {"content", "unfinished"}
+    # A second cell with other pairs keeps no more.
+    before = {path for path in tmp_path.rglob("*.*") if path.is_file() and path.suffix != ".lock"}
+    few = stories[2].copy()
+    few.data[20:] = 0
+    few.eliminate_zeros()
+    cell(made(kind), tmp_path, few)
+    after = {path for path in tmp_path.rglob("*.*") if path.is_file() and path.suffix != ".lock"}
+    assert {path.relative_to(tmp_path).parts[0] for path in after - before} <= {"tokens"}  # of the known instances
+
+
+def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkeypatch):
+    values = {
+        "head": "native",
+        "projection": False,
+        "precision": "fp32",
+        "mlm_steps": 0,
+        "temperature": 0.05,
+        "lengths": (24, 1000),
+        "seed": 3,
+    }
+
+    def opened(compute):
+        return Tower.open(str(checkpoint()), stories[:2], artifacts, compute, **values)
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    tower = opened(Compute("auto", 2))
+    assert (tower.device, tower.processes, tower.seed) == ("cpu", 2, 3)
+    assert tower.computed == ["cpu", "fp32", "mean"]
+    assert (tower.longest, tower.fitting(24), tower.fitting(1000)) == (64, 24, 64)
+    assert tower.tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
+    with pytest.raises(Unavailable, match="there is no CUDA device"):
+        opened(Compute("cuda"))
+
+
+def test_embeddings_are_shared_or_go(made, stories, artifacts):
+    method = made(SentBERT)
+    method.artifacts = artifacts
+    tower, unchanged = method._opened(*stories[:2])
+    assert unchanged
+    labels = tower.tokens(stories[1], 24)
+    with tower.embeddings(labels) as vectors:
+        alone = np.array(vectors)
+    assert not (artifacts.root / "embeddings").exists()
+    for _ in range(2):
+        with tower.embeddings(labels, shared=True) as vectors:
+            assert np.array_equal(vectors, alone)
+    assert len(list((artifacts.root / "embeddings").glob("*/embeddings.bin"))) == 1
