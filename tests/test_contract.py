@@ -213,7 +213,9 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
     assert "poor\n  ok       loads\n  missing  learns: the reason\n" in bad.stdout
     poor = inside("check", plugin(BROKEN.format(name="Poor", body="pass"), "poor.py"))
     assert (poor.returncode, poor.stdout.splitlines()[-1]) == (1, "something is missing, so not all of it was checked")
-    document = json.loads(inside("check", both, "--json").stdout)
+    ended = inside("check", both, "--json")
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 1
     assert document["poor"][1] == {"name": "learns", "status": "missing", "reason": "the reason"}
     ended = inside("check", both, "--set", "tfidf.ngrams=1")
     assert (ended.returncode, "--set tfidf: tfidf is not checked" in ended.stderr) == (2, True)

@@ -213,8 +213,12 @@ def test_what_is_not_declared_is_said():
     assert undeclared(Ranged, Method) == []
 
 
-BUILT_IN = {entry.name: entry.method for entry in Registry()}
+BUILT_IN = {entry.name: entry.method for entry in Registry() if entry.method}
 EVERY = [(name, each) for name, method in BUILT_IN.items() for each in declared(method)]
+
+
+def test_every_built_in_method_loads():
+    assert {entry.name: entry.problem for entry in Registry() if entry.problem} == {}
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

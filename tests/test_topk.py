@@ -74,6 +74,8 @@ def test_rows_put_equal_scores_in_order_where_float32_cannot_tell_them_apart():
     # Rounded, the first can have fallen behind the second too: all of the row is ranked.
     fallen = TopK.from_rows(np.array([0, 3]), np.array([5, 9, 1]), np.array([0.3, 0.4, 0.4]), 3)
     assert fallen.indices.tolist() == [[1, 9, 5]]
+    behind = TopK.from_rows(np.array([0, 3]), np.array([5, 9, 1]), np.array([0.9, 0.4, 0.4]), 3)
+    assert behind.indices.tolist() == [[5, 1, 9]]
     assert TopK.from_rows(np.array([0, 0]), np.empty(0, int), np.empty(0), 2).indices.tolist() == [[-1, -1]]
     assert TopK.from_rows(np.array([0]), np.empty(0, int), np.empty(0), 2).indices.shape == (0, 2)
 
