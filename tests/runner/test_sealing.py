@@ -255,7 +255,8 @@ def one_cell(inside, folder, tmp_path, own_cache):
 def test_a_swapped_subset_is_refused(one_cell, tmp_path):
     dataset = load_dataset(tmp_path / "sample")
     mine, other = (draw(dataset.train_pairs(), Setting.of("fs", 0.5), seed) for seed in (0, 1))
-    path = Store(tmp_path / "runs").subset_path(dataset.slug, mine)
+    with Store(tmp_path / "runs").subset(dataset.slug, mine) as path:
+        pass
     write_pairs(path, other.pairs.indptr, other.pairs.indices)
     record = one_cell("fs", "--ratio", "0.5")
     assert record.status == "failed"
