@@ -71,7 +71,7 @@ def broken(found):
             "            scores = np.random.RandomState(self.seed).rand(len(raw_X), self.labels)\n"
             "            return TopK.from_scores(scores, k)",
             "under any seed",
-            "`deterministic = True` says that they do not",
+            "`deterministic = True` promises that they do not",
         ),
         ("def predict(self, raw_X, k=100): assert all(map(str.strip, raw_X)); return 1", "empty", "AssertionError"),
     ],
@@ -212,7 +212,7 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
     assert "bad\n  ok       loads\n  FAILED   learns: the reason\n" in bad.stdout
     assert "poor\n  ok       loads\n  missing  learns: the reason\n" in bad.stdout
     poor = inside("check", plugin(BROKEN.format(name="Poor", body="pass"), "poor.py"))
-    assert (poor.returncode, poor.stdout.splitlines()[-1]) == (1, "something is missing, so not all of it was checked")
+    assert (poor.returncode, poor.stdout.splitlines()[-1]) == (1, "something is missing, so some checks did not run")
     ended = inside("check", both, "--json")
     document = json.loads(ended.stdout)
     assert ended.returncode == 1

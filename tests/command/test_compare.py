@@ -69,7 +69,7 @@ def test_two_identical_runs_do_not_differ(inside, runs):
     }
     assert document["apart"] == {}
     text = inside("compare", "bm25", other, "--setting", "ez").stdout
-    assert "No metric differs at the 5% level" in text
+    assert "No metric differs significantly at the 5% level" in text
     assert "paired over 1,121 test instances" in text
 
 
@@ -148,8 +148,8 @@ def test_what_is_stale_is_said(inside, runs, altered):
 
 def test_what_differs_is_named(inside, runs):
     text = inside("compare", "tfidf:sklearn", "tfidf:pecos").stdout
-    assert "A: TF-IDF (sklearn), LF-Debian-2K, zero-shot (no pair), seed 0, 1" in text
-    assert "At the 5% level these differ: P@1" in text
+    assert "A: TF-IDF (sklearn), LF-Debian-2K, zero-shot (no pairs), seed 0, 1" in text
+    assert "Significant at the 5% level: P@1" in text
     assert "cell.parameters.vectorizer: sklearn | pecos" in text
     assert "hardware" not in text
 
@@ -169,11 +169,11 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
         (("bm25", "bm25"), "results in several places (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
-        (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result there"),
-        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result there"),
+        (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result in this dataset and setting"),
+        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result in this dataset and setting"),
         (("bm25", "bm25", "--ratio", "0.1"), "belong to --setting fs"),
-        (("bm25", "runs/none.json"), "there is no record runs/none.json"),
-        (("bm25", "tfidf", "--runs", "none"), "there is no runs folder none"),
+        (("bm25", "runs/none.json"), "no record at runs/none.json"),
+        (("bm25", "tfidf", "--runs", "none"), "no runs folder at none"),
     ):
         ended = inside("compare", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
@@ -186,7 +186,7 @@ def test_a_folder_is_the_data_set_that_its_card_names(inside, tiny):
         ended = inside("compare", "bm25", "tfidf", *given)
         assert (ended.returncode, ended.stderr) == (0, "")
     ended = inside("compare", "bm25", "tfidf", "--dataset", "lf-debian-2k")
-    assert (ended.returncode, "bm25 has no result there" in ended.stderr) == (2, True)
+    assert (ended.returncode, "bm25 has no result in this dataset and setting" in ended.stderr) == (2, True)
 
 
 def test_two_data_sets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):

@@ -233,7 +233,7 @@ FORGERIES = {
         forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),
         f"metric protocol {VERSION - 1}, not {VERSION}",
     ),
-    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed draw"),
+    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed select"),
     "ranks of others": (
         forged(lambda record, _: record["ranks"].update(sha256="0" * 64)),
         f"its ranks.sha256 is {'0' * 64}, but",
@@ -241,7 +241,7 @@ FORGERIES = {
     "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are missing"),
     "damaged predictions": (
         lambda path: (path.parents[3] / json.loads(path.read_text())["predictions"]["file"]).write_bytes(b"x"),
-        "is no prediction file",
+        "is not a prediction file",
     ),
     "a depth that cuts what the filter leaves": (forged(_shallow), "predictions have the shapes"),
 }

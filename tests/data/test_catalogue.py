@@ -49,10 +49,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(root):
 
 
 def test_a_folder_that_is_not_there_is_no_unknown_name(tmp_path):
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match="no folder at"):
         load_dataset(tmp_path / "none")
     for name in ("./lf-debian-2k", "~nobody-of-this-name/data"):
-        with pytest.raises(UsageError, match="there is no folder"):
+        with pytest.raises(UsageError, match="no folder at"):
             load_dataset(name)
 
 

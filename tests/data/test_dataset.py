@@ -62,7 +62,7 @@ def test_pairs_that_are_not_those_that_were_kept_are_refused(write_folder, part)
 def test_a_label_id_beyond_lbl_names_file_and_line(write_folder):
     rows = [{"uid": str(row), "title": "t", "content": "", "target_ind": [row]} for row in range(4)]
     folder = write_folder(tst=rows)
-    with pytest.raises(DataError, match="line 4: target_ind 3 names no label") as caught:
+    with pytest.raises(DataError, match="line 4: target_ind 3 is out of range") as caught:
         load_dataset(folder)
     assert "0..2" in caught.value.hint
 

@@ -210,7 +210,7 @@ def test_a_failed_build_leaves_what_was_there(card, indices):
     sums = made.build.indices | {"Packages": index_digest(indices / "Packages")}
     write_card(path, replace(made, build=replace(made.build, indices=sums)))
     content["card.toml"] = path.read_bytes()
-    with pytest.raises(DataError, match="no package of the index names another one"):
+    with pytest.raises(DataError, match="no package of the index refers to another one"):
         build("letters", indices=indices)
     assert {path.name: path.read_bytes() for path in before.iterdir()} == content
 

@@ -26,7 +26,7 @@ def test_a_folder_without_a_card_is_read_at_least(write_folder):
 def test_a_changed_file_is_found(exported):
     path = exported / "tst.json.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    assert verify(exported) == [f"{path} has another SHA-256 than the card's"]
+    assert verify(exported) == [f"{path} does not match the SHA-256 of the card"]
 
 
 def test_lost_and_damaged_files_are_found_together(exported):
@@ -46,7 +46,7 @@ def test_counts_other_than_the_cards_are_found(exported):
 
 def test_labels_out_of_range_and_broken_filters_are_found(write_folder):
     rows = [{"uid": "A1", "title": "t", "content": "", "target_ind": [9]}]
-    assert "line 1: target_ind 9 names no label" in verify(write_folder("a", trn=rows))[0]
+    assert "line 1: target_ind 9 is out of range" in verify(write_folder("a", trn=rows))[0]
     assert "document 7 is out of range" in verify(write_folder("b", filter_labels_train__txt="7 0\n"))[0]
 
 

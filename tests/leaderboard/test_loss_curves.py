@@ -101,7 +101,7 @@ def test_trained_zero_shot_rows_are_drawn_behind_the_settings(record):
     assert "## Training" not in files(pages(full))["tiny.md"]
 
 
-def test_lines_of_different_lengths_share_an_axis_of_per_cent(record):
+def test_lines_of_different_lengths_share_an_axis_of_percent(record):
     def row(name, steps):
         return record(name, notes={"t": training([(step, 1 / step) for step in range(1, steps + 1)], "l")})
 

@@ -36,7 +36,7 @@ def test_what_seeds_cannot_tell_apart_shares_a_rank(record):
     assert [line.cells[0].rank for line in table.lines] == [0, 1]
 
 
-def test_metrics_and_their_spread_are_text_in_per_cent(record):
+def test_metrics_and_their_spread_are_text_in_percent(record):
     table = metric_table(rows([record("a", value=0.5), record("b", value=0.4)], "self"), MAIN)
     assert [column.text for column in table.columns] == list(MAIN)
     assert [(line.name, line.cells[0].text, line.cells[0].spread, line.cells[0].rank) for line in table.lines] == [

@@ -141,7 +141,7 @@ BAD = {
 def test_a_bad_file_of_vectors(fitted, corpus, tmp_path, name):
     path = tmp_path / name
     path.write_bytes(BAD[name])
-    with pytest.raises(UsageError, match="is no file of word vectors: .+ \\(formats: GloVe text"):
+    with pytest.raises(UsageError, match="is not a file of word vectors: .+ \\(formats: GloVe text"):
         fitted(GloVe, *corpus[:2], vectors=str(path))
 
 

@@ -156,7 +156,7 @@ def test_what_is_no_record_says_so(written):
         ("[]", "is not a record of schema 1 or 2"),
         (json.dumps({**values, "schema": 3}), r"is not a record of schema 1 or 2 \(upgrade xmcbench\)"),
         (json.dumps({name: value for name, value in values.items() if name != "sha256"}), "checksum mismatch"),
-        (resealed({**values, "key": "0" * 64}), "the key is not that of the cell"),
+        (resealed({**values, "key": "0" * 64}), "the key does not match the cell"),
     ):
         path.write_text(content)
         with pytest.raises(StorageError, match=reason):

@@ -51,7 +51,7 @@ def test_all_leaves_out_what_cannot_run_and_says_why(planned):
     assert {"tfidf", "bm25", "xr-linear", "one"} <= {each.cell.method for each in made.cells}
     assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three", "four")} == {
         "four": "get-weights four",
-        "two": "run it under fs or full",
+        "two": "use --setting fs or full",
         "three": "pip install no-such",
     }
 

@@ -90,12 +90,12 @@ def test_a_cell_of_other_data_or_of_another_draw_is_refused(scorer, cell, store)
     drawn, wrong = cell("fs", 0.3, seed=0), cell("fs", 0.3, seed=1)
     wrong = Cell(**{**{name: getattr(wrong, name) for name in wrong.__struct_fields__}, "seed": drawn.seed})
     predict(store, wrong)
-    with pytest.raises(DataError, match="the subset is not the one that the setting and the seed draw"):
+    with pytest.raises(DataError, match="the subset is not the one that the setting and seed select"):
         scorer.score(wrong, store.root, SAMPLE, 117)
 
 
 def test_errors_of_a_dataset_come_through(scorer, cell, store):
-    for name, reason in (("lf-debain-2k", "did you mean 'lf-debian-2k'"), ("no/such/folder", "there is no folder")):
+    for name, reason in (("lf-debain-2k", "did you mean 'lf-debian-2k'"), ("no/such/folder", "no folder at")):
         with pytest.raises(UsageError, match=reason):
             scorer.score(cell(), store.root, name, 117)
     predict(store, cell())  # and the process goes on

@@ -46,7 +46,7 @@ def test_made_once(artifacts, stories):
 
 @pytest.mark.parametrize("name", ["scratch:0x32", "scratch:1x33", "scratch:1x16", "scratch:2x416"])
 def test_a_shape_that_is_none(artifacts, stories, name):
-    with pytest.raises(UsageError, match="is no encoder"):
+    with pytest.raises(UsageError, match="is not a valid encoder"):
         scratch(artifacts, stories, name)
 
 
