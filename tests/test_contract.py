@@ -77,7 +77,7 @@ def broken(found):
     ],
 )
 @pytest.mark.usefixtures("no_cell")
-def test_a_broken_promise_is_found(plugin, findings, body, failed, reason):
+def test_a_broken_contract_is_found(plugin, findings, body, failed, reason):
     path = plugin(BROKEN.format(name="Broken", body=body))
     found = broken(findings("broken", path))
     assert {each.status for each in found} == {"failed"}
@@ -96,7 +96,7 @@ def test_an_error_of_the_methods_own_is_placed_once(plugin, findings):
 
 
 @pytest.mark.usefixtures("no_cell")
-def test_what_is_missing_is_no_broken_promise(plugin, findings):
+def test_what_is_missing_is_not_a_broken_contract(plugin, findings):
     source = "    import xmcbench" + BROKEN.replace("{body}", "def {}: {}").replace("{name}", "Here")
     raises = "raise xmcbench.Unavailable('no weights', 'get-weights')"
     late = plugin(source.format("predict(self, raw_X, k=100)", raises), "late.py")
@@ -194,7 +194,7 @@ def test_a_method_that_does_not_load_is_one_finding(plugin, findings):
 
 
 def test_the_command_line_of_it(inside, plugin, monkeypatch):
-    """Every method of a file, a finding a line; something missing is no broken contract and no success either."""
+    """Every method of a file, a finding a line; something missing is neither a broken contract nor a success."""
     asked = []
 
     def answer(question):

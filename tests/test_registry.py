@@ -94,7 +94,7 @@ def test_a_missing_package_is_named_with_its_command(plugin):
         entry.usable()
 
 
-def test_a_class_that_is_not_finished_is_no_method(plugin):
+def test_a_class_that_is_not_finished_is_not_a_method(plugin):
     source = "    from abc import ABC, abstractmethod\n" + GOOD.format(name="Base").replace("(Method)", "(Method, ABC)")
     source += "        @abstractmethod\n        def score(self): ...\n"
     source += "\n    class Whole(Base):\n        def score(self): ...\n"

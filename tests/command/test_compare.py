@@ -179,7 +179,7 @@ def test_the_words_must_name_one_row_each(inside, runs):
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
 
 
-def test_a_folder_is_the_data_set_that_its_card_names(inside, tiny):
+def test_a_folder_is_the_dataset_that_its_card_names(inside, tiny):
     (tiny / "card.toml").write_text('name = "Small Set"\nslug = "small-set"\n')
     assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,tfidf").returncode == 0
     for given in ([], ["--dataset", "tiny"], ["--dataset", "./tiny"], ["--dataset", "tiny/../tiny/."]):
@@ -189,7 +189,7 @@ def test_a_folder_is_the_data_set_that_its_card_names(inside, tiny):
     assert (ended.returncode, "bm25 has no result in this dataset and setting" in ended.stderr) == (2, True)
 
 
-def test_two_data_sets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):
+def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):
     inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--runs", "small")
     (file,) = (tmp_path / "small" / "records").rglob("*.json")
     (mine,) = (runs / "records").rglob("ez/bm25-s0*.json")

@@ -97,7 +97,7 @@ def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeyp
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     ended = inside("confirm", "--plugin", code("renamed"), "--runs", runs.root)
-    assert ended.returncode == 1  # tiny is no name of a dataset
+    assert ended.returncode == 1  # tiny is not a dataset name
     assert ended.stderr.count("not confirmed: unknown dataset 'tiny'") == 2
     assert inside("confirm", "--runs", "none").returncode == 2
 

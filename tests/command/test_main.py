@@ -115,7 +115,7 @@ def test_a_misspelled_word_is_one_line_with_what_was_meant(inside, words, messag
     assert ended.stdout == ""
 
 
-def test_a_file_where_a_folder_should_be_is_no_defect(inside, tmp_path):
+def test_a_file_where_a_folder_should_be_is_not_an_internal_error(inside, tmp_path):
     (tmp_path / "file").touch()
     ended = inside("data", "build", "lf-debian-20k", "--out", "file")
     assert (ended.returncode, ended.stderr) == (
@@ -191,7 +191,7 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
     assert (document["supervision"], document["deterministic"], document["packages"]) == ("optional", False, {})
 
 
-def test_a_name_that_is_no_methods(inside, plugin):
+def test_a_name_that_is_not_a_methods(inside, plugin):
     for words, message in (
         (("methods", "tfdif"), "unknown method 'tfdif' (did you mean 'tfidf'?)"),
         (("datasets", "lf-debian-2k"), "datasets takes no name: 'lf-debian-2k' (xmcbench ls methods NAME)"),
@@ -242,7 +242,7 @@ def test_an_ls_without_results_says_where_they_would_be(inside):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["ls", "datasets"], ["doctor"]])
-def test_a_reader_that_went_away_is_no_error(words, tmp_path):
+def test_a_reader_that_went_away_is_not_an_error(words, tmp_path):
     read, write = os.pipe()
     os.close(read)
     # Buffered, as standard output into a pipe is: the output is written at the end.

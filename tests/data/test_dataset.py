@@ -8,7 +8,7 @@ from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.pairs import write_pairs
 
 
-def test_a_folder_is_a_data_set(write_folder):
+def test_a_folder_is_a_dataset(write_folder):
     dataset = load_dataset(write_folder())
     assert (dataset.name, dataset.slug, dataset.propensity) == ("Tea Things", "tea-things", (0.55, 1.5))
     assert dataset.counts() == {"train": 3, "test": 2, "labels": 3, "train_pairs": 3, "test_pairs": 3}
@@ -92,7 +92,7 @@ def test_the_first_label_can_be_the_instance_itself(write_folder, things):
     assert load_dataset(write_folder("again", **alone)).longest_filter == 1
 
 
-def test_row_numbers_are_no_identity(write_folder):
+def test_row_numbers_are_not_an_identity(write_folder):
     instances = [{"uid": str(row), "title": "t", "content": "", "target_ind": [0]} for row in range(2)]
     dataset = load_dataset(write_folder(tst=instances, lbl=[{"title": "one"}, {"title": "two"}, {"title": "three"}]))
     assert dataset.filters == ("none",)
@@ -112,7 +112,7 @@ def test_a_broken_filter_file_is_found_on_loading(write_folder):
         load_dataset(write_folder(filter_labels_test__txt="0 1\n1 3\n"))
 
 
-def test_a_filter_the_data_set_lacks_is_refused_with_a_reason(write_folder):
+def test_a_filter_the_dataset_lacks_is_refused_with_a_reason(write_folder):
     dataset = load_dataset(write_folder())
     with pytest.raises(UsageError, match=r"it has no filter_labels_test\.txt") as caught:
         dataset.filter("file")

@@ -151,7 +151,7 @@ def test_two_builds_are_byte_for_byte_the_same(card, indices, tmp_path):
     assert verify("letters") == []
 
 
-def test_a_built_data_set_holds_the_pairs(card, indices):
+def test_a_built_dataset_holds_the_pairs(card, indices):
     build("letters", indices=indices)
     dataset = load_dataset("letters")
     assert {name: trains(name) for name in ("alpha", "beta", "gamma")} == {"alpha": True, "beta": False, "gamma": False}
@@ -182,7 +182,7 @@ def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tm
     [
         ("", "lists no package"),
         (" x\n", "line 1: continues no field"),
-        ("Package: a\nVersion: 1\n\nno colon\n", "line 4: 'no colon' is no field"),
+        ("Package: a\nVersion: 1\n\nno colon\n", "line 4: 'no colon' is not a field"),
         ("Package: a\nVersion: 1\n\nVersion: 2\n", "line 4: a stanza without Package or Version"),
         (b"Package: \xff\n", "line 1: is not UTF-8"),
     ],

@@ -74,7 +74,7 @@ def test_some_are_held_out_and_some_are_left(source, tmp_path, held_out, reason)
         load_dataset("d")
 
 
-def test_the_digest_hangs_on_source_and_draw(source, tmp_path):
+def test_the_digest_depends_on_source_and_draw(source, tmp_path):
     digests = {load_dataset("d").digest}
     for text in (_text(15, seed=1), _text(14), _text(15, what="held_out"), _text(15, seed=1, what="held_out")):
         (tmp_path / "sets" / "d" / "card.toml").write_text(text)

@@ -34,7 +34,7 @@ def _equal(one, other):
 
 @given(_ROWS, _ROWS, _LABELS)
 @settings(max_examples=25)
-def test_any_data_set_survives_export_as_xc(tmp_path_factory, train, test, labels):
+def test_any_dataset_survives_export_as_xc(tmp_path_factory, train, test, labels):
     folder = tmp_path_factory.mktemp("sets")
     (folder / "a").mkdir()
     write_instances(folder / "a" / "trn.json", train)

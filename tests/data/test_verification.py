@@ -14,7 +14,7 @@ def exported(write_folder, tmp_path):
     return tmp_path / "out"
 
 
-def test_a_good_data_set_has_no_findings(exported):
+def test_a_good_dataset_has_no_findings(exported):
     assert verify(exported) == []
 
 
@@ -50,7 +50,7 @@ def test_labels_out_of_range_and_broken_filters_are_found(write_folder):
     assert "document 7 is out of range" in verify(write_folder("b", filter_labels_train__txt="7 0\n"))[0]
 
 
-def test_a_derived_data_set_is_verified_with_its_source(exported, monkeypatch, tmp_path):
+def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tmp_path):
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     shutil.copytree(exported, tmp_path / "sets" / "tea-things")
     (tmp_path / "sets" / "half").mkdir()

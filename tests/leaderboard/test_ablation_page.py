@@ -85,7 +85,7 @@ def test_a_table_for_each_variant_and_setting(row):
     assert page.count("**50.00**") == page.count("**90.00**") + 16 == 4 * 8
 
 
-def test_a_variant_with_all_components_alone_is_no_ablation(row):
+def test_a_variant_with_all_components_alone_is_not_an_ablation(row):
     assert "measured" not in files(pages([row("xxxx")]))["ablation.md"]
     assert len(measured([row("xxxx"), row("xxx-")])) == 1
 

@@ -52,7 +52,7 @@ def test_a_caption_says_what_the_figures_are(some):
     ) in page
 
 
-def test_the_index_names_every_page_and_every_data_set(some):
+def test_the_index_names_every_page_and_every_dataset(some):
     made = files(pages(some))
     index = made["README.md"]
     for name in made:

@@ -22,7 +22,7 @@ def test_what_intervals_cannot_tell_apart_shares_a_rank():
     assert ranks(figures(0.5, 0.499999, 0.4, half_width=0.0)) == [0, 0, 1]
 
 
-def test_nothing_found_is_no_second_best():
+def test_nothing_found_is_not_second_best():
     assert ranks(figures(0.5, 0.0, 0.0)) == [0, None, None]
     assert ranks(figures(0.0, 0.0)) == [None, None]
 

@@ -136,7 +136,7 @@ def test_a_field_of_another_type_is_named(written, place, value, reason):
         read_record(path)
 
 
-def test_a_copy_is_no_second_record(written):
+def test_a_copy_is_not_a_second_record(written):
     path, _ = written
     store = Store(path.parents[3])
     assert len(store.records()) == 1
@@ -145,7 +145,7 @@ def test_a_copy_is_no_second_record(written):
         store.records()
 
 
-def test_what_is_no_record_says_so(written):
+def test_what_is_not_a_record_says_so(written):
     path, record = written
     values = as_json(record)
     for content, reason in (

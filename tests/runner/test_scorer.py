@@ -74,7 +74,7 @@ def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
         ({"labels": 334}, MethodError, "outside 0..332"),
     ],
 )
-def test_predictions_that_are_no_answer_are_refused(scorer, cell, store, values, error, reason):
+def test_predictions_that_are_invalid_are_refused(scorer, cell, store, values, error, reason):
     each = cell(seed=3)
     predict(store, each, **values)
     with pytest.raises(error, match=reason):

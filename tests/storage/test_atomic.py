@@ -45,7 +45,7 @@ def test_json_refuses_nan(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_block_meets_elsewhere_is_no_failed_write(tmp_path):
+def test_what_the_block_meets_elsewhere_is_not_a_failed_write(tmp_path):
     with pytest.raises(FileNotFoundError, match="weights"), atomic_folder(tmp_path / "f"):
         (tmp_path / "weights").read_text()
     with pytest.raises(StorageError, match="cannot write .*f: No such file"), atomic_folder(tmp_path / "f") as folder:

@@ -41,7 +41,7 @@ CURVE = (
 TRAINING = (
     "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the "
     "lowest seed to the highest; rows that share a training share a line. Losses of different methods "
-    "each has its own task, batch and temperature."
+    "cannot be compared: each has its own task, batch and temperature."
 )
 
 _GROUPS = {

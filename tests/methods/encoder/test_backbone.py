@@ -43,7 +43,7 @@ def test_a_folder(checkpoint, artifacts):
     }
 
 
-def test_a_folder_that_is_no_checkpoint(tmp_path, artifacts):
+def test_a_folder_that_is_not_a_checkpoint(tmp_path, artifacts):
     with pytest.raises(UsageError, match=r"is not a checkpoint: it has no config\.json"):
         find(str(tmp_path), artifacts)
 

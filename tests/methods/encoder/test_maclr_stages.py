@@ -147,7 +147,7 @@ def test_labels_are_sampled_without_replacement(sources):
     assert fewer.draw(2)["label"].rows.tolist() == drawn[2]
 
 
-def test_a_label_that_repeats_the_title_is_no_negative(sources, encoder, place):
+def test_a_label_that_repeats_the_title_is_not_a_negative(sources, encoder, place):
     """With one label, which is everybody's title, nothing is left to regularize."""
     own = OwnTitles(np.zeros(30, np.int64), np.zeros(10, np.int64), 10)
     sources = Sources(sources.contexts, sources.titles, sources.documents, sources.rows, sources.labels, own)
