@@ -259,7 +259,7 @@ def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
         ({"methods": "tfdif"}, "did you mean 'tfidf'"),
         ({"setting": "zero"}, "unknown setting 'zero'"),
         ({"setting": "fs"}, "needs a ratio"),
-        ({"ratio": 0.5}, "the setting ez takes no --ratio"),
+        ({"ratio": 0.5}, "--ratio and --by cannot be used with --setting ez"),
         ({"methods": "bm25", "filter": "file"}, "has no filter 'file'"),
         ({"methods": "bm25", "set": {"bm25": {"b": 2}}}, "out of range"),
         ({"methods": "bm25", "preset": "lucen"}, "did you mean 'lucene'"),
@@ -348,7 +348,7 @@ def test_an_ablation_has_its_rows_in_order(tiny, plugin):
 
 def test_an_ablation_that_cannot_be(tiny, plugin, options):
     both = Options(plugins=(plugin(SWITCHED, "switched.py"),))
-    with pytest.raises(UsageError, match=r"--method is needed: methods that name rows of an ablation: maclr, switched"):
+    with pytest.raises(UsageError, match=r"--method is required; methods with an ablation: maclr, switched"):
         xmcbench.ablation(tiny, options=both)
     with pytest.raises(UsageError, match="bm25 defines no ablation"):
         xmcbench.ablation(tiny, "bm25", options=both)

@@ -143,7 +143,7 @@ def contract_problem(method: object) -> str:
         return f"{method!r} is not a subclass of xmcbench.Method"
     for name in ("fit", "predict"):
         if getattr(method, name) is getattr(Method, name):
-            return f"{method.__name__} has no {name}"
+            return f"{method.__name__} does not define {name}"
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
     for name in parameters.declared(method):

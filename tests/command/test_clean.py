@@ -113,7 +113,7 @@ def test_what_is_in_use_is_left_alone_and_said(inside, runs):
     (done,) = runs.records()
     with runs.lock(done.cell, wait=True):
         ended = inside("clean", "--older-than", "0", "--remove")
-        assert ended.stdout.splitlines()[-1] == "left alone, because a running cell uses them: 2"
+        assert ended.stdout.splitlines()[-1] == "kept, because a running cell uses them: 2"
         assert "removed: 3 items" in ended.stdout
         document = json.loads(inside("clean", "--older-than", "0", "--remove", "--json").stdout)
         assert document == {"removed": True, "in_use": 2, "items": []}

@@ -168,10 +168,10 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
-        (("bm25", "bm25"), "results in several places (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
+        (("bm25", "bm25"), "several results in common (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result in this dataset and setting"),
         (("tfidf:pecos", "bm25", "--seed", "9"), "has no result in this dataset and setting"),
-        (("bm25", "bm25", "--ratio", "0.1"), "belong to --setting fs"),
+        (("bm25", "bm25", "--ratio", "0.1"), "need --setting fs"),
         (("bm25", "runs/none.json"), "no record at runs/none.json"),
         (("bm25", "tfidf", "--runs", "none"), "no runs folder at none"),
     ):
@@ -197,7 +197,7 @@ def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, ti
     assert (ended.returncode, "differ in their datasets" in ended.stderr) == (2, True)
     forced = inside("compare", mine, file, "--force")
     assert forced.returncode == 0, forced.stderr
-    assert "no test: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout
+    assert "not tested: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout
     (head,) = [line for line in forced.stdout.splitlines() if line.startswith("Metric")]
     assert head.split() == ["Metric", "A", "B", "A", "-", "B"]
     assert result(inside("compare", mine, file, "--force", "--json"))["metrics"]["P@1"]["p"] is None

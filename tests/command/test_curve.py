@@ -151,7 +151,7 @@ def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
         (["--methods", "tfdif"], "did you mean 'tfidf'"),
         (["--methods", "tfidf", "--set", "bm25.k1=2"], "not among the methods"),
         (["--methods", "tfidf", "--filter", "file"], "has no filter 'file'"),
-        (["--methods", "tfidf,", "bm25"], "a list has no spaces, or is put in quotes"),
+        (["--methods", "tfidf,", "bm25"], "write a list without spaces, or in quotes"),
         ([], "--methods"),
     ],
 )

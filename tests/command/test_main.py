@@ -102,7 +102,7 @@ def test_completion_in_a_shell(inside, tmp_path):
             ["run", "--setting", "ez", "--methods", "tfidf,", "bm25"],
             "unrecognized argument 'bm25': write a list without spaces, or in quotes: --methods tfidf,bm25",
         ),
-        (["run", "--setting", "ez", "--methods", "tfidf", ",bm25"], "argument ',bm25': a list has no spaces"),
+        (["run", "--setting", "ez", "--methods", "tfidf", ",bm25"], "argument ',bm25': write a list without spaces"),
         (["run", "--setting", "ez", "more"], "unrecognized argument 'more' (see `xmcbench run --help`)"),
     ],
 )
@@ -134,10 +134,10 @@ def test_a_broken_plugin_is_a_row_and_a_missing_one_an_error(inside, plugin):
     words = ("ls", "methods", "--plugin", plugin("import nothing_of_that_name"))
     entries = {entry["name"]: entry for entry in json.loads(inside(*words, "--json").stdout)}
     assert entries["plugin"]["status"] == "broken"
-    assert entries["plugin"]["reason"].startswith("does not import: ModuleNotFoundError")
+    assert entries["plugin"]["reason"].startswith("cannot be imported: ModuleNotFoundError")
     assert (entries["tfidf"]["status"], entries["tfidf"]["reason"]) == ("ok", "")
     listed = inside(*words).stdout
-    assert "does not import: ModuleNotFoundError" in listed.partition("\nreason\n")[2]
+    assert "cannot be imported: ModuleNotFoundError" in listed.partition("\nreason\n")[2]
     assert inside("ls", "methods", "--plugin", "none.py").returncode == 2
 
 
@@ -177,7 +177,7 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
     ]
     table = [line.split() for line in lines[10:14]]
     assert [table[0], *table[2:]] == [["preset", "quick", "paper"], ["steps", "5", "100"], ["fast", "true"]]
-    assert lines[-1] == "quick was chosen by: xmcbench run --setting ez"
+    assert lines[-1] == "quick was selected by: xmcbench run --setting ez"
     document = json.loads(inside(*words, "--json").stdout)
     assert document["parameters"]["steps"] == {
         "type": "int",
@@ -195,7 +195,7 @@ def test_a_name_that_is_not_a_methods(inside, plugin):
     for words, message in (
         (("methods", "tfdif"), "unknown method 'tfdif' (did you mean 'tfidf'?)"),
         (("datasets", "lf-debian-2k"), "datasets takes no name: 'lf-debian-2k' (xmcbench ls methods NAME)"),
-        (("methods", "plugin", "--plugin", plugin("1 / 0")), "plugin: does not import: ZeroDivisionError"),
+        (("methods", "plugin", "--plugin", plugin("1 / 0")), "plugin: cannot be imported: ZeroDivisionError"),
     ):
         ended = inside("ls", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr

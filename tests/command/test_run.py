@@ -378,7 +378,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
 """
     ended = subprocess.run([sys.executable, "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("xmcbench: error: no room left to write")
+    assert ended.stderr.startswith("xmcbench: error: no space left to write")
     assert ended.stderr.count("\n") == 1
     assert not list((tmp_path / "runs").rglob("*.json"))
     assert not list((tmp_path / "runs").rglob(".*tmp"))
@@ -407,7 +407,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", ","], "is empty"),
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
         (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
-        (["--setting", "ez", "--time-limit", "0"], "leaves nothing"),
+        (["--setting", "ez", "--time-limit", "0"], "must be positive"),
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "invalid choice"),
         ([], "--setting"),

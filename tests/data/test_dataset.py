@@ -167,5 +167,5 @@ def test_a_card_in_the_folder_counts(write_folder):
 
 def test_a_file_other_than_the_cards_is_refused(write_folder):
     card = f'name = "Tea"\nslug = "tea"\n[files]\n"lbl.json.gz" = "{"0" * 64}"\n'
-    with pytest.raises(DataError, match=r"lbl\.json\.gz is not the file that the card of Tea describes"):
+    with pytest.raises(DataError, match=r"lbl\.json\.gz does not match the card of Tea"):
         load_dataset(write_folder(card__toml=card))

@@ -217,7 +217,7 @@ def test_a_failed_build_leaves_what_was_there(card, indices):
 
 def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
     (tmp_path / "letters.doc").touch()
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="contains something other"):
         build("letters", tmp_path, indices)
 
 
@@ -274,6 +274,6 @@ def test_indices_come_from_the_machines_apt(card, apt, indices, tmp_path):
 
 def test_a_release_that_apt_does_not_hold_is_said(card, apt, tmp_path):
     apt("latin")
-    with pytest.raises(DataError, match="do not hold Debian greek main: E: no network") as caught:
+    with pytest.raises(DataError, match="do not have Debian greek main: E: no network") as caught:
         fetch("letters", tmp_path / "out")
     assert "--indices" in caught.value.hint

@@ -106,5 +106,5 @@ def test_the_digest_is_of_what_is_left_of_the_source(source, tmp_path):
 @pytest.mark.parametrize("name", ["d", "lf-amazon-1m", "nobody"])
 def test_a_source_without_data_is_said(source, tmp_path, name):
     (tmp_path / "sets" / "d" / "card.toml").write_text(_text(3, source=name))
-    with pytest.raises(DataError, match=f"{name}, its source, has no data of its own"):
+    with pytest.raises(DataError, match=f"{name} is not on this machine"):
         load_dataset("d")

@@ -34,7 +34,7 @@ def test_lost_and_damaged_files_are_found_together(exported):
     path = exported / "lbl.json.gz"
     path.write_bytes(path.read_bytes()[:-9])
     findings = "\n".join(verify(exported))
-    for finding in ("trn_X_Y.txt is missing", "lbl.json.gz has another", "lbl.json.gz is truncated"):
+    for finding in ("trn_X_Y.txt is missing", "lbl.json.gz does not match", "lbl.json.gz is truncated"):
         assert finding in findings
 
 
@@ -60,7 +60,7 @@ def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tm
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(3))
     assert verify("half") == ["Half: labels is 2, the card says 3"]
     (tmp_path / "sets" / "tea-things" / "tst_X_Y.txt").write_text("")
-    assert "another SHA-256" in verify("half")[0]
+    assert "does not match the SHA-256" in verify("half")[0]
 
 
 def test_what_is_not_here_cannot_be_verified():

@@ -91,7 +91,7 @@ def test_a_broken_instance_names_file_and_line(tmp_path, line, reason):
         (b'{"uid": "2", "title": ""}', "the label has no text"),
         (b'{"uid": "2"}', "title is missing"),
         (b'{"title": "two"}', "some labels have a uid and some have none"),
-        (b'{"uid": "1", "title": "two"}', "uid '1' again, first in line 1"),
+        (b'{"uid": "1", "title": "two"}', "duplicate uid '1', first in line 1"),
     ],
 )
 def test_a_broken_label_names_file_and_line(tmp_path, line, reason):

@@ -96,7 +96,7 @@ def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
 
 
 def test_a_remark_on_no_page_is_named(some):
-    with pytest.raises(StorageError, match=r"tiyn\.md is about no page"):
+    with pytest.raises(StorageError, match=r"tiyn\.md has no page"):
         pages(some, remarks={"tiyn": "lost"})
 
 

@@ -273,4 +273,4 @@ def test_the_status_of_a_method(plugin):
     assert status(registry["four"]) == "missing: the weights of four are not here (get-weights four)"
     assert status(registry["three"]) == "missing: three needs no_such_package (pip install no-such)"
     assert status(registry["odd"]) == "broken: odd cannot be asked about itself: RuntimeError: odd"
-    assert status(registry["bad"]).startswith("broken: does not import: ModuleNotFoundError")
+    assert status(registry["bad"]).startswith("broken: cannot be imported: ModuleNotFoundError")

@@ -85,7 +85,7 @@ def test_predictions_that_are_invalid_are_refused(scorer, cell, store, values, e
 def test_a_cell_of_other_data_or_of_another_draw_is_refused(scorer, cell, store):
     other = cell(digest="0" * 64)
     predict(store, other)
-    with pytest.raises(DataError, match="Sample is not the version that the cell is about"):
+    with pytest.raises(DataError, match="Sample is not the version of the cell"):
         scorer.score(other, store.root, SAMPLE, 117)
     drawn, wrong = cell("fs", 0.3, seed=0), cell("fs", 0.3, seed=1)
     wrong = Cell(**{**{name: getattr(wrong, name) for name in wrong.__struct_fields__}, "seed": drawn.seed})

@@ -48,7 +48,7 @@ def test_any_layout_and_what_numpy_takes_for_an_array(tmp_path):
     ],
 )
 def test_what_is_not_an_array_of_numbers_is_the_methods_fault(tmp_path, array, kind):
-    with pytest.raises(MethodError, match=f"the array 'it' is of type {kind}"):
+    with pytest.raises(MethodError, match=f"the array 'it' has the type {kind}"):
         save_arrays(tmp_path / "x", {"good": np.zeros(2), "it": array})
     assert not (tmp_path / "x").exists()
 

@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_a_checkpoint(tmp_path, artifacts):
 def test_pickled_weights_are_not_read(checkpoint, tmp_path, artifacts):
     folder = shutil.copytree(checkpoint(), tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UsageError, match="no weights in safetensors"):
+    with pytest.raises(UsageError, match="no safetensors weights"):
         find(str(folder), artifacts)
 
 

@@ -180,7 +180,7 @@ def test_clusters_of_vectors():
     assert k_means(vectors, 200, 1).tolist() == k_means(vectors, 10**9, 1).tolist() == list(range(200))
     assert k_means(np.zeros((30, 8), np.float32), 7, 1).shape == (30,)  # one text 30 times
     vectors[3, 2] = np.nan
-    with pytest.raises(MethodError, match="nothing to cluster"):
+    with pytest.raises(MethodError, match="cannot be clustered"):
         k_means(vectors, 4, 1)
 
 

@@ -173,5 +173,5 @@ def test_a_module_that_is_not_known(broken):
 
 def test_a_pooling_that_is_not_known(broken):
     (broken / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "lasttoken"}))
-    with pytest.raises(UsageError, match="pools by 'lasttoken'"):
+    with pytest.raises(UsageError, match="unsupported pooling 'lasttoken'"):
         pooling_of(broken)
