@@ -422,7 +422,7 @@ def test_a_script_has_a_source(tmp_path):
         "import beside\nfrom xmcbench.storage.source import source_of\nclass A: ...\nprint(source_of(A).digest)\n"
     )
 
-    alone = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}  # it imports what is beside it
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
     def digest():
         return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=alone).stdout
