@@ -6,7 +6,6 @@ import inspect
 import math
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,15 +20,16 @@ from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError
 from xmcbench.method import Method
+from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
 from xmcbench.registry import Entry, Registry
 from xmcbench.runner.execution import Limits, Place, execute
 from xmcbench.runner.plan import DEFAULT_PRESET, Request, plan
 from xmcbench.runner.prediction import Phases, predict
-from xmcbench.runner.supervisor import supervise
 from xmcbench.setting import Setting
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.temporary import scratch
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -70,25 +70,30 @@ def check(question: Question) -> list[Finding]:
     The later checks are left out where the method does not load; where the process does not run to its end, that is
     the last finding.
     """
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
-        asked, answered = Path(folder, "question.json"), Path(folder, "findings.json")
+    with scratch() as folder:
+        asked, answered, finished = (folder / name for name in ("question.json", "findings.json", "finished.json"))
         write_json(asked, msgspec.to_builtins(question))
         ending = supervise(
-            [sys.executable, "-P", "-m", "xmcbench.contract", str(asked), str(answered)],
-            Path(folder, "log"),
-            {**os.environ, "PYTHONHASHSEED": "0"},
+            "xmcbench.contract",
+            [str(asked), str(answered), str(finished)],
+            folder / "log",
+            {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
+            finished,
             question.time_s,
             int(question.memory_gib * 2**30) if question.memory_gib else None,
         )
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
-        if ending.returncode == 0:
+        if finished.exists():
             return found
         reason = f"stopped after {question.time_s:g} s" if ending.timed_out else ending.reason
         return [*found, Finding("runs to its end", "failed", reason)]
 
 
-def main(asked: str, answered: str) -> None:
-    """Check the method that a file asks for, and write the findings after each check."""
+def main(asked: str, answered: str, finished: str) -> None:
+    """Check the method that a file asks for; write the findings after each check, and in the end that it was the last.
+
+    A method can end the process at any time, so that its exit code says nothing.
+    """
     question = msgspec.json.decode(Path(asked).read_bytes(), type=Question)
     registry = Registry([Path(question.plugin)] if question.plugin else [])
     entry = registry[question.name]
@@ -97,6 +102,7 @@ def main(asked: str, answered: str) -> None:
         same = finding.reason and any(finding.reason == each.reason for each in found)
         found.append(Finding(finding.name, finding.status, "as above") if same else finding)
         write_json(Path(answered), msgspec.to_builtins(found))
+    write_json(Path(finished), len(found))
 
 
 def _findings(entry: Entry, registry: Registry, question: Question) -> Iterator[Finding]:
@@ -137,8 +143,6 @@ def _finding(name: str, run: Callable[[], None], method: type[Method]) -> Findin
     except XmcbenchError as error:
         return Finding(name, "failed", str(error))
     except BaseException as error:  # a method can end in anything, sys.exit() included; the other checks go on
-        if isinstance(error, KeyboardInterrupt):
-            raise
         said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
         return Finding(name, "failed", f"{said}{_place(error, method)}")
     return Finding(name, "ok")
@@ -227,12 +231,12 @@ def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, 
 def _at_chance(entry: Entry, registry: Registry, values: Mapping[str, object], limits: Limits) -> None:
     """Run a cell on a dataset whose test pairs are drawn at random: who hits them has seen them."""
     method = entry.usable()
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
-        root = Path(folder, "random-pairs")
+    with scratch() as folder:
+        root = folder / "random-pairs"
         root.mkdir()
         _write_random(root)
         setting = Setting.of("ez" if method.supervision == "unused" else "full")
-        store = Store(Path(folder, "runs"))
+        store = Store(folder / "runs")
         planned = plan([Request(str(root), setting, (entry.name,), None, {entry.name: values})], registry, store)
         (record,) = execute(planned, Place(store, limits))
     if not record.ok:
