@@ -18,10 +18,10 @@ import sys
 import time
 from contextlib import suppress
 
-from xmcbench.processes.lifetime import MARK, adopt_orphans, descendants, die_with_parent, supervising
+from xmcbench.processes.lifetime import GRACE_S, MARK, adopt_orphans, descendants, die_with_parent, supervising
 
-#: Seconds that the child has to end after it was asked to, and that others below it have when it is gone.
-GRACE_S, OTHERS_GRACE_S = 3.0, 0.5
+#: Seconds that others below us have to end when the child is gone.
+_OTHERS_GRACE_S = 0.5
 #: Seconds until we stop waiting for what the kernel does not let go of.
 _PATIENCE_S = 10.0
 #: Seconds between two looks at the parent, where the kernel does not say that it died.
@@ -80,7 +80,7 @@ def _kept(child: int, parent: int, wake: int) -> int:
 
 def _ask_others(child: int) -> None:
     """Let what the child started end by itself, such as the process that frees its shared memory."""
-    deadline = time.monotonic() + OTHERS_GRACE_S
+    deadline = time.monotonic() + _OTHERS_GRACE_S
     below = descendants(os.getpid())
     for process in below:
         with suppress(OSError):

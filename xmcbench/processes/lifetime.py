@@ -13,13 +13,15 @@ import signal
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 #: The environment variable that holds the mark.
 MARK = "XMCBENCH_SUPERVISED"
+
+#: Seconds that a process has to end after it was asked to.
+GRACE_S = 3.0
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -29,7 +31,10 @@ def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:
 
     parent: the process that is the parent unless it is dead already. Elsewhere than on Linux, a thread looks.
     """
-    if not _prctl(_PR_SET_PDEATHSIG, sign):
+    if not _prctl(#: Seconds that a process has to end after it was asked to.
+GRACE_S = 3.0
+
+_PR_SET_PDEATHSIG, sign):
         threading.Thread(target=_watch, args=(parent, sign), daemon=True).start()
     if os.getppid() != parent:
         os.kill(os.getpid(), sign)
@@ -42,7 +47,7 @@ def adopt_orphans() -> bool:
 
 def new_mark() -> str:
     """A mark for a process that this one supervises: namespace, number and start of this one, and something unique."""
-    return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{uuid.uuid4().hex}"
+    return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{os.urandom(8).hex()}"
 
 
 def supervising(mark: str) -> int:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.keeper import GRACE_S
-from xmcbench.processes.lifetime import MARK, end_marked, new_mark
+from xmcbench.processes.lifetime import GRACE_S, MARK, end_marked, new_mark
 
 #: Seconds between two looks at the process.
 _INTERVAL_S = 0.05

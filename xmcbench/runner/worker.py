@@ -15,7 +15,7 @@ from pathlib import Path
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
-from xmcbench.registry import Registry
+from xmcbench.plugin import load
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.prediction import Phases, json_notes, predict
@@ -59,7 +59,7 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
-    cls = Registry([Path(job.plugin)] if job.plugin else [])[job.method].usable()
+    cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
     artifacts = Artifacts(Path(job.artifacts))
     identity = {"method": job.method, "parameters": job.parameters}
