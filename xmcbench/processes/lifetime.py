@@ -31,10 +31,7 @@ def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:
 
     parent: the process that is the parent unless it is dead already. Elsewhere than on Linux, a thread looks.
     """
-    if not _prctl(#: Seconds that a process has to end after it was asked to.
-GRACE_S = 3.0
-
-_PR_SET_PDEATHSIG, sign):
+    if not _prctl(_PR_SET_PDEATHSIG, sign):
         threading.Thread(target=_watch, args=(parent, sign), daemon=True).start()
     if os.getppid() != parent:
         os.kill(os.getpid(), sign)
