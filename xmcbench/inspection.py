@@ -21,12 +21,14 @@ from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugin import Imported, from_file, from_point, point
 from xmcbench.processes.supervisor import supervise
-from xmcbench.storage.atomic import write_json
+from xmcbench.storage.atomic import atomic_file, write_json
 from xmcbench.storage.source import source_digest
 from xmcbench.storage.temporary import scratch
 
 #: Seconds that a plug-in has to be imported and to answer.
 TIME_LIMIT_S = 60.0
+#: Bytes of a description, which is a few thousand.
+_LARGEST_FOUND = 1 << 16
 
 
 class Plugin(Struct, frozen=True):
@@ -145,12 +147,20 @@ class Inspection:
                 finished,
                 self._time_limit_s,
             )
+            if not finished.exists():
+                _check_room(folder)
             read = msgspec.json.decode(found.read_bytes(), type=_Found) if found.exists() else None
             last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
         self._answers += read.answers if read else ()
         if ending.timed_out:
             return read, f"stopped after {self._time_limit_s:g} s"
         return read, ": ".join([ending.reason, *last])
+
+
+def _check_room(folder: Path) -> None:
+    """Raise StorageError where a process in this folder could not write what it found: that is not the plug-in's."""
+    with atomic_file(folder / "room") as stream:
+        stream.write(bytes(_LARGEST_FOUND))
 
 
 def main(job_file: str, found_file: str, finished_file: str) -> None:
