@@ -21,7 +21,7 @@ from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugin import Imported, from_file, from_point, point
 from xmcbench.processes.supervisor import supervise
-from xmcbench.storage.atomic import atomic_file, write_json
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_digest
 from xmcbench.storage.temporary import scratch
 
@@ -138,7 +138,7 @@ class Inspection:
         with scratch() as folder:
             job, found, finished = (folder / name for name in ("job.json", "found.json", "finished.json"))
             log = folder / "log"
-            write_json(job, msgspec.to_builtins(_Job(self._plugin, question)))
+            _write(job, _Job(self._plugin, question))
             ending = supervise(
                 "xmcbench.inspection",
                 [str(job), str(found), str(finished)],
@@ -157,6 +157,12 @@ class Inspection:
         return read, ": ".join([ending.reason, *last])
 
 
+def _write(path: Path, value: object) -> None:
+    """Write a value as JSON, whole or not at all; mappings, such as rows of an ablation, keep their order."""
+    with atomic_file(path) as stream:
+        stream.write(msgspec.json.encode(value))
+
+
 def _check_room(folder: Path) -> None:
     """Raise StorageError where a process in this folder could not write what it found: that is not the plug-in's."""
     with atomic_file(folder / "room") as stream:
@@ -170,13 +176,13 @@ def main(job_file: str, found_file: str, finished_file: str) -> None:
     methods = tuple(map(_inspected, imported))
     found = _Found(methods)
     if job.question is None:
-        write_json(Path(found_file), msgspec.to_builtins(found))
+        _write(Path(found_file), found)
     classes = {each.name: each.method for each in imported if each.method}
     for question in [job.question] if job.question else _usual(methods):
         answered = (question, Answer.of(classes[question.name], question))
         found = _Found(methods, (*found.answers, answered))
-        write_json(Path(found_file), msgspec.to_builtins(found))
-    write_json(Path(finished_file), len(found.answers))
+        _write(Path(found_file), found)
+    _write(Path(finished_file), len(found.answers))
 
 
 def _inspected(imported: Imported) -> Inspected:
