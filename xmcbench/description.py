@@ -73,7 +73,7 @@ class Description(Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> dict[str, str]:
-        """Packages the method needs that are not installed: import name -> what to ``pip install``."""
+        """Missing packages of the method: import name -> what to ``pip install``."""
         return {name: install for name, install in self.packages.items() if not _installed(name)}
 
     def check_packages(self, name: str) -> None:
@@ -88,18 +88,18 @@ def class_path(cls: type) -> str:
 
 
 def contract_problem(method: object) -> str:
-    """Why this object cannot be a method, or an empty string."""
+    """Why this object is not a valid method; empty if it is."""
     if not inspect.isclass(method) or not issubclass(method, Method):
         return f"{method!r} is not a subclass of xmcbench.Method"
     for name in ("fit", "predict"):
         if getattr(method, name) is getattr(Method, name):
-            return f"{method.__name__} has no {name}"
+            return f"{method.__name__} does not define {name}"
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
     known = parameters.declared(method)
     for name in known:
         if hasattr(Method, name):  # the harness would overwrite a parameter called `seed`
-            return f"{method.__name__}.{name} is a name of the contract: leave its type out, or call it otherwise"
+            return f"{method.__name__}.{name} is part of the contract: remove its type, or rename it"
     for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
         for name, values in variants.items():
             try:

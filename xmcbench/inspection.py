@@ -65,7 +65,7 @@ class Answer(Struct, frozen=True):
         except XmcbenchError as error:
             kind = UsageError if isinstance(error, UnknownName) else type(error)
             return cls("", kind.__name__, error.message, error.hint)
-        except BaseException as error:  # a method can end in anything, sys.exit() included
+        except BaseException as error:  # a method can raise anything, even SystemExit
             return cls.none(question, ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())])))
         return cls()
 
@@ -116,7 +116,7 @@ class Inspection:
         self._answers: list[tuple[Question, Answer]] = []
         found, reason = self._look(None)
         name = Path(plugin.file).stem if plugin.file else plugin.name
-        broken = Inspected(name=name, origin=origin, problem=f"does not import: {reason}")
+        broken = Inspected(name=name, origin=origin, problem=f"cannot be imported: {reason}")
         self.methods = found.methods if found else (broken,)
 
     def answer(self, question: Question) -> Answer:

@@ -3,8 +3,8 @@
     class Popularity(Method):
         smoothing: Annotated[float, Ge(0), Doc("pairs added to every label")] = 1.0
 
-declares one: its type, its range (``annotated_types``), what it means, and its default. A plain
-``smoothing: float = 1.0`` does too, without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
+declares one: its type, its range (``annotated_types``), its meaning, and its default. A plain
+``smoothing: float = 1.0`` does the same without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
 ``Literal[...]`` and each of them with ``| None``. Names with a leading underscore and ``ClassVar`` are not
 hyperparameters.
 """
@@ -58,14 +58,14 @@ class Limit(Struct, frozen=True):
 
 
 class Doc(Struct, frozen=True):
-    """What a hyperparameter means. source: where its default is from, such as a section of a paper."""
+    """The meaning of a hyperparameter. source: where its default is from, such as a section of a paper."""
 
     text: str
     source: str = ""
 
 
 class Parameter(Struct, frozen=True):
-    """One hyperparameter: its name, what values it takes, its default, and what it means."""
+    """One hyperparameter: its name, type, range, default and meaning."""
 
     name: str
     kind: Literal["bool", "int", "float", "str"]
@@ -78,17 +78,17 @@ class Parameter(Struct, frozen=True):
 
     @property
     def type_name(self) -> str:
-        """The type as a reader would write it."""
+        """The type, as written in Python."""
         name = " | ".join(repr(choice) for choice in self.choices) if self.choices else self.kind
         return f"{name} | none" if self.optional else name
 
     @property
     def range(self) -> str:
-        """The range, such as ">= 0, < 1"; empty where there is none."""
+        """The range, such as ">= 0, < 1"; empty if there is none."""
         return ", ".join(f"{limit.sign} {limit.bound:g}" for limit in self.limits)
 
     def check(self, value: object, owner: str) -> Scalar:
-        """The value in the parameter's own type. Raises UsageError where it is of another type or out of range."""
+        """The value, converted to the parameter's type. Raises UsageError for another type or a value out of range."""
         if value is None and self.optional:
             return None
         if self.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
@@ -122,7 +122,8 @@ class Parameter(Struct, frozen=True):
 
 
 def declared(cls: type) -> dict[str, Parameter]:
-    """The hyperparameters that a class declares, its bases' first. Raises PluginError on a type that cannot be one."""
+    """The hyperparameters that a class declares, those of its bases first. Raises PluginError for an unsupported
+    type."""
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()
@@ -131,7 +132,7 @@ def declared(cls: type) -> dict[str, Parameter]:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of the public attributes of a class. Those of private ones may be known to a type checker alone."""
+    """The types of the public attributes of a class. Types of private ones may only exist for a type checker."""
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
@@ -139,12 +140,12 @@ def _hints(cls: type) -> dict[str, Any]:
         try:
             hints |= typing.get_type_hints(stand_in, include_extras=True)
         except NameError as error:
-            raise PluginError(f"{owner.__name__}: the type of an attribute is not known: {error}") from error
+            raise PluginError(f"{owner.__name__}: the type of an attribute cannot be resolved: {error}") from error
     return hints
 
 
 def undeclared(cls: type, base: type) -> list[str]:
-    """What looks like a hyperparameter, or like an attribute of the contract, and is neither: a sentence for each.
+    """Attributes that look like a hyperparameter or like part of the contract and are neither: a sentence for each.
 
     ``base`` is the class whose attributes are the contract.
     """
@@ -168,14 +169,14 @@ def undeclared(cls: type, base: type) -> list[str]:
     return found
 
 
-#: Values that a hyperparameter or an attribute of the contract could have.
+#: Types of values that a hyperparameter or an attribute of the contract could have.
 _PLAIN = (*_SCALARS, dict, list, tuple)
 
 
 def _parameter(cls: type, name: str, hint: Any) -> Parameter:
     owner = f"{cls.__name__}.{name}"
     if not hasattr(cls, name):
-        raise PluginError(f"{owner} has no default", "every hyperparameter has one; a constant is a ClassVar")
+        raise PluginError(f"{owner} has no default", "give it one, or declare a constant as ClassVar")
     facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
     hint, optional = _without_none(_bare(hint))
     choices: tuple[object, ...] = ()
@@ -183,7 +184,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         choices = typing.get_args(hint)
         hint = type(choices[0])
     if hint not in _SCALARS:
-        raise PluginError(f"{owner} is of type {hint}", "a hyperparameter is a bool, int, float, str or Literal")
+        raise PluginError(f"{owner} has the type {hint}", "a hyperparameter must be a bool, int, float, str or Literal")
     parameter = Parameter(
         name,
         hint.__name__,
@@ -202,7 +203,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
 
 
 def _facts(hint: Any) -> Iterator[object]:
-    """What ``Annotated`` says of a type, at any level of it."""
+    """The metadata that ``Annotated`` attaches to a type, at any level."""
     if typing.get_origin(hint) is Annotated:
         for fact in hint.__metadata__:
             yield from fact if isinstance(fact, GroupedMetadata) else (fact,)

@@ -88,12 +88,12 @@ def from_point(point: metadata.EntryPoint) -> Imported:
 def from_file(path: Path) -> list[Imported]:
     """The methods a plug-in file defines, each under its class name in lower case with dashes (``MyBM25`` -> my-bm25).
 
-    Raises UsageError when there is no such file; a file that does not import, or defines no method, is one entry with
-    its reason.
+    Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
+    a reason.
     """
     check_file(path)
     origin = str(path)
-    # get_type_hints looks a class's module up in sys.modules: the name must be there, and be the file's own.
+    # get_type_hints looks up the module of a class in sys.modules: register the file there under a unique name.
     module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
@@ -101,7 +101,7 @@ def from_file(path: Path) -> list[Imported]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     if str(path.resolve().parent) not in sys.path:
-        sys.path.append(str(path.resolve().parent))  # a plug-in may import what is beside it
+        sys.path.append(str(path.resolve().parent))  # a plug-in may import modules beside it
     try:
         with _importing(path):
             spec.loader.exec_module(module)
@@ -120,7 +120,7 @@ def from_file(path: Path) -> list[Imported]:
 def check_file(path: Path) -> None:
     """Raise UsageError unless there is such a file with Python code."""
     if not path.is_file():
-        raise UsageError(f"there is no plug-in file {path}", "--plugin takes a .py file with a subclass of Method")
+        raise UsageError(f"no plug-in file at {path}", "--plugin takes a .py file with a subclass of Method")
     if path.suffix != ".py":
         raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
 
@@ -137,14 +137,14 @@ def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Import
             Description.of(method)  # type: ignore[arg-type]
     except XmcbenchError as error:
         return Imported(name, origin, None, str(error))
-    except BaseException as error:  # an import can end in anything, sys.exit() included; a listing must survive it
+    except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
         return Imported(name, origin, None, _no_import(error))
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
 
 
 def _no_import(error: BaseException) -> str:
     said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
-    return f"does not import: {said}"
+    return f"cannot be imported: {said}"
 
 
 @contextmanager
@@ -157,9 +157,9 @@ def _importing(path: Path) -> Iterator[None]:
 
 
 def check_imported() -> None:
-    """Raise UsageError while a plug-in file is imported: a run that it starts would start in every cell again."""
+    """Raise UsageError while a plug-in file is being imported: a run that it starts would start again in every cell."""
     if _IMPORTING:
-        raise UsageError("it starts a run when it is imported", 'put that below `if __name__ == "__main__":`')
+        raise UsageError("it starts a run on import", 'move that below `if __name__ == "__main__":`')
 
 
 def method_name(cls: type) -> str:

@@ -1,8 +1,8 @@
 """Finding methods: entry points of the group ``xmcbench.methods`` and plug-in files.
 
-What is known here of a method is its description; its class is imported by the process of a cell. The methods that ship
-with xmcbench are described here as well; anybody else's code is looked at by another process. A plug-in that is broken
-is an entry with its reason; it never breaks a listing or another method.
+A run knows a method by its description. The class is imported in the process of a cell; only the methods that ship with
+xmcbench are also imported here, to describe them. Plug-ins are described by another process (``xmcbench.inspection``).
+A broken plug-in is an entry with a reason; it never breaks a listing or another method.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Elsewhere:
 
 @dataclass(frozen=True)
 class Entry:
-    """One method by name: where it comes from, and its description or the reason why there is none.
+    """One method by name: its origin, and its description or why it cannot be loaded.
 
     plugin: the file of a method that is not installed.
     """
@@ -146,7 +146,7 @@ class Registry:
         elif other is not None:
             raise UsageError(
                 f"two methods are called {name!r}: {other} and {origin}",
-                "rename one, or uninstall the package that brings the other",
+                "rename one, or uninstall the package of the other",
             )
         self._origins[name] = origin
         self._load[name] = cache(load)

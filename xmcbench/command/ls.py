@@ -11,18 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
 
-#: What is too wide for a column and is printed below the table.
+#: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
-#: Fractions, which are shown in per cent.
+#: Fractions, shown as percentages.
 _PER_CENT = ("P@1", "R@100")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
     parser.add_argument("what", choices=("methods", "datasets", "results"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a method: its parameters and presets")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -64,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(value: object, per_cent: bool = False) -> str:
-    if per_cent and isinstance(value, float):
+def _shown(value: object, percent: bool = False) -> str:
+    if percent and isinstance(value, float):
         return f"{100 * value:.2f}"
     if isinstance(value, dict):
         parts = {name: each["default"] if isinstance(each, dict) else each for name, each in value.items()}
@@ -140,7 +147,7 @@ def _method(arguments: argparse.Namespace) -> int:
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
         for preset, command in method.choices.items():
-            print(f"\n{preset} was chosen by: {command}")
+            print(f"\n{preset} was selected by: {command}")
     return 0
 
 
@@ -185,7 +192,7 @@ def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
-        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
     standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
     listing = []
     for record in Store(arguments.runs).records():

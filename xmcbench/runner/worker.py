@@ -40,7 +40,7 @@ def main(job_file: str) -> None:
     except XmcbenchError as error:
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=str(error))
-    except BaseException as error:  # a method can end in anything, sys.exit() included
+    except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=": ".join(filter(None, [type(error).__name__, _line(error)])))
     outcome.write(Path(job.outcome))
