@@ -69,7 +69,7 @@ def _check_method(record: Record, registry: Registry) -> None:
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:
-        titles = {entry.method.title or entry.name for entry in known.values() if entry.method}
+        titles = {entry.title for entry in known.values() if entry.description}
         if said.title in titles:
             raise StorageError(
                 f"its method {name} uses the title of another method, {said.title}", "give its file: --plugin"
@@ -77,7 +77,7 @@ def _check_method(record: Record, registry: Registry) -> None:
         return
     method = known[name].usable()
     follows = {
-        "title": method.title or name,
+        "title": known[name].title,
         "supervision": method.supervision,
         "deterministic": method.deterministic,
     }
