@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from xmcbench import Texts
     from xmcbench.methods.deepxml.bags import Bags
-    from xmcbench.methods.deepxml.network import BagEncoder
 
 _PAPER = "SiameseXML, section 5 and its code"
 

@@ -1,5 +1,6 @@
 """The digest of source code: what a result depends on changes it, and nothing else does."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from xmcbench import environment
-from xmcbench.registry import Registry, from_file
+from xmcbench.plugin import from_file
+from xmcbench.registry import Registry
 from xmcbench.storage import source
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import module_digest, source_digest, source_of
@@ -29,7 +31,7 @@ PACKAGE = {
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Write modules of the package ``pack``, with changes, and import it anew."""
+    """Write modules of the package ``pack``, with changes, and import it again."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(changes=()):
@@ -226,7 +228,7 @@ PLUGIN = """
 
 @pytest.fixture
 def of_plugin(plugin, tmp_path):
-    """The digest of a plug-in file under a name, read anew."""
+    """The digest of a plug-in file under a name, read again."""
 
     def digest(text, name="plugin.py"):
         plugin(text, name)
@@ -421,8 +423,10 @@ def test_a_script_has_a_source(tmp_path):
         "import beside\nfrom xmcbench.storage.source import source_of\nclass A: ...\nprint(source_of(A).digest)\n"
     )
 
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+
     def digest():
-        return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=alone).stdout
 
     before = digest()
     (tmp_path / "beside.py").write_text("RATE = 22\n")
