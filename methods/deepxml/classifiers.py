@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,10 +11,13 @@ from torch import nn
 
 from xmcbench.methods.deepxml.training import shuffled, train
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 
 def candidate_labels(
-    pairs, shortlist: np.ndarray, true: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[no-untyped-def]
+    pairs: csr_matrix, shortlist: np.ndarray, true: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """What each document is trained on: labels int64 [N, true + s], -1 for none, and which are true, bool.
 
     pairs: binary CSR [N, L]. shortlist: int [N, s], -1 for none; known labels among them count as true ones. true:
@@ -49,7 +53,8 @@ class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
     def vectors(self) -> np.ndarray:
         """The vectors, of length 1."""
-        return nn.functional.normalize(self.table.weight.detach(), dim=1).cpu().numpy()
+        vectors: np.ndarray = nn.functional.normalize(self.table.weight.detach(), dim=1).cpu().numpy()
+        return vectors
 
 
 def trained_classifiers(
