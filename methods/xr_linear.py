@@ -40,6 +40,13 @@ class XRLinear(Method):
         "sklearn": {"vectorizer": "sklearn", "max_df": 1.0},
         "pecos": {"vectorizer": "pecos", "max_df": 0.98},
     }
+    choices: ClassVar = {
+        "sklearn": (
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:pecos\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:sklearn"
+        ),
+        "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
+    }
 
     pseudo_labels: Annotated[
         int,

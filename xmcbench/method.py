@@ -35,7 +35,8 @@ class Method:
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
     described    parameters that ``describe`` says already, so that a row's name says nothing twice
     deterministic  whether the seed changes nothing, so that one run tells all
-    choices      preset -> the command, on a dataset without test labels, by which its values were chosen
+    choices      preset -> where its values are from: a source, or the commands, one a line, that chose them on a
+                 dataset without test labels
 
     A method that can split off what does not depend on the pairs also defines
 

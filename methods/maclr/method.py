@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, MethodError, UsageError, pairs_digest
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
-from xmcbench.methods.maclr.variants import ABLATION, PRESETS
+from xmcbench.methods.maclr.variants import ABLATION, CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,7 @@ class MACLR(ContextEncoder):
     packages: ClassVar = {**ContextEncoder.packages, "faiss": "faiss-cpu", "sparse_dot_topn": "sparse-dot-topn"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 

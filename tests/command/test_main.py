@@ -174,7 +174,7 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
     ]
     table = [line.split() for line in lines[10:14]]
     assert [table[0], *table[2:]] == [["preset", "quick", "paper"], ["steps", "5", "100"], ["fast", "true"]]
-    assert lines[-1] == "quick was chosen by: xmcbench run --setting ez"
+    assert lines[-2:] == ["Values of quick come from:", "    xmcbench run --setting ez"]
     document = json.loads(inside(*words, "--json").stdout)
     assert document["parameters"]["steps"] == {
         "type": "int",

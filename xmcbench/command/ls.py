@@ -143,8 +143,8 @@ def _method(arguments: argparse.Namespace) -> int:
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
-        for preset, command in entry.method.choices.items():
-            print(f"\n{preset} was chosen by: {command}")
+        for preset, origin in entry.method.choices.items():
+            print(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}")
     return 0
 
 
