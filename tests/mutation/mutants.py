@@ -20,8 +20,9 @@ import subprocess
 import sys
 import time
 import tomllib
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,8 @@ ROOT = Path(__file__).parents[2]
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 #: Tests that take longer by themselves are not used, nor are more than this for one mutant, the quickest first.
 LONGEST_TEST_S, LONGEST_MUTANT_S = 10.0, 60.0
-SUITE = ["tests", "--ignore=tests/benchmarks", "--ignore=tests/methods", "-m", "not slow and not gpu and not data"]
+MARKS = ["-m", "not slow and not gpu and not data"]
+SUITE = ["tests", "--ignore=tests/benchmarks", "--ignore=tests/methods"]
 #: Ends each module while the tests are mapped: one that fails by it notices any change, such as one of a digest.
 NEUTRAL = "_neutral = 0\n"
 
@@ -64,7 +66,7 @@ class Slot:
 
     def __init__(self, folder: Path) -> None:
         self.tree, self.checkout = folder / "tree", folder / "checkout"
-        self.log = folder / "log.txt"
+        self.log, self.failures = folder / "log.txt", folder / "failures.txt"
         self._clock = int(time.time())
 
     def make(self) -> None:
@@ -103,7 +105,7 @@ def modules(tree: Path) -> dict[Path, str]:
     return found
 
 
-def mapped(slot: Slot, work: Path) -> None:
+def mapped(slot: Slot, work: Path, suite: list[str]) -> None:
     """Run the suite once and keep which tests reach which lines: ``reach.json`` and the data of coverage."""
     lines, data = work / "reach.json", work / "coverage"
     shutil.rmtree(data, ignore_errors=True)
@@ -117,7 +119,7 @@ def mapped(slot: Slot, work: Path) -> None:
     for module in modules(slot.tree):
         (slot.tree / module).write_text((slot.tree / module).read_text() + NEUTRAL)
     # -P: the copy that PYTHONPATH names, not the checkout.
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "reach", "-p", "no:cacheprovider", *SUITE]
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "reach", "-p", "no:cacheprovider", *MARKS, *suite]
     extra = {"REACH_SETTINGS": str(settings), "REACH": str(lines)}
     with (work / "reach.log").open("w") as log:
         subprocess.run(
@@ -164,6 +166,16 @@ class Reach:
                 lines[line] = {context.strip("|").split(" (")[0].split("|")[-1] for context in contexts}
             self._lines[Path(file).relative_to(slot.tree)] = lines
 
+    def usable(self) -> list[Test]:
+        """Every test that may be used."""
+        return [Test(name, seconds) for name, seconds in self._seconds.items() if seconds <= LONGEST_TEST_S]
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Use these no more."""
+        for name in names:
+            self.noticing.append(name)
+            del self._seconds[name]
+
     def batches(self, module: Path, first: int, last: int, group: str) -> list[Batch]:
         """The tests of the group that reach one of the lines, and then those of others, each the quickest first."""
         lines = self._lines.get(module, {})
@@ -196,8 +208,20 @@ def items(tree: Path, only: list[str], work: Path) -> Iterator[WorkItem]:
     for item in found:
         each = item.mutations[0]
         module = each.module_path.relative_to(tree)
-        if is_used(each.operator_name) and not left[module].out(each.start_pos):
-            yield WorkItem.single(item.job_id, MutationSpec(module, *_rest(each)))
+        if not is_used(each.operator_name) or left[module].out(each.start_pos):
+            continue
+        if each.operator_name == "core/ExceptionReplacer" and changed(tree / module, each) is None:
+            continue
+        yield WorkItem.single(item.job_id, MutationSpec(module, *_rest(each)))
+
+
+def changed(module: Path, each: MutationSpec) -> str | None:
+    """The module with the mutation; None for one that cosmic-ray cannot make, as of ``except package.Error``."""
+    operator = get_operator(each.operator_name)(**each.operator_args)
+    try:
+        return mutate_code(module.read_text(), operator, each.occurrence)
+    except AttributeError:
+        return None
 
 
 def _rest(each: MutationSpec) -> tuple[object, ...]:
@@ -205,10 +229,21 @@ def _rest(each: MutationSpec) -> tuple[object, ...]:
 
 
 class Chosen:
-    """A pytest plug-in that keeps the given tests, in their order, and before them those that are not known."""
+    """A pytest plug-in that keeps the given tests, in their order, and before them those that are not known.
 
-    def __init__(self, tests: list[Test], known: set[str]) -> None:
+    The names of those that fail go into the file ``failures``.
+    """
+
+    def __init__(self, tests: list[Test], known: set[str], failures: Path) -> None:
         self._order, self._known = {test.name: place for place, test in enumerate(tests)}, known
+        self._failures, self._failed = failures, set()
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self._failed.add(report.nodeid)
+
+    def pytest_sessionfinish(self):
+        self._failures.write_text("\n".join(sorted(self._failed)))
 
     def _place(self, item) -> int | None:
         return self._order.get(item.nodeid) if item.nodeid in self._known else -1
@@ -236,7 +271,7 @@ def _preload() -> None:
     assert pytest
 
 
-def started(slot: Slot, batch: Batch, known: set[str]) -> int:
+def started(slot: Slot, batch: Batch, known: set[str], first: bool = True) -> int:
     """Fork a process that runs the tests and ends at the first failure; returns its id."""
     pid = os.fork()
     if pid:
@@ -254,8 +289,14 @@ def started(slot: Slot, batch: Batch, known: set[str]) -> int:
         import pytest
 
         files = dict.fromkeys([*batch.files, *(test.name.split("::")[0] for test in batch.tests)])
-        words = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line"]
-        code = pytest.main([*words, *files], plugins=[Chosen(batch.tests, known)])
+        # What is imported beforehand cannot be rewritten, and need not be.
+        rewriting = "ignore:Module already imported so cannot be rewritten"
+        words = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-W", rewriting]
+        code = pytest.main(
+            [*(words if first else words[1:]), *files], plugins=[Chosen(batch.tests, known, slot.failures)]
+        )
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -285,6 +326,12 @@ class Running:
         return False
 
 
+def control(slot: Slot, reach: Reach) -> None:
+    """Run the tests on the package as it is, as mutants are run, and use none that fails."""
+    os.waitpid(started(slot, Batch(reach.usable(), []), reach.known, first=False), 0)
+    reach.drop(filter(None, slot.failures.read_text().split("\n")))
+
+
 def run(session: WorkDB, pending: list[WorkItem], slots: list[Slot], reach: Reach) -> None:
     """Test the mutants, one in each slot at a time, and write every result into the session."""
     groups = modules(slots[0].tree)
@@ -294,8 +341,7 @@ def run(session: WorkDB, pending: list[WorkItem], slots: list[Slot], reach: Reac
             slot, item = free.pop(), todo.pop()
             each = item.mutations[0]
             original = (slot.tree / each.module_path).read_text()
-            mutated = mutate_code(original, get_operator(each.operator_name)(**each.operator_args), each.occurrence)
-            slot.write(each.module_path, mutated)
+            slot.write(each.module_path, changed(slot.tree / each.module_path, each) or original)
             batches = reach.batches(each.module_path, each.start_pos[0], each.end_pos[0], groups[each.module_path])
             started_item = Running(item, slot, original, batches, reach.known)
             if started_item.advance():
@@ -335,7 +381,7 @@ def described(item: WorkItem, tree: Path) -> str:
     """A mutant in one line: module, the line as it is, the line as it was changed."""
     each = item.mutations[0]
     original = (tree / each.module_path).read_text()
-    mutated = mutate_code(original, get_operator(each.operator_name)(**each.operator_args), each.occurrence)
+    mutated = changed(tree / each.module_path, each) or original
     for before, after in zip(original.splitlines(), mutated.splitlines(), strict=False):
         if before != after:
             return f"{each.module_path.relative_to('xmcbench')}: {before.strip()} -> {after.strip()}"
@@ -368,6 +414,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder of the session; one that was begun goes on")
     parser.add_argument("--only", nargs="*", default=[], help="modules, as patterns: xmcbench/metrics/*")
+    parser.add_argument("--tests", nargs="*", default=SUITE, help="what of the suite is used, as words for pytest")
     parser.add_argument("--part", type=float, default=1.0, help="draw this part of each module's mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants that are tested at once")
@@ -378,13 +425,16 @@ def main() -> int:
     slots = [Slot(work / f"slot{number}") for number in range(options.jobs)]
     slots[0].make()
     if not (work / "reach.json").exists():
-        mapped(slots[0], work)
+        mapped(slots[0], work, options.tests)
     for slot in slots:
         slot.make()
     tree = slots[0].tree
     reach = Reach(slots[0], work)
-    print(f"{len(reach.known)} tests; not used, as they notice any change: {', '.join(reach.noticing) or 'none'}")
     _preload()
+    control(slots[0], reach)
+    print(
+        f"{len(reach.known)} tests; not used, as they notice more than mutants: {', '.join(reach.noticing) or 'none'}"
+    )
     with use_db(work / "session.sqlite", WorkDB.Mode.create) as session:
         if not session.num_work_items:
             by_module = defaultdict(list)

@@ -7,9 +7,11 @@ import pytest
 
 from xmcbench import Artifacts
 from xmcbench.errors import DataError, StorageError
+from xmcbench.storage import artifacts
 from xmcbench.storage.artifacts import CONTENT
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import exclusive
+from xmcbench.storage.source import Source
 
 #: A file that is kept once, if another one is like it.
 LARGE = 1 << 20
@@ -180,3 +182,23 @@ def test_a_store_without_a_root_goes_with_its_object():
     assert root == store.root
     del store
     assert not root.exists()
+
+
+def test_other_code_makes_an_artifact_of_its_own(tmp_path, monkeypatch):
+    """The source and the packages of the build and of what it uses are part of the key."""
+
+    def places():
+        return [
+            Artifacts(tmp_path).get("tfidf", {"data": "a"}, lambda folder: None, uses=(json,)),
+            Artifacts(tmp_path).unfinished("tfidf", {"data": "a"}, json),
+        ]
+
+    now = places()
+    assert places() == now
+    asked = []
+    for changed in (Source("0" * 64, ("numpy",)), Source("1" * 64, ("numpy",)), Source("1" * 64, ("scipy",))):
+        monkeypatch.setattr(artifacts, "source_of", lambda *uses, source=changed: asked.append(uses) or source)
+        made = places()
+        assert not {*made} & {*now}
+        now = made
+    assert all(json in uses for uses in asked)
