@@ -17,7 +17,7 @@ from generation import modules
 from rules import TESTS
 
 #: Tests that take longer by themselves are not used, nor are more than this for one mutant, the quickest first.
-LONGEST_TEST_S, LONGEST_MUTANT_S = 10.0, 60.0
+LONGEST_TEST_S, LONGEST_MUTANT_S = 10.0, 20.0
 MARKS = ["-m", "not slow and not gpu and not data"]
 #: Ends each module while the tests are mapped: one that fails by it notices any change, such as one of a digest.
 NEUTRAL = "_neutral = 0\n"
@@ -105,7 +105,7 @@ class Reach:
         lines = self._lines.get(module, {})
         reached = set().union(*(lines.get(line, set()) for line in range(first, last + 1)))
         if "" in reached:  # it runs when the module is imported
-            reached = set().union(*lines.values())
+            reached = {name for name in self._seconds if name.startswith(TESTS[group])}.union(*lines.values())
         names = set().union(*({name, *self._together[name]} for name in reached if name))
         used = sorted(
             (Test(name, self._seconds[name]) for name in names if self._seconds.get(name, 1e9) <= LONGEST_TEST_S),

@@ -4,8 +4,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError
-from xmcbench.records import Cell, Store, as_json, read_record
+from xmcbench.records import Cell, Record, Store, as_json, read_record
+from xmcbench.records import record as record_module
 from xmcbench.records.record import sealed
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
@@ -191,3 +193,12 @@ def test_the_checksum_covers_every_other_field(written):
     assert canonical_json(content) != canonical_json(as_json(record))
     changed = msgspec.structs.replace(record, log="logs/x.log")
     assert sealed(changed).sha256 != record.sha256
+
+
+def test_no_part_can_be_changed_or_has_a_field_that_is_not_declared():
+    found = {each for each in vars(record_module).values() if isinstance(each, type)}
+    parts = {each for each in found if issubclass(each, msgspec.Struct)} - {msgspec.Struct}
+    assert {Cell, Record, Setting} <= parts
+    for each in parts | {Compute, Hardware, Program}:
+        assert each.__struct_config__.frozen, each
+        assert each.__struct_config__.forbid_unknown_fields, each
