@@ -53,6 +53,7 @@ def preload() -> None:
     import psutil  # noqa: F401
     import pyarrow  # noqa: F401
     import pytest
+    import pytest_timeout  # noqa: F401
     import pytrec_eval  # noqa: F401
     import scipy.sparse
     import scipy.special
@@ -76,14 +77,15 @@ def started(slot: Slot, batch: Batch, known: set[str], first: bool = True) -> in
         os.dup2(log, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(slot.checkout)
-        os.environ.update(slot.environment())
+        # Finding the plug-ins would take longer than most tests.
+        os.environ.update(slot.environment(), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         sys.path[:] = [str(slot.tree), *(each for each in sys.path if each not in ("", str(Path(__file__).parent)))]
         import pytest
 
         files = dict.fromkeys([*batch.files, *(test.name.split("::")[0] for test in batch.tests)])
         # What is imported beforehand cannot be rewritten, and need not be.
         rewriting = "ignore:Module already imported so cannot be rewritten"
-        words = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "-W", rewriting]
+        words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--tb=line", "-W", rewriting]
         code = pytest.main(
             [*(words if first else words[1:]), *files], plugins=[Chosen(batch.tests, known, slot.failures)]
         )
