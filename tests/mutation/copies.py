@@ -35,6 +35,12 @@ class Slot:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", self.tree, self.checkout]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
+    def take(self, other: Slot) -> None:
+        """Be as another one, which is as it was made."""
+        for mine, theirs in ((self.tree, other.tree), (self.checkout, other.checkout)):
+            shutil.rmtree(mine, ignore_errors=True)
+            shutil.copytree(theirs, mine)
+
     def environment(self) -> dict[str, str]:
         """What the tests find in the environment: the copy of the package comes first."""
         path = os.pathsep.join([str(self.tree), str(self.checkout / "tests" / "mutation")])

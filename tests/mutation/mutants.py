@@ -67,8 +67,9 @@ def main() -> int:
     slots[0].make()
     if not (work / "reach.json").exists():
         mapped(slots[0], work, options.tests)
-    for slot in slots:
-        slot.make()
+        slots[0].make()
+    for slot in slots[1:]:
+        slot.take(slots[0])
     tree = slots[0].tree
     reach = Reach(slots[0], work)
     preload()

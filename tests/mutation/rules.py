@@ -22,11 +22,11 @@ GROUPS = {
 
 #: Where the tests of a group are; further tests that reach a line follow after these.
 TESTS = {
-    "metrics": ("tests/metrics/",),
-    "setting, topk": ("tests/test_setting.py", "tests/test_topk.py"),
-    "runner": ("tests/runner/",),
-    "records": ("tests/records/",),
-    "storage": ("tests/storage/",),
+    "metrics": ("tests/test_values.py", "tests/metrics/"),
+    "setting, topk": ("tests/test_values.py", "tests/test_setting.py", "tests/test_topk.py"),
+    "runner": ("tests/test_values.py", "tests/runner/"),
+    "records": ("tests/test_values.py", "tests/records/"),
+    "storage": ("tests/test_values.py", "tests/storage/"),
 }
 
 _BINARY = (

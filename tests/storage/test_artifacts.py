@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import threading
@@ -202,3 +203,14 @@ def test_other_code_makes_an_artifact_of_its_own(tmp_path, monkeypatch):
         assert not {*made} & {*now}
         now = made
     assert all(json in uses for uses in asked)
+
+
+def test_the_cost_of_one_does_not_hold_what_was_taken_before(tmp_path, monkeypatch):
+    seconds = itertools.count(step=100.0)
+    monkeypatch.setattr(artifacts.time, "perf_counter", lambda: next(seconds))
+    Artifacts(tmp_path).get("first", {}, lambda folder: None)
+    store = Artifacts(tmp_path)
+    store.get("first", {}, lambda folder: None)
+    assert store.reused_s == 100.0
+    second = store.get("second", {}, lambda folder: None)
+    assert json.loads((second / "cost.json").read_text())["wall_s"] == 100.0

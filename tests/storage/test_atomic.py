@@ -64,3 +64,8 @@ def test_a_copy_replaces_what_is_there_and_a_file_is_not_copied_onto_itself(tmp_
     before = source.stat()
     copy(source, source)
     assert (source.stat().st_ino, source.read_bytes()) == (before.st_ino, b"new")
+
+
+def test_a_file_can_be_read_by_everybody(tmp_path):
+    write_text(tmp_path / "a.txt", "shared")
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
