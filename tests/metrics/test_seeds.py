@@ -235,3 +235,8 @@ def test_half_width_covers_the_true_value(spread, least, most):
         widths = 1.96 * runs.std(axis=1, ddof=1) / 10
         covered.append(abs(runs.mean()) <= half_width(runs.mean(axis=1), widths))
     assert least <= np.mean(covered) <= most
+
+
+def test_a_small_spread_over_seeds_is_not_taken_for_rounding():
+    assert seeds.half_width([0.5, 0.5 + 1e-7], [0.0, 0.0]) > 1e-7
+    assert seeds.half_width([0.5, 0.5 + 1e-16], [0.01, 0.03]) == 0.02

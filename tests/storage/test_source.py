@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -430,3 +431,15 @@ def test_a_script_has_a_source(tmp_path):
     before = digest()
     (tmp_path / "beside.py").write_text("RATE = 22\n")
     assert digest() != before
+
+
+def test_a_neighbor_that_python_does_not_find_elsewhere_is_one(tmp_path, monkeypatch):
+    (tmp_path / "nowhere_else").mkdir()
+    for name in ("nowhere_else/inside.py", "without_spec.py", "json.py"):
+        (tmp_path / name).touch()
+    monkeypatch.setitem(sys.modules, "without_spec", ModuleType("without_spec"))
+    beside = source._Package("", tmp_path)
+    assert beside.imported("nowhere_else.inside")
+    assert beside.imported("without_spec")
+    assert not beside.imported("json")  # Python's own goes first
+    assert not beside.imported("absent")
