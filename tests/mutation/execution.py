@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 import traceback
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,20 +122,15 @@ class Running:
 def control(session: WorkDB, slot: Slot, reach: Reach) -> None:
     """Run the tests that killed a mutant on the package as it is: a kill by one that fails there is none.
 
-    Such mutants are left without a result. Raises SystemExit with the names of the tests.
+    Raises SystemExit with the names of such tests.
     """
-    kills = defaultdict(list)
-    for item, result in session.completed_work_items:
-        if result.test_outcome == TestOutcome.KILLED and result.output.startswith("tests/"):
-            kills[result.output.splitlines()[0]].append(item)
-    os.waitpid(started(slot, Batch([Test(name, 0) for name in kills], []), {*kills}, first=False), 0)
-    wrong = [name for name in slot.failures.read_text().split("\n") if name in kills]
-    for name in wrong:
-        session.set_multiple_results(
-            [item.job_id for item in kills[name]], WorkResult(WorkerOutcome.ABNORMAL, "the test fails by itself")
-        )
+    outputs = [result.output for _, result in session.completed_work_items if result.test_outcome == TestOutcome.KILLED]
+    names = {output.splitlines()[0] for output in outputs if output.startswith("tests/")}
+    batch = Batch([Test(name, 0) for name in sorted(names)], [])
+    os.waitpid(started(slot, batch, reach.known | names, first=False), 0)
+    wrong = names & {*slot.failures.read_text().split("\n")}
     if wrong:
-        raise SystemExit("fail on the package as it is: " + ", ".join(wrong))
+        raise SystemExit(f"these fail on the package as it is, so the session says nothing: {', '.join(sorted(wrong))}")
 
 
 def run(session: WorkDB, pending: list[WorkItem], slots: list[Slot], reach: Reach) -> None:

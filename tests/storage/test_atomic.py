@@ -69,3 +69,8 @@ def test_a_copy_replaces_what_is_there_and_a_file_is_not_copied_onto_itself(tmp_
 def test_a_file_can_be_read_by_everybody(tmp_path):
     write_text(tmp_path / "a.txt", "shared")
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_json_is_the_same_whatever_the_order_of_its_keys(tmp_path):
+    write_json(tmp_path / "a.json", {"b": "\u00e9", "a": [1]})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n "a": [\n  1\n ],\n "b": "\u00e9"\n}\n'
