@@ -168,3 +168,10 @@ def test_a_part_that_is_joined_is_in_its_rows_only():
     assert joined.indices.tolist() == [[1, -1], [0, -1], [0, -1], [-1, -1], [-1, -1]]
     assert joined.scores[:, 0].tolist() == [0.5, 1.0, 2.0, -np.inf, -np.inf]
     assert TopK.joined([], 2).indices.shape == (0, 2)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_label_is_named_once(label):
+    twice = TopK(np.array([[label, label]], np.int32), np.array([[2.0, 1.0]], np.float32))
+    with pytest.raises(MethodError, match="row 0 names a label twice"):
+        twice.check(1, 2, 2)

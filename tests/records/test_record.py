@@ -202,3 +202,25 @@ def test_no_part_can_be_changed_or_has_a_field_that_is_not_declared():
     for each in parts | {Compute, Hardware, Program}:
         assert each.__struct_config__.frozen, each
         assert each.__struct_config__.forbid_unknown_fields, each
+
+
+def test_the_name_of_a_row(record):
+    assert record("tfidf").name == "TFIDF"
+    assert record("tfidf", ngrams=2, df=1).name == "TFIDF (ngrams=2, df=1)"
+
+
+def test_a_cell_that_took_nothing_saved_no_time(record):
+    values = as_json(record())
+    del values["measured"]["reused_s"]
+    assert msgspec.convert(values, Record).measured.reused_s == 0.0
+
+
+def test_the_latest_result_of_each_method_on_a_dataset(record, altered, tmp_path):
+    store = Store(tmp_path)
+    old, new = "2026-01-01T00:00:00+00:00", "2026-03-01T00:00:00+00:00"
+    first = store.write(altered(record("a", 0), (("measured", "started"), new)))
+    store.write(altered(record("a", 1), (("measured", "started"), old)))
+    store.write(altered(record("b", 0, status="failed"), (("measured", "started"), new)))
+    store.write(altered(record("c", 0), (("cell", "dataset"), "Other")))
+    assert store.latest("Tiny") == {"a": first}
+    assert [*store.latest("Other")] == ["c"]
