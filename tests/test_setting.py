@@ -111,9 +111,7 @@ def test_what_a_reader_of_a_table_calls_it():
     assert Setting.of("fs", 1, "pair").title == "few-shot, 100% of the pairs"
 
 
-@pytest.mark.parametrize(
-    ("by", "what"), [("label", "of 3 labels with a training pair"), ("pair", "of 4 training pairs")]
-)
+@pytest.mark.parametrize(("by", "what"), [("label", "3 labels with a training pair"), ("pair", "4 training pairs")])
 def test_a_ratio_that_draws_nothing_says_of_what(by, what):
     pairs = csr_matrix(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], np.float32))
     with pytest.raises(UsageError, match=f"a ratio of 0.1 of {what} selects nothing"):
