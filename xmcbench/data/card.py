@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
+from xmcbench.storage.reading import read_text
 
 _Size = Annotated[int, Meta(ge=0)]
 _Positive = Annotated[float, Meta(gt=0)]
@@ -95,7 +96,7 @@ class Card(_Part, frozen=True):
 def read_card(path: Path) -> Card:
     """Read a card. Raises DataError, naming file and key, when it is not TOML or not a card."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Card)
+        return msgspec.convert(tomllib.loads(read_text(path)), Card)
     except FileNotFoundError:
         raise DataError(f"there is no card {path}") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xmcbench.data.compression import atomic_gzip, open_source
+from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lines
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
 
@@ -46,7 +46,7 @@ def read_matrix(path: Path) -> csr_matrix:
     no finite number, and a number of rows other than the header's.
     """
     with open_source(path) as stream:
-        rows, columns = _header(path, stream.readline(), ("rows", "columns"))
+        rows, columns = _header(path, next(lines(stream), b""), ("rows", "columns"))
         blocks = [
             _parse(path, block, columns, line) for line, block in _blocks(stream, path, rows, f"{rows} {columns}")
         ]
@@ -64,24 +64,13 @@ def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
 def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tuple[int, bytes]]:
     """Whole lines at a time, each ended by a newline, with the number of the first; checks how many there are."""
     line = 2
-    for block in _whole_lines(stream):
+    for block in whole_lines(stream, _BLOCK):
         yield line, block
         line += block.count(b"\n")
     if line - 2 != rows:
         raise DataError(
             f"{path} has {line - 2} rows, its header {header!r} says {rows}", "truncated? an empty row is a blank line"
         )
-
-
-def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    rest = b""
-    while chunk := stream.read(_BLOCK):
-        head, newline, tail = (rest + chunk).rpartition(b"\n")
-        if newline:
-            yield head + newline
-        rest = tail
-    if rest:
-        yield rest + b"\n"
 
 
 #: Entries a row, then the column ids and the values of all rows one after the other.
@@ -208,7 +197,7 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
 
     documents, labels, line = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 1
     with open_source(path) as stream:
-        for block in _whole_lines(stream):
+        for block in whole_lines(stream, _BLOCK):
             try:
                 table = _columns_of(block, " ", {"document": pa.int64(), "label": pa.int64()})
                 pair = [table[name].to_numpy() for name in ("document", "label")]

@@ -16,6 +16,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
+from xmcbench import escaping
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.records import Record
 
@@ -111,7 +112,8 @@ def as_csv(made: LossCurve) -> str:
         for row in line.rows:
             for point in line.points:
                 values = [f"{each:.6g}" for each in (point.value, point.low, point.high)]
-                writer.writerow([*what, row, f"{point.step:.15g}", *values, seeds])
+                line_values = [*what, row, f"{point.step:.15g}", *values, seeds]
+                writer.writerow([escaping.csv(each) for each in line_values])
     return stream.getvalue()
 
 

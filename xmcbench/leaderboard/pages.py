@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import quote
 
 from xmcbench.errors import StorageError
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard import ablation, captions, consistency
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
@@ -77,10 +79,10 @@ def _index(
     for name in names:
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
-        lines.append(f"* [{name}]({name.lower()}.md): {kind}")
+        lines.append(f"* [{markdown(name)}]({quote(name.lower())}.md): {kind}")
     if ablated:
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
-        lines.append(f"* [Ablation](ablation.md) of {', '.join(methods)}")
+        lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]

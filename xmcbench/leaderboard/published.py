@@ -7,6 +7,7 @@ they were printed as; nothing is computed from them.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
+from xmcbench.storage.reading import read_text
 from xmcbench.storage.shipped import shipped
 
 
@@ -130,7 +132,7 @@ class _ResultLine(Struct, frozen=True):
 def read_source(path: Path) -> Source:
     """A source from its file. Raises DataError, naming the file, when it or one of its tables cannot be read."""
     try:
-        described = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _SourceFile)
+        described = msgspec.convert(tomllib.loads(read_text(path)), _SourceFile)
         columns = [each for each in described.errata if each.of_columns]
         cells = [each for each in described.errata if not each.of_columns]
         statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
@@ -151,8 +153,7 @@ def read_source(path: Path) -> Source:
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream, strict=True))
+    return list(csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True))
 
 
 def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:

@@ -21,6 +21,7 @@ from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
+from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
 
@@ -238,7 +239,7 @@ def sealed(record: Record) -> Record:
 def read_record(path: Path) -> Record:
     """A record from its file. Raises StorageError, naming the file, where it is damaged, edited or not a record."""
     try:
-        values = msgspec.json.decode(path.read_bytes())
+        values = msgspec.json.decode(read_bytes(path))
         canonical_json(values).encode()  # half a surrogate pair is JSON, but not text
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
