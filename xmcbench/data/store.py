@@ -24,6 +24,7 @@ from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.pairs import pairs_digest, write_pairs
+from xmcbench.storage.reading import read_text
 from xmcbench.texts import BATCH, Texts, text_digest
 
 if TYPE_CHECKING:
@@ -85,14 +86,16 @@ def fingerprint(path: Path) -> str:
         state = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "ctime_ns": before.st_ctime_ns}
         note = cache_root() / "hashes" / f"{sha256_json(str(path.resolve()))[:32]}.json"
         try:
-            remembered = json.loads(note.read_text())
+            remembered = json.loads(read_text(note))
             if remembered["state"] == state:
                 return str(remembered["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass  # no note, or not one of ours: the file is hashed
         digest = sha256_file(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
     if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
         with suppress(StorageError):  # a cache that cannot be written costs time, not the answer
             write_json(note, {"path": str(path.resolve()), "state": state, "sha256": digest})
@@ -111,8 +114,8 @@ def corpus(path: Path, kind: Kind) -> Corpus:
 def open_corpus(folder: Path) -> Corpus:
     """The corpus in a folder of the cache. Raises DataError when it is damaged."""
     try:
-        return Corpus(folder=folder, **json.loads((folder / "facts.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        return Corpus(folder=folder, **json.loads(read_text(folder / "facts.json")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"cannot read the store {folder}: {error}", "delete the folder: it is made anew") from error
 
 

@@ -58,7 +58,11 @@ def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
     if len(parts) != len(names) or not all(_ID.fullmatch(part) for part in parts):
         shown = line.decode(errors="replace").strip()[:40]
         raise at(path, 1, f"the header is {shown!r}", f"it holds the numbers of {', '.join(names)}")
-    return [int(part) for part in parts]
+    sizes = [int(part) for part in parts]
+    for size, name in zip(sizes, names, strict=True):
+        if size > np.iinfo(np.int32).max:
+            raise at(path, 1, f"the header says {size} {name}", f"there can be {np.iinfo(np.int32).max} at most")
+    return sizes
 
 
 def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tuple[int, bytes]]:

@@ -73,7 +73,8 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
         body.insert(first_published, r"\midrule")
     cited = sorted({line.source for line in table.lines if line.source})
     entries = [f"% {line}" for number in cited for line in sources[number - 1].bibtex.splitlines()]
-    heads = " & ".join([escaping.latex(table.head), *(escaping.latex(c.label) + marks.of(c.notes) for c in table.columns)]) + r" \\"
+    columns = [escaping.latex(column.label) + marks.of(column.notes) for column in table.columns]
+    heads = " & ".join([escaping.latex(table.head), *columns]) + r" \\"
     notes = [f"\\par\\smallskip{{\\footnotesize {mark} {escaping.latex(note)}}}" for mark, note in marks.notes]
     return "\n".join(
         [
@@ -193,4 +194,3 @@ def _joined(text: str, spread: str) -> str:
 
 def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bool]]:
     return zip(items, flags, strict=True)
-

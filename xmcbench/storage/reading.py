@@ -53,16 +53,12 @@ def open_regular(path: Path) -> IO[bytes]:
 
     Opening a FIFO would wait for somebody to write into it.
     """
-    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: PTH123 - has an opener
-    try:
-        mode = os.fstat(stream.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise Unreadable("it is not a regular file")
-        os.set_blocking(stream.fileno(), True)
-    except BaseException:
-        stream.close()
-        raise
-    return stream
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Unreadable("it is not a regular file")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
 
 
 def read_bytes(path: Path, limit: int = DOCUMENT) -> bytes:
