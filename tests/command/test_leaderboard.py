@@ -212,7 +212,7 @@ FORGERIES = {
         forged(lambda record, _: record["method"].update(deterministic=False)),
         "its method's deterministic is False",
     ),
-    "the title of another": (forged(_another_method), "its method mine has the title of another, TF-IDF"),
+    "the title of another": (forged(_another_method), "looks like that of tfidf"),
     "a time": (
         forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
         "$.measured.predict_ms_per_instance",

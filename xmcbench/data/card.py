@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
+from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_text
 
 _Size = Annotated[int, Meta(ge=0)]
@@ -87,10 +88,9 @@ class Card(_Part, frozen=True):
     build: Recipe | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a name that cannot name a folder."""
-        for key, value in (("name", self.name), ("slug", self.slug)):
-            if not value or "/" in value or value in (".", ".."):
-                raise ValueError(f"{key} is {value!r}, but folders are named after it: a name without a slash")
+        """Raise ValueError for a name that cannot name files."""
+        check_name(self.name)
+        check_name(self.slug)
 
 
 def read_card(path: Path) -> Card:

@@ -50,7 +50,10 @@ class Item:
 
 
 def items(store: Store) -> list[Item]:
-    """Everything in a runs folder that can be removed. Raises StorageError for a record that cannot be read."""
+    """Everything in a runs folder that can be removed; what records that cannot be read need is not known.
+
+    Raises StorageError for a folder that cannot be read.
+    """
     records = store.records()
     return [*_artifacts(store, records), *_of_records(store, records)]
 

@@ -19,16 +19,18 @@ from msgspec import Meta, Struct
 
 from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
+from xmcbench.escaping import visible
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
+from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, Meta(ge=0)]
-#: Seconds, milliseconds or shares of a run.
-Amount = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+#: Seconds or milliseconds. None took thirty thousand years; sums of such numbers stay finite.
+Amount = Annotated[float, Meta(ge=0, lt=1e15)]
 
 #: Keys of tables in a record; plain strings for whoever looks something up.
 FilterName = Annotated[str, Meta(pattern="^(none|self|file)$")]
@@ -54,9 +56,8 @@ class Cell(_Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no run could have: names are names of files, a setting is one."""
-        for name in (self.dataset, self.method):
-            if not name.isprintable() or {*name} & {*"/\\"} or not name.strip(". "):
-                raise ValueError(f"{name!r} cannot name a file")
+        check_name(self.dataset)
+        check_name(self.method)
         setting = self.setting
         try:
             valid = setting == Setting.of(setting.kind, setting.ratio, setting.by)
@@ -236,6 +237,18 @@ def sealed(record: Record) -> Record:
     return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
 
 
+def check_readable(part: Cell | Record) -> None:
+    """Raise ValueError, saying why, for a cell or a record that could be written but not be read back.
+
+    A method decides what its parameters and notes are: half of a surrogate pair, a number of a thousand digits.
+    """
+    try:
+        text = canonical_json(msgspec.to_builtins(part, str_keys=True))
+        msgspec.json.decode(text.encode(), type=type(part))
+    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"a record cannot hold it: {visible(str(error))}") from error
+
+
 def read_record(path: Path) -> Record:
     """A record from its file. Raises StorageError, naming the file, where it is damaged, edited or not a record."""
     try:
@@ -249,7 +262,7 @@ def read_record(path: Path) -> Record:
         raise StorageError(f"{path} is not a record of schema 1 or {SCHEMA}", hint)
     try:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
     if _seal(values) != values.get("sha256"):
         raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")

@@ -7,23 +7,28 @@ artifacts/<kind>/<hash>/
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from xmcbench.errors import StorageError
 from xmcbench.records.ranks import Ranks, Truth
-from xmcbench.records.record import Cell, Record, as_json, read_record, sealed
+from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.lock import exclusive, in_use
 
 
 class Store:
-    """The runs folder at ``root``; it is made on the first write."""
+    """The runs folder at ``root``; it is made on the first write.
+
+    left_out: file -> why ``records`` could not read it. Whoever shows what ``records`` gives says so.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.left_out: dict[Path, StorageError] = {}
 
     def record_path(self, cell: Cell) -> Path:
         """The cell's record."""
@@ -80,11 +85,17 @@ class Store:
         return read_record(path) if path.exists() else None
 
     def write(self, record: Record) -> Record:
-        """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError.
+        """Write the cell's record, whole or not at all, and return it with its checksum.
+
+        Raises StorageError, for a record that could not be read back too.
 
         A record with a result gives way to another one with a result only: what failed or ran out of time is returned,
         and the earlier result stays.
         """
+        try:
+            check_readable(record)
+        except ValueError as error:
+            raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
         written = sealed(record)
         if written.ok or not self._has_result(record.cell):
             write_json(self.record_path(record.cell), as_json(written))
@@ -97,14 +108,36 @@ class Store:
             return False  # damaged: nothing to lose
         return earlier is not None and earlier.ok
 
+    def record_files(self) -> list[Path]:
+        """The files of all records, in the order of their names. Raises StorageError for a folder that cannot be read."""
+
+        def refuse(error: OSError) -> None:
+            reason = error.strerror or error
+            raise StorageError(f"cannot read the folder {error.filename}: {reason}", "its records would be left out")
+
+        folder = self.root / "records"
+        if not folder.exists():
+            return []
+        walk = os.walk(folder, onerror=refuse, followlinks=True)
+        return sorted(Path(parent, name) for parent, _, names in walk for name in names if name.endswith(".json"))
+
     def records(self) -> list[Record]:
-        """Every record, in the order of the file names. Raises StorageError on a damaged or misplaced one."""
+        """Every record, in the order of the file names; one that is damaged or misplaced goes to ``left_out``.
+
+        Raises StorageError for a folder that cannot be read.
+        """
         found = []
-        for path in sorted((self.root / "records").rglob("*.json")):
-            record = read_record(path)
-            place = self.record_path(record.cell)
-            if path != place:
-                raise StorageError(f"{path} is the record of a cell whose place is {place}", "is it a copy? move it")
+        self.left_out.clear()
+        for path in self.record_files():
+            try:
+                record = read_record(path)
+                place = self.record_path(record.cell)
+                if path != place:
+                    hint = "is it a copy? move it"
+                    raise StorageError(f"{path} is the record of a cell whose place is {place}", hint)
+            except StorageError as error:
+                self.left_out[path] = error
+                continue
             found.append(record)
         return found
 

@@ -64,13 +64,10 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
 
 
 def _check_method(record: Record, registry: Registry) -> None:
-    """A method that is known here is called what its parameters make of it; no other takes the title of one."""
+    """A method that is known here is called what its parameters make of it."""
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:
-        titles = {entry.method.title or entry.name for entry in known.values() if entry.method}
-        if said.title in titles:
-            raise StorageError(f"its method {name} has the title of another, {said.title}", "name its file: --plugin")
         return
     method = known[name].usable()
     follows = {

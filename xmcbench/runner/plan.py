@@ -11,6 +11,7 @@ from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.records import Cell, Record, Standing, Store
+from xmcbench.records.record import check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.registry import Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
@@ -251,15 +252,19 @@ def _chosen_preset(method: type[Method], name: str, own: str | None, common: str
 def _planned(
     row: Row, number: int, request: Request, dataset: Dataset, subset: Subset | None, seed: int, store: Store
 ) -> PlannedCell:
-    cell = Cell(
-        dataset=dataset.name,
-        dataset_sha256=dataset.digest,
-        setting=request.setting,
-        subset_sha256=subset.digest if subset else None,
-        method=row.entry.name,
-        parameters=dict(row.values),  # type: ignore[arg-type] # checked when they were resolved
-        seed=seed,
-    )
+    try:
+        cell = Cell(
+            dataset=dataset.name,
+            dataset_sha256=dataset.digest,
+            setting=request.setting,
+            subset_sha256=subset.digest if subset else None,
+            method=row.entry.name,
+            parameters=dict(row.values),  # type: ignore[arg-type] # checked when they were resolved
+            seed=seed,
+        )
+        check_readable(cell)
+    except ValueError as error:
+        raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
     source, record = source_digest(row.method), store.find(cell)
     state: State = "to run"
     if record is not None and record.ok:

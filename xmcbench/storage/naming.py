@@ -1,0 +1,21 @@
+"""Which names can name files: those of datasets and methods, which are parts of paths in every runs folder."""
+
+from __future__ import annotations
+
+#: Bytes of a name in UTF-8: file systems allow 255, and a seed, a key and a suffix are added to it.
+_LONGEST = 120
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError, saying why, for a name that cannot name a file or that nobody could type or read."""
+    shown = ascii(name) if len(name) <= _LONGEST else f"{name[:40]!a}..."
+    if not name.strip(". "):
+        raise ValueError(f"{shown} cannot name a file: it has no letter")
+    if name != name.strip():
+        raise ValueError(f"{shown} cannot name a file: it begins or ends with a space")
+    if {*name} & {*"/\\"}:
+        raise ValueError(f"{shown} cannot name a file: it has a slash or a backslash")
+    if not name.isprintable():  # control characters, invisible ones, and spaces other than " "
+        raise ValueError(f"{shown} cannot name a file: it has characters that cannot be seen")
+    if len(name.encode()) > _LONGEST:
+        raise ValueError(f"{shown} cannot name a file: it is longer than {_LONGEST} bytes")
