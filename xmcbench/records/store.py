@@ -109,7 +109,7 @@ class Store:
         return earlier is not None and earlier.ok
 
     def record_files(self) -> list[Path]:
-        """The files of all records, in the order of their names. Raises StorageError for a folder that cannot be read."""
+        """The files of all records, by name. Raises StorageError for a folder that cannot be read."""
 
         def refuse(error: OSError) -> None:
             reason = error.strerror or error

@@ -18,10 +18,19 @@ from xmcbench import environment
 from xmcbench.data.catalogue import roots
 from xmcbench.data.store import cache_root
 from xmcbench.environment import Compute
-from xmcbench.errors import XmcbenchError
+from xmcbench.errors import StorageError, XmcbenchError
+from xmcbench.escaping import visible
 from xmcbench.metrics import DEPTH, protocol
 from xmcbench.records import Record, Store
-from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
+from xmcbench.records.record import (
+    Environment,
+    Measured,
+    MethodFacts,
+    Protocol,
+    Status,
+    SubsetFacts,
+    check_readable,
+)
 from xmcbench.records.standing import figures_current, metrics_digest
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
@@ -125,7 +134,10 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
-        outcome = Outcome.read(outcome_file)
+        try:
+            outcome = Outcome.read(outcome_file)
+        except StorageError as error:  # the method's process wrote there, or broke what we wrote
+            outcome = Outcome(status="failed", reason=str(error))
     status, reason = _status(outcome, ending, limits)
     scored = None
     if status == "ok":
@@ -144,7 +156,15 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
         peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
     )
-    return store.write(_record(planned, place, status, reason, outcome, scored, measured, store.relative(log)))
+    record = _record(planned, place, status, reason, outcome, scored, measured, store.relative(log))
+    try:
+        check_readable(record)
+    except ValueError as error:  # the notes of the method
+        reason = f"there is a result, but {error}"
+        record = _record(
+            planned, place, "failed", reason, Outcome(status="failed"), None, measured, store.relative(log)
+        )
+    return store.write(record)
 
 
 def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
@@ -193,7 +213,7 @@ def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[St
         return "timeout", f"stopped after the time limit of {limits.time_s:g} s"
     if outcome is None or ending.over_memory:
         return "failed", ending.reason
-    return outcome.status, outcome.reason
+    return outcome.status, visible(outcome.reason)
 
 
 def _record(
