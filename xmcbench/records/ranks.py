@@ -112,9 +112,12 @@ class Truth:
         """Read what ``save`` wrote. Raises StorageError where it is not that."""
         try:
             lengths, labels, frequency, instances = read_arrays(path, "lengths", "labels", "frequency", "instances")
-            rows = np.repeat(np.arange(len(lengths)), lengths)
-            if len(rows) != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
+            vectors = (lengths, labels, frequency)
+            if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in vectors) or (lengths < 0).any():
+                raise ValueError("its arrays are not vectors of counts and ids")
+            if lengths.sum() != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
                 raise ValueError("its arrays do not fit together")
+            rows = np.repeat(np.arange(len(lengths)), lengths)
             pairs = TruePairs(rows, labels.astype(np.int64), len(lengths))
             return cls(pairs, frequency.astype(np.int64), int(instances))
         except (OSError, ValueError, TypeError) as error:

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import DataError, StorageError
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.pairs import pairs_digest, read_pairs
 
 
 class Store:
@@ -75,7 +76,7 @@ class Store:
             return
         path = self.root / "subsets" / dataset / f"{subset.name}-{subset.digest[:12]}.npz"
         with closing(in_use(path.with_suffix(".lock"))):
-            if not path.exists():
+            if not _holds(path, subset):
                 subset.save(path)
             yield path
 
@@ -165,3 +166,14 @@ class Store:
         if ranks.digest != record.ranks.sha256:
             raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
         return ranks
+
+
+def _holds(path: Path, subset: Subset) -> bool:
+    """Whether the file holds the pairs of the subset; one that is damaged is written again."""
+    if not path.exists():
+        return False
+    try:
+        pairs = read_pairs(path, subset.pairs.shape[1])
+    except DataError:
+        return False
+    return pairs_digest(pairs.indptr, pairs.indices) == subset.digest
