@@ -84,11 +84,12 @@ def fingerprint(path: Path) -> str:
     try:
         before = path.stat()
         state = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "ctime_ns": before.st_ctime_ns}
-        note = cache_root() / "hashes" / f"{sha256_json(str(path.resolve()))[:32]}.json"
+        note = cache_root() / "hashes" / f"{sha256_json(os.fsencode(path.resolve()).hex())[:32]}.json"
         try:
             remembered = json.loads(read_text(note))
-            if remembered["state"] == state:
-                return str(remembered["sha256"])
+            digest = str(remembered["sha256"])
+            if remembered == _note(path, state, digest):
+                return digest
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass  # no note, or not one of ours: the file is hashed
         digest = sha256_file(path)
@@ -98,8 +99,14 @@ def fingerprint(path: Path) -> str:
         raise DataError(f"cannot read {path}: {error}") from None
     if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
         with suppress(StorageError):  # a cache that cannot be written costs time, not the answer
-            write_json(note, {"path": str(path.resolve()), "state": state, "sha256": digest})
+            write_json(note, _note(path, state, digest))
     return digest
+
+
+def _note(path: Path, state: Mapping[str, int], digest: str) -> dict[str, object]:
+    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
+    known = {"path": ascii(str(path.resolve())), "state": dict(state), "sha256": digest}
+    return {**known, "seal": sha256_json(known)}
 
 
 def corpus(path: Path, kind: Kind) -> Corpus:

@@ -12,9 +12,9 @@ from xmcbench.leaderboard import ablation, captions, consistency
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
-from xmcbench.leaderboard.published import PublishedRow, Source, sources
+from xmcbench.leaderboard.published import MAIN, PublishedRow, Source, sources
 from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
-from xmcbench.leaderboard.tables import MAIN, SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 

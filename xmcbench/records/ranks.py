@@ -115,6 +115,8 @@ class Truth:
             vectors = (lengths, labels, frequency)
             if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in vectors) or (lengths < 0).any():
                 raise ValueError("its arrays are not vectors of counts and ids")
+            if instances.shape or instances.dtype.kind not in "iu":
+                raise ValueError("its number of training instances is not one number")
             if lengths.sum() != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
                 raise ValueError("its arrays do not fit together")
             rows = np.repeat(np.arange(len(lengths)), lengths)

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import visible
+from xmcbench.metrics import METRICS
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.naming import check_name
@@ -34,7 +35,8 @@ Amount = Annotated[float, Meta(ge=0, lt=1e15)]
 
 #: Keys of tables in a record; plain strings for whoever looks something up.
 FilterName = Annotated[str, Meta(pattern="^(none|self|file)$")]
-Counted = Annotated[str, Meta(pattern="^(train|test|labels|train_pairs|test_pairs)$")]
+_COUNTS = ("train", "test", "labels", "train_pairs", "test_pairs")
+Counted = Annotated[str, Meta(pattern=f"^({'|'.join(_COUNTS)})$")]
 
 Status = Literal["ok", "failed", "timeout", "skipped"]
 
@@ -213,6 +215,16 @@ class Record(_Part, frozen=True, kw_only=True):
             raise ValueError("the key is not that of the cell")
         if self.ok and (self.predictions is None or self.protocol.filter not in self.metrics):
             raise ValueError("status is ok, but predictions or figures are missing")
+        if missing := [name for name in _COUNTS if name not in self.counts]:
+            raise ValueError(f"counts have no {missing[0]}")
+        for scores in self.metrics.values():
+            if missing := [name for name in METRICS if name not in scores.values]:
+                raise ValueError(f"{missing[0]} is missing")
+            for figures in (scores, *scores.views.values()):
+                if figures.values.keys() != figures.intervals.keys():
+                    raise ValueError("metrics and intervals are not of the same names")
+                if missing := [name for name in METRICS if name[0] != "P" and name not in figures.values]:
+                    raise ValueError(f"{missing[0]} is missing in a group of labels")
 
     @property
     def ok(self) -> bool:
