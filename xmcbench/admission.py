@@ -67,6 +67,7 @@ def examine(
     be shown.
     """
     found, loaded = Admission(), {}
+    sent_before: dict[str, Path] = {}
     here = board.records()
     titles = _titles(registry, here)
     for root in roots:
@@ -84,6 +85,9 @@ def examine(
                 audit(record, sent, loaded[name], source, registry, scorer)
                 _check_names(record, titles)
                 _check_free(record, board, force)
+                if twin := sent_before.get(record.key):
+                    raise StorageError(f"{twin} is a record of the same cell", "send one of them")
+                sent_before[record.key] = path
             except XmcbenchError as error:
                 found.refused[path] = error
                 continue

@@ -32,6 +32,9 @@ _ROWS = 65_536
 
 _NEWLINE, _SPACE = 10, 32
 
+#: Values are kept as float32.
+_LARGEST = float(np.finfo(np.float32).max)
+
 _ID = re.compile(rb"[0-9]{1,18}")
 
 
@@ -150,7 +153,7 @@ def _finite(path: Path, line: int, entry: bytes, text: bytes) -> float:
         value = math.nan if b"_" in text else float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= _LARGEST:  # NaN too
         raise at(path, line, f"{entry.decode(errors='replace')[:40]!r} is no entry", "column:value, a finite number")
     return value
 
