@@ -79,7 +79,7 @@ def test_a_class_with_a_bad_declaration_is_a_plugin_error():
 
     for cls, message in (
         (NoDefault, "has no default"),
-        (Odd, "is of type"),
+        (Odd, "has the type"),
         (Wrong, "bad default"),
         (Beyond, "bad default: Beyond.alpha = 0.0 is out of range"),
     ):
@@ -178,7 +178,7 @@ def test_a_private_attribute_may_have_a_type_that_only_a_type_checker_knows(plug
     (entry,) = from_file(plugin(TYPED.format(line="_tower: Tower | None = None"), "private.py"))
     assert list(declared(entry.usable())) == ["steps"]
     (entry,) = from_file(plugin(TYPED.format(line="tower: Tower | None = None"), "public.py"))
-    assert "Typed: the type of an attribute is not known: name 'Tower' is not defined" in entry.problem
+    assert "Typed: the type of an attribute cannot be resolved: name 'Tower' is not defined" in entry.problem
 
 
 def test_what_is_not_declared_is_said():

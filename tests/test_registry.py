@@ -41,13 +41,13 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("import nothing_of_that_name", "does not import: ModuleNotFoundError"),
-        ("def broken(:", "does not import: SyntaxError"),
-        ("raise SystemExit(3)", "does not import: SystemExit"),
+        ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
+        ("def broken(:", "cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit"),
         ("x = 1", "defines no subclass"),
-        (GOOD.format(name="A").replace("def fit", "def fitt"), "A has no fit"),
-        (GOOD.format(name="A").replace("def predict", "def guess"), "A has no predict"),
-        (GOOD.format(name="A") + "        alpha: list = None\n", "is of type"),
+        (GOOD.format(name="A").replace("def fit", "def fitt"), "A does not define fit"),
+        (GOOD.format(name="A").replace("def predict", "def guess"), "A does not define predict"),
+        (GOOD.format(name="A") + "        alpha: list = None\n", "has the type"),
         (GOOD.format(name="A") + "        presets = {'quick': {'alpha': 1}}\n", "preset 'quick': unknown parameter"),
         (GOOD.format(name="A") + "        supervision = 'require'\n", "not one of unused, optional, required"),
         (
@@ -60,7 +60,7 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
             + "        steps: Annotated[int, Ge(1)] = 1\n        presets = {'quick': {'steps': 0}}\n",
             "preset 'quick': A.steps = 0 is out of range: it must be at least 1",
         ),
-        (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is a name of the contract"),
+        (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is part of the contract"),
     ],
 )
 def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):
@@ -94,7 +94,7 @@ def test_a_missing_package_is_named_with_its_command(plugin):
         entry.usable()
 
 
-def test_a_class_that_is_not_finished_is_no_method(plugin):
+def test_a_class_that_is_not_finished_is_not_a_method(plugin):
     source = "    from abc import ABC, abstractmethod\n" + GOOD.format(name="Base").replace("(Method)", "(Method, ABC)")
     source += "        @abstractmethod\n        def score(self): ...\n"
     source += "\n    class Whole(Base):\n        def score(self): ...\n"
@@ -153,5 +153,5 @@ def test_an_installed_plugin_may_not_take_the_name_of_a_built_in_method(installe
 
 def test_a_broken_package_is_an_entry_with_its_reason(installed):
     installed("crooked", "crooked", "import nothing_of_that_name")
-    assert Registry()["crooked"].problem.startswith("does not import: ModuleNotFoundError")
+    assert Registry()["crooked"].problem.startswith("cannot be imported: ModuleNotFoundError")
     assert Registry()["tfidf"].problem == ""

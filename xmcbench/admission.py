@@ -158,7 +158,9 @@ def _skeleton_of_title(title: str) -> str:
 def _check_free(record: Record, board: Store, force: bool) -> None:
     place = board.record_path(record.cell)
     if place.exists() and not force and (here := read_record(place)) != record:
-        raise StorageError(f"{place} is another record of this cell, of {here.measured.started}", "--force replaces it")
+        raise StorageError(
+            f"{place} already holds another record of this cell, from {here.measured.started}", "--force replaces it"
+        )
 
 
 def _showable(

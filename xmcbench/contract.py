@@ -42,12 +42,12 @@ _TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", 
 
 #: The dataset of the chance test: instances of either side, labels, true labels per instance.
 _ROWS, _LABELS, _TRUE = 400, 40, 2
-#: No honest method hits so many more test pairs than chance in a million checks.
+#: No honest method exceeds chance by this much in a million checks.
 _SIGNIFICANCE = 1e-6
 
 
 class Finding(Struct, frozen=True):
-    """One check. status: missing where something that the method needs is not on this machine. reason: why not ok."""
+    """One check. status: missing if something that the method needs is not on this machine. reason: why not ok."""
 
     name: str
     status: Literal["ok", "failed", "missing"]
@@ -65,10 +65,10 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 def check(question: Question) -> list[Finding]:
-    """Every check that applies to the method, in a process of its own, which ends at the limits of the question.
+    """Every check that applies to the method, in a separate process under the limits of the question.
 
-    The later checks are left out where the method does not load; where the process does not run to its end, that is
-    the last finding.
+    If the method does not load, the later checks are left out. If the process does not run to its end, that is the last
+    finding.
     """
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
         asked, answered = Path(folder, "question.json"), Path(folder, "findings.json")
@@ -119,7 +119,7 @@ def _findings(entry: Entry, registry: Registry, question: Question) -> Iterator[
         checks["learns from pairs (fs, full)"] = lambda: _valid(method, values, pairs=True)
         checks["leaves the pairs as they are"] = lambda: _leaves_pairs(method, values)
     checks["pads where k is larger than the number of labels"] = lambda: _valid(method, values, pairs=True, k=50)
-    checks["takes empty and unknown texts"] = lambda: _strange_texts(method, values)
+    checks["accepts empty and unknown texts"] = lambda: _strange_texts(method, values)
     checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
     if method.deterministic:
         checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
@@ -136,7 +136,7 @@ def _finding(name: str, run: Callable[[], None], method: type[Method]) -> Findin
         return Finding(name, "missing", str(error))
     except XmcbenchError as error:
         return Finding(name, "failed", str(error))
-    except BaseException as error:  # a method can end in anything, sys.exit() included; the other checks go on
+    except BaseException as error:  # a method can raise anything, even SystemExit; the other checks go on
         if isinstance(error, KeyboardInterrupt):
             raise
         said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
@@ -205,7 +205,7 @@ def _leaves_pairs(cls: type[Method], values: Mapping[str, object]) -> None:
     before = pairs.copy()
     _predict(cls, values, train[:5], pairs, 5)
     if pairs.shape != before.shape or pairs.nnz != before.nnz or (pairs != before).nnz:
-        raise MethodError("fit changed the pairs it was handed", "work on a copy: other methods share them")
+        raise MethodError("fit changed the pairs that it was given", "work on a copy: other methods share them")
 
 
 def _strange_texts(cls: type[Method], values: Mapping[str, object]) -> None:
@@ -221,11 +221,13 @@ def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, 
     if not same and seeds[0] == seeds[1]:
         raise MethodError("two runs with one seed predict differently", "draw every random number from self.seed")
     if not same:
-        raise MethodError("two seeds predict differently", "`deterministic = True` says that they do not")
+        raise MethodError(
+            "two runs with different seeds predict differently", "`deterministic = True` promises that they do not"
+        )
 
 
 def _at_chance(entry: Entry, registry: Registry, values: Mapping[str, object], limits: Limits) -> None:
-    """Run a cell on a dataset whose test pairs are drawn at random: who hits them has seen them."""
+    """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
     method = entry.usable()
     with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
         root = Path(folder, "random-pairs")
@@ -240,13 +242,13 @@ def _at_chance(entry: Entry, registry: Registry, values: Mapping[str, object], l
     hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored
     if _chance(hits, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
         raise MethodError(
-            f"it hits {hits} of {scored} random test pairs at rank 1, where chance hits {scored * _TRUE // _LABELS}",
-            "nothing in the texts or the training pairs says anything about them: the method has read them",
+            f"{hits} of {scored} random test pairs are at rank 1; by chance there would be {scored * _TRUE // _LABELS}",
+            "texts and training pairs hold no information about them, so the method has read them",
         )
 
 
 def _write_random(folder: Path) -> None:
-    """Texts that speak of two labels each; the training pairs are these, the test pairs random."""
+    """Texts that each mention two labels: these are the training pairs. The test pairs are random."""
     random = np.random.RandomState(0)
     labels = [f"the {topic} of {kind}" for kind in ("gold", "iron", "salt", "wool") for topic in _TOPICS]
 
@@ -262,7 +264,7 @@ def _write_random(folder: Path) -> None:
 
 
 def _chance(hits: int, rows: int, share: float) -> float:
-    """The probability of at least so many hits in so many rows."""
+    """The probability of at least this many hits in this many rows."""
     return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
 
 

@@ -3,8 +3,8 @@
     class Popularity(Method):
         smoothing: Annotated[float, Ge(0), Doc("pairs added to every label")] = 1.0
 
-declares one: its type, its range (``annotated_types``), what it means, and its default. A plain
-``smoothing: float = 1.0`` does too, without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
+declares one: its type, its range (``annotated_types``), its meaning, and its default. A plain
+``smoothing: float = 1.0`` does the same without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
 ``Literal[...]`` and each of them with ``| None``. Names with a leading underscore and ``ClassVar`` are not
 hyperparameters.
 """
@@ -29,7 +29,7 @@ _SCALARS = (bool, int, float, str)
 
 
 class Limit(NamedTuple):
-    """One end of a range: how it reads in an error and in a listing, its test, and the bound."""
+    """One end of a range: its wording in errors, its sign in listings, its test, and the bound."""
 
     words: str
     sign: str
@@ -39,7 +39,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Doc:
-    """What a hyperparameter means. source: where its default is from, such as a section of a paper."""
+    """The meaning of a hyperparameter. source: where its default is from, such as a section of a paper."""
 
     text: str
     source: str = ""
@@ -47,7 +47,7 @@ class Doc:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One hyperparameter: its name, what values it takes, its default, and what it means."""
+    """One hyperparameter: its name, type, range, default and meaning."""
 
     name: str
     kind: type
@@ -60,17 +60,17 @@ class Parameter:
 
     @property
     def type_name(self) -> str:
-        """The type as a reader would write it."""
+        """The type, as written in Python."""
         name = " | ".join(repr(choice) for choice in self.choices) if self.choices else self.kind.__name__
         return f"{name} | none" if self.optional else name
 
     @property
     def range(self) -> str:
-        """The range, such as ">= 0, < 1"; empty where there is none."""
+        """The range, such as ">= 0, < 1"; empty if there is none."""
         return ", ".join(f"{limit.sign} {limit.bound:g}" for limit in self.limits)
 
     def check(self, value: object, owner: str) -> object:
-        """The value in the parameter's own type. Raises UsageError where it is of another type or out of range."""
+        """The value, converted to the parameter's type. Raises UsageError for another type or a value out of range."""
         if value is None and self.optional:
             return None
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -105,7 +105,8 @@ class Parameter:
 
 
 def declared(cls: type) -> dict[str, Parameter]:
-    """The hyperparameters that a class declares, its bases' first. Raises PluginError on a type that cannot be one."""
+    """The hyperparameters that a class declares, those of its bases first. Raises PluginError for an unsupported
+    type."""
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()
@@ -114,7 +115,7 @@ def declared(cls: type) -> dict[str, Parameter]:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of the public attributes of a class. Those of private ones may be known to a type checker alone."""
+    """The types of the public attributes of a class. Types of private ones may only exist for a type checker."""
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
@@ -122,12 +123,12 @@ def _hints(cls: type) -> dict[str, Any]:
         try:
             hints |= typing.get_type_hints(stand_in, include_extras=True)
         except NameError as error:
-            raise PluginError(f"{owner.__name__}: the type of an attribute is not known: {error}") from error
+            raise PluginError(f"{owner.__name__}: the type of an attribute cannot be resolved: {error}") from error
     return hints
 
 
 def undeclared(cls: type, base: type) -> list[str]:
-    """What looks like a hyperparameter, or like an attribute of the contract, and is neither: a sentence for each.
+    """Attributes that look like a hyperparameter or like part of the contract and are neither: a sentence for each.
 
     ``base`` is the class whose attributes are the contract.
     """
@@ -151,14 +152,14 @@ def undeclared(cls: type, base: type) -> list[str]:
     return found
 
 
-#: Values that a hyperparameter or an attribute of the contract could have.
+#: Types of values that a hyperparameter or an attribute of the contract could have.
 _PLAIN = (*_SCALARS, dict, list, tuple)
 
 
 def _parameter(cls: type, name: str, hint: Any) -> Parameter:
     owner = f"{cls.__name__}.{name}"
     if not hasattr(cls, name):
-        raise PluginError(f"{owner} has no default", "every hyperparameter has one; a constant is a ClassVar")
+        raise PluginError(f"{owner} has no default", "give it one, or declare a constant as ClassVar")
     facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
     hint, optional = _without_none(_bare(hint))
     choices: tuple[object, ...] = ()
@@ -166,7 +167,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         choices = typing.get_args(hint)
         hint = type(choices[0])
     if hint not in _SCALARS:
-        raise PluginError(f"{owner} is of type {hint}", "a hyperparameter is a bool, int, float, str or Literal")
+        raise PluginError(f"{owner} has the type {hint}", "a hyperparameter must be a bool, int, float, str or Literal")
     parameter = Parameter(
         name,
         hint,
@@ -185,7 +186,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
 
 
 def _facts(hint: Any) -> Iterator[object]:
-    """What ``Annotated`` says of a type, at any level of it."""
+    """The metadata that ``Annotated`` attaches to a type, at any level."""
     if typing.get_origin(hint) is Annotated:
         for fact in hint.__metadata__:
             yield from fact if isinstance(fact, GroupedMetadata) else (fact,)

@@ -1,6 +1,6 @@
 """Finding methods: entry points of the group ``xmcbench.methods`` and plug-in files.
 
-A plug-in that is broken is an entry with its reason; it never breaks a listing or another method.
+A broken plug-in is an entry with a reason; it never breaks a listing or another method.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IMPORTING: list[Path] = []
 
 @dataclass(frozen=True)
 class Entry:
-    """One method by name: where it comes from, and the class or the reason why there is none.
+    """One method by name: its origin, and its class or why it cannot be loaded.
 
     plugin: the file of a method that is not installed.
     """
@@ -45,7 +45,7 @@ class Entry:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Packages the method needs that are not installed: import name -> what to ``pip install``."""
+        """Missing packages of the method: import name -> what to ``pip install``."""
         packages = self.method.packages if self.method else {}
         return {name: install for name, install in packages.items() if not _installed(name)}
 
@@ -68,13 +68,13 @@ def _installed(package: str) -> bool:
 
 
 class Registry:
-    """All methods by name, in alphabetical order. An entry point is imported when its entry is asked for."""
+    """All methods by name, in alphabetical order. An entry point is only imported when its entry is requested."""
 
     def __init__(self, plugins: Iterable[Path] = ()) -> None:
         """Entry points of the installed packages, then the plug-in files.
 
-        A file goes before an installed plug-in of the same name, which ``notes`` says: that is how a plug-in is edited.
-        Raises UsageError when two others claim one name: both origins are named, none wins silently.
+        A file replaces an installed plug-in of the same name, with a line in ``notes``, so that a plug-in can be
+        edited. Raises UsageError for any other two methods of one name, naming both origins.
         """
         self.notes: list[str] = []
         self._origins: dict[str, str] = {}
@@ -100,7 +100,7 @@ class Registry:
         elif other is not None:
             raise UsageError(
                 f"two methods are called {name!r}: {other} and {origin}",
-                "rename one, or uninstall the package that brings the other",
+                "rename one, or uninstall the package of the other",
             )
         self._origins[name] = origin
         self._load[name] = cache(load)
@@ -109,7 +109,7 @@ class Registry:
         return iter([self._load[name]() for name in sorted(self._load)])
 
     def sources(self) -> dict[str, str]:
-        """Method -> SHA-256 (hex) of its source here, of all that can be imported."""
+        """Method -> SHA-256 (hex) of its source on this machine, for all methods that can be imported."""
         return {entry.name: source_digest(entry.method) for entry in self if entry.method}
 
     def __getitem__(self, name: str) -> Entry:
@@ -128,27 +128,27 @@ def _entry(name: str, origin: str, load: Callable[[], object]) -> Entry:
         problem = contract_problem(method)
     except XmcbenchError as error:
         return Entry(name, origin, None, str(error))
-    except BaseException as error:  # an import can end in anything, sys.exit() included; a listing must survive it
+    except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
         if isinstance(error, KeyboardInterrupt):
             raise
-        return Entry(name, origin, None, f"does not import: {type(error).__name__}: {' '.join(str(error).split())}")
+        return Entry(name, origin, None, f"cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}")
     if problem:
         return Entry(name, origin, None, problem)
     return Entry(name, origin, method)  # type: ignore[arg-type]
 
 
 def contract_problem(method: object) -> str:
-    """Why this object cannot be a method, or an empty string."""
+    """Why this object is not a valid method; empty if it is."""
     if not inspect.isclass(method) or not issubclass(method, Method):
         return f"{method!r} is not a subclass of xmcbench.Method"
     for name in ("fit", "predict"):
         if getattr(method, name) is getattr(Method, name):
-            return f"{method.__name__} has no {name}"
+            return f"{method.__name__} does not define {name}"
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
     for name in parameters.declared(method):
         if hasattr(Method, name):  # the harness would overwrite a parameter called `seed`
-            return f"{method.__name__}.{name} is a name of the contract: leave its type out, or call it otherwise"
+            return f"{method.__name__}.{name} is part of the contract: remove its type, or rename it"
     for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
         for name, values in variants.items():
             try:
@@ -161,13 +161,13 @@ def contract_problem(method: object) -> str:
 def from_file(path: Path) -> list[Entry]:
     """The methods a plug-in file defines, each under its class name in lower case with dashes (``MyBM25`` -> my-bm25).
 
-    Raises UsageError when there is no such file; a file that does not import, or defines no method, is one entry with
-    its reason.
+    Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
+    a reason.
     """
     if not path.is_file():
-        raise UsageError(f"there is no plug-in file {path}", "--plugin takes a .py file with a subclass of Method")
+        raise UsageError(f"no plug-in file at {path}", "--plugin takes a .py file with a subclass of Method")
     origin = str(path)
-    # get_type_hints looks a class's module up in sys.modules: the name must be there, and be the file's own.
+    # get_type_hints looks up the module of a class in sys.modules: register the file there under a unique name.
     module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
@@ -175,14 +175,14 @@ def from_file(path: Path) -> list[Entry]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     if str(path.resolve().parent) not in sys.path:
-        sys.path.append(str(path.resolve().parent))  # a plug-in may import what is beside it
+        sys.path.append(str(path.resolve().parent))  # a plug-in may import modules beside it
     try:
         with _importing(path):
             spec.loader.exec_module(module)
     except BaseException as error:  # as in _entry
         if isinstance(error, KeyboardInterrupt):
             raise
-        reason = f"does not import: {type(error).__name__}: {' '.join(str(error).split())}"
+        reason = f"cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
         return [Entry(path.stem, origin, None, reason, path)]
     classes = [
         member
@@ -205,9 +205,9 @@ def _importing(path: Path) -> Iterator[None]:
 
 
 def check_imported() -> None:
-    """Raise UsageError while a plug-in file is imported: a run that it starts would start in every cell again."""
+    """Raise UsageError while a plug-in file is being imported: a run that it starts would start again in every cell."""
     if _IMPORTING:
-        raise UsageError("it starts a run when it is imported", 'put that below `if __name__ == "__main__":`')
+        raise UsageError("it starts a run on import", 'move that below `if __name__ == "__main__":`')
 
 
 def method_name(cls: type) -> str:

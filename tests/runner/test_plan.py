@@ -51,7 +51,7 @@ def test_all_leaves_out_what_cannot_run_and_says_why(planned):
     assert {"tfidf", "bm25", "xr-linear", "one"} <= {each.cell.method for each in made.cells}
     assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three", "four")} == {
         "four": "get-weights four",
-        "two": "run it under fs or full",
+        "two": "use --setting fs or full",
         "three": "pip install no-such",
     }
 
@@ -273,4 +273,4 @@ def test_the_status_of_a_method(plugin):
     assert status(registry["four"]) == "missing: the weights of four are not here (get-weights four)"
     assert status(registry["three"]) == "missing: three needs no_such_package (pip install no-such)"
     assert status(registry["odd"]) == "broken: odd cannot be asked about itself: RuntimeError: odd"
-    assert status(registry["bad"]).startswith("broken: does not import: ModuleNotFoundError")
+    assert status(registry["bad"]).startswith("broken: cannot be imported: ModuleNotFoundError")

@@ -30,7 +30,7 @@ PACKAGE = {
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Write modules of the package ``pack``, with changes, and import it anew."""
+    """Write modules of the package ``pack``, with changes, and import it again."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(changes=()):
@@ -227,7 +227,7 @@ PLUGIN = """
 
 @pytest.fixture
 def of_plugin(plugin, tmp_path):
-    """The digest of a plug-in file under a name, read anew."""
+    """The digest of a plug-in file under a name, read again."""
 
     def digest(text, name="plugin.py"):
         plugin(text, name)

@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
 
-#: What is too wide for a column and is printed below the table.
+#: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
-#: Fractions, which are shown in per cent.
+#: Fractions, shown as percentages.
 _PER_CENT = ("P@1", "R@100")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
     parser.add_argument("what", choices=("methods", "datasets", "results"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a method: its parameters and presets")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -68,8 +75,8 @@ def _print(listing: list[dict[str, Any]]) -> None:
                 )
 
 
-def _shown(value: object, per_cent: bool = False) -> str:
-    if per_cent and isinstance(value, float):
+def _shown(value: object, percent: bool = False) -> str:
+    if percent and isinstance(value, float):
         return f"{100 * value:.2f}"
     if isinstance(value, dict):
         parts = {name: each["default"] if isinstance(each, dict) else each for name, each in value.items()}
@@ -147,7 +154,7 @@ def _method(arguments: argparse.Namespace) -> int:
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
         for preset, command in entry.method.choices.items():
-            print(f"\n{preset} was chosen by: {command}")
+            print(f"\n{preset} was selected by: {command}")
     return 0
 
 
@@ -194,7 +201,7 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
-        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
     standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
     store, listing = Store(arguments.runs), []
     for record in store.records():

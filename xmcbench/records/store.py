@@ -22,7 +22,7 @@ from xmcbench.storage.pairs import pairs_digest, read_pairs
 
 
 class Store:
-    """The runs folder at ``root``; it is made on the first write.
+    """The runs folder at ``root``, created on the first write.
 
     left_out: file -> why ``records`` could not read it. Whoever shows what ``records`` gives says so.
     """
@@ -48,7 +48,7 @@ class Store:
         return self._file("logs", cell, ".log")
 
     def truth_path(self, dataset: str, truth_sha256: str) -> Path:
-        """The true pairs that ranks on a dataset belong to."""
+        """The true pairs of a dataset, to which ranks refer."""
         return self.root / "truth" / f"{dataset.lower()}-{truth_sha256[:12]}.npz"
 
     def _file(self, folder: str, cell: Cell, suffix: str) -> Path:
@@ -56,21 +56,21 @@ class Store:
         return path.with_name(path.name + suffix)
 
     def relative(self, path: Path) -> str:
-        """A path below the root, as records name it."""
+        """A path relative to the root, as in records."""
         return path.relative_to(self.root).as_posix()
 
     @property
     def artifacts(self) -> Path:
-        """Where the artifacts that cells share are kept."""
+        """The folder of the artifacts that cells share."""
         return self.root / "artifacts"
 
     def lock(self, cell: Cell, wait: bool) -> exclusive:
-        """The claim on a cell, for two runs that write one folder at once."""
+        """The lock of a cell, for two runs that write one folder at once."""
         return exclusive(self._file("logs", cell, ".lock"), wait=wait)
 
     @contextmanager
     def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:
-        """The file of a subset's pairs, written if it is not there; in the block ``xmcbench clean`` leaves it alone."""
+        """The file of a subset's pairs, written if missing; inside the block ``xmcbench clean`` keeps it."""
         if subset is None:
             yield None
             return
@@ -90,8 +90,8 @@ class Store:
 
         Raises StorageError, for a record that could not be read back too.
 
-        A record with a result gives way to another one with a result only: what failed or ran out of time is returned,
-        and the earlier result stays.
+        A record with a result is only replaced by another one with a result: one that failed or ran out of time is
+        returned, and the earlier result stays.
         """
         try:
             check_readable(record)
@@ -134,8 +134,8 @@ class Store:
                 record = read_record(path)
                 place = self.record_path(record.cell)
                 if path != place:
-                    hint = "is it a copy? move it"
-                    raise StorageError(f"{path} is the record of a cell whose place is {place}", hint)
+                    hint = "is it a copy? move or delete it"
+                    raise StorageError(f"{path} holds a record that belongs at {place}", hint)
             except StorageError as error:
                 self.left_out[path] = error
                 continue
@@ -143,12 +143,12 @@ class Store:
         return found
 
     def latest(self, dataset: str) -> dict[str, Record]:
-        """Method -> its most recent result on a dataset under any setting: what to expect of its next one."""
+        """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
         done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
         return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
 
     def truth(self, record: Record) -> Truth:
-        """The true pairs that a record was scored against. Raises StorageError where they are missing or others."""
+        """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
         path = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
@@ -158,7 +158,7 @@ class Store:
         return truth
 
     def ranks(self, record: Record, truth: Truth) -> Ranks:
-        """The ranks of a record. Raises StorageError where they are missing or not those of the record."""
+        """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
         path = self.ranks_path(record.cell)

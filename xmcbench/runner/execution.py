@@ -1,4 +1,4 @@
-"""Run a plan's cells, each in a process of its own, and write each record the moment its cell ends."""
+"""Run a plan's cells, each in a separate process, and write each record as soon as its cell ends."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one cell may take: wall seconds, and GiB of memory for its process and all it starts."""
+    """The limits of one cell: wall seconds, and GiB of memory for its process and its children."""
 
     time_s: float | None = None
     memory_gib: float | None = None
 
 
-#: Called when a cell starts (record None) and when it ends: the cell, its place, its record.
+#: Called when a cell starts (record None) and when it ends: the cell, its position, its record.
 Progress = Callable[[PlannedCell, int, Record | None], None]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where cells run, what each may take, and on what it computes."""
+    """Where cells run, their limits, and their hardware."""
 
     store: Store
     limits: Limits = field(default_factory=Limits)
@@ -66,12 +66,12 @@ class Place:
 
 
 def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False) -> list[Record]:
-    """The record of every cell of the plan, in its order; cells that have one already are not run.
+    """The record of every cell of the plan, in order; cells that already have one are not run.
 
-    A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. A finished cell whose
-    figures are those of other metrics or propensities is scored again from its stored ranks. When two runs write one
-    folder, a cell that the other one is at is left to it and its record taken. Raises StorageError when a record
-    cannot be written; on Ctrl-C the finished records stay.
+    A cell that fails, hangs or runs out of memory becomes a record that says so, and the others go on. A finished cell
+    whose figures are from other metrics or propensities is scored again from its stored ranks. When two runs share a
+    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written; on
+    Ctrl-C the finished records stay.
     """
     store, records = place.store, {}
     waiting = list(enumerate(plan.cells))
@@ -86,7 +86,7 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
                     if not claim.held:
                         busy.append((position, planned))
                         continue
-                    # Another run may have ended it since the plan was made.
+                    # Another run may have finished it since the plan was made.
                     made = store.find(planned.cell)
                     if made is not None and made.ok and made != planned.record and not force:
                         records[position] = made
@@ -98,7 +98,7 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
 
 
 def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
-    """The record with the figures that today's metrics and the dataset's card give; written if they were others.
+    """The record with the figures of today's metrics and card; written if they have changed.
 
     A record without ranks stays as it is: nothing can be computed from it.
     """
@@ -109,7 +109,7 @@ def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -
 
 
 def rescored(record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer) -> Record:
-    """The record with the figures that today's metrics give from its ranks, written in place of the old one."""
+    """The record with the figures of today's metrics from its ranks; replaces the old one."""
     scored = scorer.rescore(record.cell, store.root, filter_name, propensity)
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
@@ -119,7 +119,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     started, begin = datetime.now(UTC), time.perf_counter()
     log, depth = store.log_path(cell), DEPTH + dataset.longest_filter
     for folder in (store.artifacts, store.predictions_path(cell).parent):
-        make_folder(folder)  # a folder that is there beforehand stays readable in the cell
+        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
     with (
         tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch,
         store.subset(dataset.slug, planned.subset) as pairs,
@@ -127,7 +127,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         outcome_file = Path(scratch, "outcome.json")
         _job(planned, place, pairs, depth, outcome_file).write(Path(scratch, "job.json"))
         ending = supervise(
-            # -P: the package that is installed, not a folder of its name where the user happens to stand.
+            # -P: import the installed package, not a folder of that name in the current directory.
             [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
             log,
             _environment(Path(scratch)),
@@ -152,7 +152,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         wall_s=outcome.wall_s if scored else {},
         reused_s=outcome.reused_s,
         predict_ms_per_instance=1000 * outcome.wall_s["predict"] / len(dataset.test) if scored else None,
-        # The process knows its own peak exactly, the sampling knows of its children: the higher of the two counts.
+        # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
         peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
         peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
     )
@@ -193,7 +193,7 @@ def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, out
 
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
-    """Files and folders that hold pairs, or from which they follow."""
+    """Files and folders that hold pairs, or reveal them."""
     published = shipped("leaderboards/published")
     boards = {store.root, *([published.parent] if published else [])}
     results = [root / name for root in boards for name in ("records", "ranks", "truth", "subsets")]
@@ -202,9 +202,9 @@ def _hidden(dataset: Dataset, store: Store) -> list[Path]:
 
 def _environment(scratch: Path) -> dict[str, str]:
     """The environment of a cell's process: the user's, and what we set."""
-    # A thread that waits gives its core back: spinning ones bring a shared machine to a standstill.
+    # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
-    # Hash order must not differ between two runs of one seed. Temporary files go when the cell ends.
+    # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
     return {**waiting, **os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(scratch)}
 
 
@@ -264,7 +264,7 @@ def _record(
 
 
 def subset_facts(subset: Subset | None) -> SubsetFacts | None:
-    """What a record says of the pairs that a method was handed."""
+    """The description of the pairs that a method was given."""
     if subset is None:
         return None
     return SubsetFacts(

@@ -1,4 +1,4 @@
-"""From requests to cells: which are to run, which have their record already, which cannot run and why."""
+"""From requests to cells: which will run, which already have a record, which cannot run and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xmcbench.storage.source import source_digest
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
 
-#: The preset a run takes where nothing else is asked for and the method has it: a few minutes on two cores.
+#: The preset that is used by default, if the method has it: a few minutes on two cores.
 DEFAULT_PRESET = "quick"
 
 State = Literal["to run", "cached", "stale"]
@@ -28,10 +28,10 @@ State = Literal["to run", "cached", "stale"]
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for on one dataset, in one setting.
+    """A user's request on one dataset, in one setting.
 
-    dataset: its name or folder. methods: names, each with a preset after a colon if it is to have one of its own
-    (``tfidf:sklearn``), or ``all``. preset: taken by the methods that have it; one method of all requests must.
+    dataset: its name or folder. methods: names, each optionally with its own preset (``tfidf:sklearn``), or
+    ``all``. preset: used by the methods that have it; at least one method of all requests must.
     overrides: method -> parameter -> value (text or typed).
     """
 
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with all that is needed to run it. request: the number of the request that it belongs to."""
+    """A cell with everything needed to run it. request: the index of its request."""
 
     cell: Cell
     row: Row
@@ -81,7 +81,7 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A method that was asked for and cannot run: one line why, and what brings it."""
+    """A requested method that cannot run: one line why, and the command that installs what is missing."""
 
     method: str
     reason: str
@@ -93,7 +93,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of the requests, methods in the order asked for and seeds within, and what is left out."""
+    """All cells of the requests, by method in the requested order, then by seed; and the methods left out."""
 
     requests: tuple[Request, ...]
     cells: list[PlannedCell]
@@ -106,9 +106,9 @@ class Plan:
 
 
 def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[Row], list[Skipped]]]:
-    """The rows of every request, and what is left out of it: all that can be checked before any data are loaded.
+    """The rows of every request, and the methods left out: everything that can be checked before loading data.
 
-    A method named by the user that cannot run is an error; under ``all`` it is left out with its reason.
+    A method named by the user that cannot run is an error; under ``all`` it is left out with a reason.
     Raises UnknownName, UsageError, PluginError, Unavailable.
     """
     named = {name for request in requests for name, _ in _methods(request, registry)}
@@ -117,7 +117,7 @@ def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[
             if name not in named:
                 raise UsageError(f"--set {name}: {name} is not among the methods of this run", "add it to --methods")
             if method := registry[name].method:
-                parameters.resolve(method, name, values)  # a wrong value is wrong under `all` too
+                parameters.resolve(method, name, values)  # a wrong value is an error under `all` too
         if request.preset is not None:
             known = {preset for name in named for preset in _presets(registry[name])}
             if request.preset not in known:
@@ -130,7 +130,7 @@ def plan(
 ) -> Plan:
     """The cells of requests. force: run finished cells again; refresh: those that are stale.
 
-    Raises what ``resolve`` raises, and what loading a dataset raises.
+    Raises what ``resolve`` and loading a dataset raise.
     """
     from xmcbench.data import load_dataset
 
@@ -148,7 +148,7 @@ def plan(
             try:
                 made = [_planned(row, number, request, dataset, subsets[seed], seed, store) for seed in request.seeds]
                 made = [replace(each, state="to run") if each.state in again else each for each in made]
-                if any(each.state == "to run" for each in made):  # a finished cell needs nothing any more
+                if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
                     with _blamed(row.entry.name):
                         row.method(**row.values).require()
             except XmcbenchError as error:
@@ -162,14 +162,14 @@ def plan(
 
 
 def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
-    """The dataset's subset under a setting; the zero-shot setting does not even read the pairs."""
+    """The dataset's subset under a setting; the zero-shot setting does not read the pairs."""
     return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
 
 
 def request_for(record: Record, dataset: str, registry: Registry) -> Request:
-    """What gives the cell of a record again, under the name that its row has. Raises what ``resolve`` raises.
+    """A request that gives the cell of a record again, under the same row name. Raises what ``resolve`` raises.
 
-    dataset: the name or folder that it is loaded by.
+    dataset: its name or folder.
     """
     cell = record.cell
     entry = registry[cell.method]
@@ -181,7 +181,7 @@ def request_for(record: Record, dataset: str, registry: Registry) -> Request:
 
 
 def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
-    """All that a row of these parameters can be called besides its title, by the preset it was made from.
+    """The possible variants of a row of these parameters, one per preset it could come from.
 
     Raises UsageError for parameters that the method does not have, PluginError, Unavailable.
     """
@@ -191,7 +191,7 @@ def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
 
 
 def status(entry: Entry) -> str:
-    """Whether a method could run here as it is: ok; missing, and what brings it; or broken, and how."""
+    """Whether a method can run with its defaults: ok; missing, with the command to install; or broken, and why."""
     try:
         method = entry.usable()
         with _blamed(entry.name):
@@ -208,7 +208,7 @@ def _everything(request: Request) -> bool:
 
 
 def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None]]:
-    """(name, preset of its own) of every method of a request."""
+    """(name, own preset) of every method of a request."""
     names = [entry.name for entry in registry] if _everything(request) else request.methods
     split = (name.partition(":") for name in names)
     return [(method, preset if colon else None) for method, colon, preset in split]
@@ -226,11 +226,9 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
         try:
             method = entry.usable()
             if request.setting.kind == "ez" and method.supervision == "required":
-                raise UsageError(
-                    f"{name} learns from pairs and the zero-shot setting has none", "run it under fs or full"
-                )
+                raise UsageError(f"{name} needs pairs, and the zero-shot setting has none", "use --setting fs or full")
             preset = _chosen_preset(method, name, own_preset, request.preset)
-            # Resolved twice, so that a change is checked and parsed by the same rules as a preset.
+            # Resolve twice, so that changes are parsed and checked by the same rules as presets.
             base = parameters.resolve(method, name, method.presets.get(preset, {}))
             values = parameters.resolve(method, name, {**base, **request.overrides.get(name, {})})
             rows.append(Row(entry, method, preset, values, _variant(method, preset, values)))
@@ -242,7 +240,7 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
 
 
 def _chosen_preset(method: type[Method], name: str, own: str | None, common: str | None) -> str:
-    """The preset a row takes: its own must exist; one asked of all methods is taken by those that have it."""
+    """The preset of a row: its own must exist; one for all methods is used by those that have it."""
     if own is not None and own not in method.presets:
         raise UnknownName(f"preset of {name}:", own, method.presets)
     wanted = own or common or DEFAULT_PRESET
@@ -273,7 +271,7 @@ def _planned(
 
 
 def _variant(method: type[Method], preset: str, values: Mapping[str, object]) -> str:
-    """What a row's name says besides the title: preset, what the method says of itself, changes of the preset."""
+    """The part of a row's name after the title: preset, the method's description, changes of the preset."""
     with _blamed(method.__name__):
         base = method(**method.presets.get(preset, {}))
         changes = [
@@ -285,13 +283,13 @@ def _variant(method: type[Method], preset: str, values: Mapping[str, object]) ->
 
 
 def _short(value: object) -> object:
-    """A value in a row's name: of a path the last part, which is what a reader knows it by."""
+    """A value in a row's name: only the last part of a path."""
     return value.rstrip("/").rpartition("/")[2] or value if isinstance(value, str) else value
 
 
 @contextmanager
 def _blamed(name: str) -> Iterator[None]:
-    """What a method's own code raises while it is asked about itself is the method's failure, not that of the plan."""
+    """Report an error in a method's own describe or check as the method's failure."""
     try:
         yield
     except XmcbenchError:

@@ -1,4 +1,4 @@
-"""Arrays from .npz files: no pickle, bounded, and one kind of error for whatever is not such a file.
+"""Arrays from .npz files: no pickle, bounded, and one kind of error for invalid files.
 
 numpy's own reader makes room for whatever the header of an array asks for. This one holds the headers against the sizes
 in the archive, and these against a limit, before it makes room for anything.

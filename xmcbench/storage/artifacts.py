@@ -1,4 +1,5 @@
-"""What several cells share, such as a token store, TF-IDF features or a pre-training: made once, kept by content."""
+"""Artifacts that several cells share, such as a token store, TF-IDF features or a pre-training: made once, keyed by
+content."""
 
 from __future__ import annotations
 
@@ -52,9 +53,9 @@ class Cost(Struct, frozen=True, forbid_unknown_fields=True):
 class Artifacts:
     """A store of artifact folders under one root.
 
-    ``reused_s`` adds up what the artifacts taken from the store cost when they were made, in seconds, so that no
-    method looks cheap because another one paid. ``used`` names what was taken or made, as ``kind/hash``. Without a root
-    the store is a temporary one that goes with the object.
+    ``reused_s`` sums the seconds that artifacts taken from the store took when they were made, so that no method looks
+    cheap because another one paid. ``used`` lists what was taken or made, as ``kind/hash``. Without a root the store is
+    temporary and removed with the object.
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
     """
@@ -72,15 +73,15 @@ class Artifacts:
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
     ) -> Path:
-        """The folder of the artifact with this kind and identity; ``build`` fills it where it is not there yet.
+        """The folder of the artifact with this kind and identity; ``build`` fills it if it does not exist.
 
         identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
-        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it is handed), and the versions
+        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it calls), and the versions
         of the packages that they import, are added to it: an artifact of other code is never taken.
 
-        Two processes that want the same artifact make it once: the second waits for the first. While this process runs,
-        ``xmcbench clean`` leaves it alone. One whose files are not those that were written is made again, with a word
-        on stderr. Raises StorageError when it cannot be read or written.
+        If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
+        clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
+        be read or written.
         """
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
@@ -104,7 +105,7 @@ class Artifacts:
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
-        """A folder for what no other cell can use; it goes when the block ends. Raises StorageError."""
+        """A temporary folder, removed when the block ends. Raises StorageError."""
         make_folder(self.root)
         with (
             tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder,
@@ -113,10 +114,10 @@ class Artifacts:
             yield Path(folder)
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
-        """Where the unfinished work on an artifact is kept, for a build that can go on after it was killed.
+        """The folder of unfinished work on an artifact, for a build that can continue after it was killed.
 
         The folder belongs to this identity and to the source of ``uses``: work of other code is never continued. It is
-        not made here; while this process runs, ``xmcbench clean`` leaves it alone. Raises StorageError.
+        not created here; while this process runs, ``xmcbench clean`` keeps it. Raises StorageError.
         """
         folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
@@ -126,7 +127,7 @@ class Artifacts:
         already_reused, start = self.reused_s, time.perf_counter()
         with atomic_folder(folder) as temporary:
             build(temporary)
-            # An artifact made from another one cost what both cost.
+            # The cost of an artifact includes that of the artifacts it was made from.
             wall_s = time.perf_counter() - start + self.reused_s - already_reused
             files = sums_of(temporary)
             for name, each in files.items():
@@ -136,7 +137,7 @@ class Artifacts:
             (temporary / COST).write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n")
 
     def _keep_once(self, file: Path, noted: Sum) -> None:
-        """Make a large file a link to another one with the same content, where there is one."""
+        """Replace a large file with a link to another one of the same content, if there is one."""
         if noted.size < _SHARED_FROM:
             return
         known = self.root / CONTENT / noted.sha256

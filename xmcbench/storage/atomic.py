@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there."""
+"""Atomic writes of files and folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xmcbench.errors import StorageError, is_full_disk
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream whose content stands at ``path`` once the block ends well, and nowhere if it does not.
+    """A binary stream whose content appears at ``path`` if the block succeeds, and is discarded if it fails.
 
     Raises StorageError when the file cannot be written (full disk, permissions).
     """
@@ -40,10 +40,10 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, moved to ``path`` once the block ends well and removed if it does not.
+    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails.
 
-    Raises StorageError when it cannot be written. What else the block meets - a file that it wished to read, a host
-    that does not answer - is not ours to explain, and goes on as it is.
+    Raises StorageError when it cannot be written. Other errors in the block, such as a file that
+    cannot be read or a host that does not answer, pass through.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are missing. Raises StorageError."""
+    """Create a folder and its parents, if missing. Raises StorageError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -83,7 +83,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def copy(source: Path, path: Path) -> None:
-    """Copy a file, over what stands at ``path``. Raises StorageError."""
+    """Copy a file, replacing ``path``. Raises StorageError."""
     if path.exists() and path.samefile(source):
         return
     with atomic_file(path) as stream, source.open("rb") as read:

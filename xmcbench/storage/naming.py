@@ -10,12 +10,12 @@ def check_name(name: str) -> None:
     """Raise ValueError, saying why, for a name that cannot name a file or that nobody could type or read."""
     shown = ascii(name) if len(name) <= _LONGEST else f"{name[:40]!a}..."
     if not name.strip(". "):
-        raise ValueError(f"{shown} cannot name a file: it has no letter")
+        raise ValueError(f"{shown} is not a valid file name: it has no letter")
     if name != name.strip():
-        raise ValueError(f"{shown} cannot name a file: it begins or ends with a space")
+        raise ValueError(f"{shown} is not a valid file name: it begins or ends with a space")
     if {*name} & {*"/\\"}:
-        raise ValueError(f"{shown} cannot name a file: it has a slash or a backslash")
+        raise ValueError(f"{shown} is not a valid file name: it has a slash or a backslash")
     if not name.isprintable():  # control characters, invisible ones, and spaces other than " "
-        raise ValueError(f"{shown} cannot name a file: it has characters that cannot be seen")
+        raise ValueError(f"{shown} is not a valid file name: it has characters that cannot be seen")
     if len(name.encode()) > _LONGEST:
-        raise ValueError(f"{shown} cannot name a file: it is longer than {_LONGEST} bytes")
+        raise ValueError(f"{shown} is not a valid file name: it is longer than {_LONGEST} bytes")
