@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from json import dumps
 from xml.sax.saxutils import escape
 
 #: Categories of characters that do something instead of being seen: control, format, surrogate, private, unassigned,
@@ -88,6 +89,12 @@ def csv(text: str) -> str:
     except ValueError:
         return f"'{shown}"
     return shown
+
+
+def json(document: object) -> str:
+    """A JSON document in which every letter stands as it is, and what would act is escaped as JSON escapes it."""
+    text = dumps(document, indent=1, ensure_ascii=False)
+    return "".join(dumps(each)[1:-1] if each != "\n" and is_active(each) else each for each in text)
 
 
 #: Letters of other scripts that look like Latin ones: the part of Unicode's confusables (UTS 39) that its lower-case

@@ -89,8 +89,8 @@ class Card(_Part, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for a name that is not a valid file name."""
-        check_name(self.name)
-        check_name(self.slug)
+        check_name("name", self.name)
+        check_name("slug", self.slug)
 
 
 def read_card(path: Path) -> Card:

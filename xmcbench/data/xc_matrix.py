@@ -121,7 +121,8 @@ def _columns_of(text: bytes, delimiter: str, types: dict[str, object]) -> pa.Tab
     try:
         return csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=list(types), block_size=_BLOCK),
+            # One block needs no threads, and threads of Arrow that outlive the interpreter can abort the process.
+            csv.ReadOptions(use_threads=False, column_names=list(types), block_size=_BLOCK),
             csv.ParseOptions(delimiter=delimiter, quote_char=False),
             csv.ConvertOptions(column_types=types, null_values=[]),
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from xmcbench import escaping
 from xmcbench.errors import StorageError
 from xmcbench.escaping import markdown
 from xmcbench.leaderboard import curves, figure, losses, markup
@@ -141,4 +141,4 @@ def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str
         "sources": {str(number): source.citation for number, source in enumerate(cited, 1)},
         "tables": [markup.as_json(table) for table in tables],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return escaping.json(document) + "\n"

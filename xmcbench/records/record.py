@@ -58,8 +58,8 @@ class Cell(_Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that no run can have: a name that is not a file name, an invalid setting."""
-        check_name(self.dataset)
-        check_name(self.method)
+        check_name("the dataset", self.dataset)
+        check_name("the method", self.method)
         setting = self.setting
         try:
             valid = setting == Setting.of(setting.kind, setting.ratio, setting.by)

@@ -6,9 +6,10 @@ from __future__ import annotations
 _LONGEST = 120
 
 
-def check_name(name: str) -> None:
-    """Raise ValueError, saying why, for a name that cannot name a file or that nobody could type or read."""
+def check_name(what: str, name: str) -> None:
+    """Raise ValueError for a name that cannot name a file, or that nobody could read. ``what`` has the name."""
     shown = ascii(name) if len(name) <= _LONGEST else f"{name[:40]!a}..."
+    shown = f"{what} is {shown}, which"
     if not name.strip(". "):
         raise ValueError(f"{shown} is not a valid file name: it has no letter")
     if name != name.strip():
