@@ -44,7 +44,7 @@ def findings(tmp_path):
         question, answer = tmp_path / "question.json", tmp_path / "findings.json"
         asked = Question(name=name, plugin=str(path), parameters=values)
         question.write_bytes(msgspec.json.encode(asked))
-        contract.main(str(question), str(answer))
+        contract.main(str(question), str(answer), str(tmp_path / "finished.json"))
         return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
 
     return checked

@@ -1,11 +1,13 @@
 import importlib
+import os
 import textwrap
 
 import pytest
 
 from xmcbench import UsageError
-from xmcbench.errors import PluginError, UnknownName
-from xmcbench.registry import Registry, from_file
+from xmcbench.errors import PluginError, Unavailable, UnknownName
+from xmcbench.plugin import from_file, load
+from xmcbench.registry import Registry
 
 GOOD = """
     from xmcbench import Method, TopK
@@ -35,7 +37,8 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
     (entry,) = from_file(path)
     assert entry.name == expected
     assert entry.origin == f"{path}:4"
-    assert Registry([path])[expected].usable().__name__ == name
+    assert Registry([path])[expected].usable().cls.endswith(f":{name}")
+    assert load(expected, path).__name__ == name
 
 
 @pytest.mark.parametrize(
@@ -88,10 +91,12 @@ def test_a_missing_file_is_a_usage_error(tmp_path):
 
 def test_a_missing_package_is_named_with_its_command(plugin):
     source = GOOD.format(name="A") + "        packages = {'no_such_package': 'no-such'}\n"
-    (entry,) = from_file(plugin(source))
-    assert entry.missing == {"no_such_package": "no-such"}
-    with pytest.raises(Exception, match="pip install no-such"):
-        entry.usable()
+    path = plugin(source)
+    entry = Registry([path])["a"]
+    assert entry.description.missing == {"no_such_package": "no-such"}
+    for ask in (entry.usable, lambda: load("a", path)):
+        with pytest.raises(Unavailable, match="pip install no-such"):
+            ask()
 
 
 def test_a_class_that_is_not_finished_is_not_a_method(plugin):
@@ -113,6 +118,7 @@ def installed(tmp_path, monkeypatch):
         (info / "entry_points.txt").write_text(f"[xmcbench.methods]\n{name} = {package}_module:Method_\n")
         (site / f"{package}_module.py").write_text(textwrap.dedent(source or GOOD.format(name="Method_")))
         monkeypatch.syspath_prepend(str(site))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ["PYTHONPATH"]]))
         importlib.invalidate_caches()
 
     return install

@@ -118,7 +118,7 @@ def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> Iterator
 def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
     """Method -> title, of those that can be run here and of those on the board."""
     titles = {record.cell.method: record.method.title for record in records}
-    return titles | {entry.name: entry.method.title or entry.name for entry in registry if entry.method}
+    return titles | {entry.name: entry.title for entry in registry if entry.description}
 
 
 def _check_names(record: Record, titles: Mapping[str, str]) -> None:

@@ -15,12 +15,15 @@ from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
 from xmcbench.data.catalogue import default_dataset
 from xmcbench.data.sealing import check_open
+from xmcbench.description import class_path
 from xmcbench.environment import Compute
 from xmcbench.errors import PluginError, UsageError
+from xmcbench.inspection import Inspection, Plugin
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
+from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
-from xmcbench.registry import Registry, check_imported, from_file, method_name
+from xmcbench.registry import Registry
 from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner.execution import Limits, Place, Progress, execute
 from xmcbench.runner.plan import Plan, Request, plan, resolve
@@ -50,7 +53,7 @@ class Options:
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""
         check_imported()
-        return Registry(self.plugins)
+        return Registry(self.plugins, self.limits.time_s)
 
     def planned(self, requests: Sequence[Request], registry: Registry) -> Plan:
         """The cells of requests. Raises what ``plan`` raises."""
@@ -293,7 +296,7 @@ def filter_of(dataset: Dataset, name: str | None) -> str:
 
 def only_ablation(registry: Registry) -> str:
     """The only method that defines an ablation. Raises UsageError if there is none, or more than one."""
-    found = [entry.name for entry in registry if entry.method is not None and entry.method.ablation]
+    found = [entry.name for entry in registry if entry.description is not None and entry.description.ablation]
     if len(found) != 1:
         known = ", ".join(found) or "none does"
         raise UsageError(f"--method is required; methods with an ablation: {known}")
@@ -318,13 +321,15 @@ def _named(
     names: list[str] = []
     values: dict[str, dict[str, object]] = {}
     files = list(options.plugins)
-    installed = {entry.method: entry.name for entry in options.registry() if entry.method}
+    instances = [each for each in given if not isinstance(each, str)]
+    described = [(entry.name, entry.description) for entry in (options.registry() if instances else ())]
+    installed = {about.cls: name for name, about in described if about}
     for each in given:
         if isinstance(each, str):
             names.append(each)
             continue
         cls = type(each)
-        name = installed.get(cls)
+        name = installed.get(class_path(cls))
         if name is None:
             name = method_name(cls)
             files.append(_file_of(cls, name))
@@ -350,9 +355,9 @@ def _file_of(cls: type[Method], name: str) -> Path:
             f"{cls.__name__} is not defined in a file, and every cell is a separate process",
             "write the class to a file (in a notebook: %%writefile my_method.py) and import it from there",
         )
-    found = {entry.name: entry for entry in from_file(path)}
+    found = {each.name: each for each in Inspection(Plugin(file=str(path)), str(path)).methods}
     if name not in found:
-        problem = next((entry.problem for entry in found.values() if entry.problem), f"{cls.__name__} is not in it")
+        problem = next((each.problem for each in found.values() if each.problem), f"{cls.__name__} is not in it")
         raise PluginError(f"{path}: {problem}", "a cell imports it as a plug-in file")
     return path
 

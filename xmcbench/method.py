@@ -75,7 +75,8 @@ class Method:
 
     def __init__(self, **values: object) -> None:
         """Set hyperparameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
-        for name, value in parameters.resolve(type(self), type(self).__name__, values).items():
+        known = parameters.declared(type(self))
+        for name, value in parameters.resolve(known, type(self).__name__, values).items():
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
         self._seed = 0

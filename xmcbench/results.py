@@ -42,9 +42,10 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether there is a result, and nothing failed or ran out of time."""
+        """Whether there is a result, nothing failed or ran out of time, and no method that was named was left out."""
         statuses = {record.status for record in self.records}
-        return "ok" in statuses and not statuses & {"failed", "timeout"}
+        left_out = any(each.named for each in self.skipped)
+        return "ok" in statuses and not statuses & {"failed", "timeout"} and not left_out
 
     def rows(self) -> list[Row]:
         """One row per method and parameters, with all its seeds; best P@1 first."""

@@ -126,5 +126,5 @@ def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
     monkeypatch.setattr("xmcbench.data.catalogue.bundled", list)
     (root / "tea").mkdir()
     (root / "tea" / "card.toml").write_text(CARD)
-    with pytest.raises(UsageError, match=r"no dataset is named \(--dataset NAME\|FOLDER"):
+    with pytest.raises(UsageError, match=r"no dataset is given \(--dataset NAME\|FOLDER"):
         default_dataset()

@@ -41,7 +41,7 @@ def test_lost_and_damaged_files_are_found_together(exported):
 def test_counts_other_than_the_cards_are_found(exported):
     card = exported / "card.toml"
     card.write_text(card.read_text().replace("train_pairs = 3", "train_pairs = 4"))
-    assert verify(exported) == ["Tea Things: train_pairs is 3, the card says 4"]
+    assert verify(exported) == ["Tea Things: train_pairs is 3, but the card says 4"]
 
 
 def test_labels_out_of_range_and_broken_filters_are_found(write_folder):
@@ -58,7 +58,7 @@ def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tm
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(2))
     assert verify("half") == []
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(3))
-    assert verify("half") == ["Half: labels is 2, the card says 3"]
+    assert verify("half") == ["Half: labels is 2, but the card says 3"]
     (tmp_path / "sets" / "tea-things" / "tst_X_Y.txt").write_text("")
     assert "does not match the SHA-256" in verify("half")[0]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from xmcbench import environment
-from xmcbench.registry import Registry, from_file
+from xmcbench.plugin import from_file
+from xmcbench.registry import Registry
 from xmcbench.storage import source
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import module_digest, source_digest, source_of

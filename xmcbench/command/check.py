@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.registry import Registry
 
     plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
-    registry = Registry([plugin] if plugin else [])
+    given, limits = request.overrides(arguments.set), request.limits(arguments)
+    registry = Registry([plugin] if plugin else [], limits.time_s)
     entries = [entry for entry in registry if entry.plugin] if plugin else [registry[arguments.method]]
-    limits, given = request.limits(arguments), request.overrides(arguments.set)
     for name in given.keys() - {entry.name for entry in entries}:
         raise UsageError(
             f"--set {name}: {name} is not checked", "--set METHOD.PARAM=VALUE, with a method that is checked"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import textwrap
 from pathlib import Path
@@ -89,22 +88,19 @@ def _shown(value: object, percent: bool = False) -> str:
 
 
 def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    from xmcbench import parameters
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
 
     listing = []
     for entry in Registry(arguments.plugin):
-        method, found = entry.method, status(entry)
+        method, found = entry.description, status(entry)
         listing.append(
             {
                 "name": entry.name,
-                "title": (method.title or entry.name) if method else "",
+                "title": entry.title if method else "",
                 "pairs": method.supervision if method else "",
                 "presets": sorted(method.presets) if method else [],
-                "parameters": {name: _parameter(each) for name, each in parameters.declared(method).items()}
-                if method
-                else {},
+                "parameters": {name: _parameter(each) for name, each in method.parameters.items()} if method else {},
                 "status": found.partition(":")[0],
                 "origin": entry.origin,
                 "reason": found.partition(": ")[2],
@@ -116,31 +112,31 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 def _method(arguments: argparse.Namespace) -> int:
     from tabulate import tabulate
 
-    from xmcbench import parameters
     from xmcbench.errors import UsageError
     from xmcbench.registry import Registry
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
     entry = Registry(arguments.plugin)[arguments.name]
-    if entry.method is None:
+    method = entry.description
+    if method is None:
         raise UsageError(f"{entry.name}: {entry.problem}")
-    declared, presets = parameters.declared(entry.method), entry.method.presets
+    declared, presets = method.parameters, method.presets
     if arguments.json:
         document = {
             "name": entry.name,
             "origin": entry.origin,
-            "supervision": entry.method.supervision,
-            "deterministic": entry.method.deterministic,
-            "packages": dict(entry.method.packages),
-            "presets": {name: dict(values) for name, values in presets.items()},
-            "choices": dict(entry.method.choices),
+            "supervision": method.supervision,
+            "deterministic": method.deterministic,
+            "packages": method.packages,
+            "presets": presets,
+            "choices": method.choices,
             "parameters": {name: _parameter(each) for name, each in declared.items()},
         }
         print(json.dumps(document, indent=1, sort_keys=True))
         return 0
-    title, about = entry.method.title or entry.name, (inspect.getdoc(entry.method) or "").partition("\n\n")[0]
-    print(f"{entry.name}: {title}, pairs {entry.method.supervision}, {entry.origin}\n\n{about}\n")
+    about = method.doc.partition("\n\n")[0]
+    print(f"{entry.name}: {entry.title}, pairs {method.supervision}, {entry.origin}\n\n{about}\n")
     for name, each in declared.items():
         facts = [each.type_name, each.range, each.unit and f"in {each.unit}", f"default {_default(each.default)}"]
         print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
@@ -153,7 +149,7 @@ def _method(arguments: argparse.Namespace) -> int:
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
-        for preset, command in entry.method.choices.items():
+        for preset, command in method.choices.items():
             print(f"\n{preset} was selected by: {command}")
     return 0
 

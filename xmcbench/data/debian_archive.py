@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.debian_index import INDICES
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.temporary import scratch
 
 #: apt's names of the indices, in the order of INDICES.
 _CREATED_BY = ("Packages", "Translations")
@@ -33,8 +33,8 @@ def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
     """
     if shutil.which("apt-get") is None or not _HELPER.exists():
         raise DataError("the indices are fetched with apt-get, which this machine does not have", _HINT)
-    with tempfile.TemporaryDirectory(prefix="xmcbench-apt-") as folder:
-        options = _options(Path(folder), recipe.architecture)
+    with scratch() as folder:
+        options = _options(folder, recipe.architecture)
         update = _run(["apt-get", *options, "-q", "update"])
         targets = _run(["apt-get", *options, "indextargets", "--format", _FORMAT]).stdout.decode()
         found = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import scratch
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
     target = out or _home(card)
     if target.exists() and any(target.iterdir()) and not (target / "card.toml").is_file():
         raise UsageError(f"{target} contains something other than a dataset", "choose another folder: --out FOLDER")
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
-        source = indices or Path(temporary)
+    with scratch() as temporary:
+        source = indices or temporary
         if indices is None:
             debian_archive.fetch_indices(recipe, source)
         files = [debian_index.index_file(source, name) for name in debian_index.INDICES]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
@@ -13,6 +12,7 @@ from xmcbench.data.xc_matrix import read_filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import scratch
 
 #: The filter file of the training instances, under its common names.
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
@@ -63,8 +63,8 @@ def count(folder: Path) -> dict[str, int]:
     Raises DataError for whatever breaks the format.
     """
     files = source_files(folder)
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
-        train, test, labels = (_load(files[name], Path(temporary) / name) for name in ("trn", "tst", "lbl"))
+    with scratch() as temporary:
+        train, test, labels = (_load(files[name], temporary / name) for name in ("trn", "tst", "lbl"))
     for part, path, names in ((train, files["trn"], TRAIN_FILTER), (test, files["tst"], TEST_FILTER)):
         if part.highest >= labels.rows:
             raise at(

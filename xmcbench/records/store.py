@@ -16,9 +16,11 @@ from xmcbench.errors import DataError, StorageError
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
+from xmcbench.storage.artifacts import UNFINISHED
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.storage.temporary import sweep
 
 
 class Store:
@@ -67,6 +69,17 @@ class Store:
     def lock(self, cell: Cell, wait: bool) -> exclusive:
         """The lock of a cell, for two runs that write one folder at once."""
         return exclusive(self._file("logs", cell, ".lock"), wait=wait)
+
+    def sweep(self) -> None:
+        """Remove what runs that were killed left half written; what is being written stays."""
+        for name in ("records", "ranks", "predictions", "subsets"):
+            sweep(self.root / name, depth=2)
+        sweep(self.root / "truth")
+        sweep(self.artifacts, depth=1)
+        for folder in (self.artifacts / UNFINISHED).glob("*/"):
+            with exclusive(folder.with_suffix(".lock"), wait=False) as claim:
+                for file in folder.glob(".*.tmp") if claim.held else ():
+                    file.unlink(missing_ok=True)  # a checkpoint that was being written
 
     @contextmanager
     def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:

@@ -72,7 +72,7 @@ def _check_method(record: Record, registry: Registry) -> None:
         return
     method = known[name].usable()
     follows = {
-        "title": method.title or name,
+        "title": known[name].title,
         "supervision": method.supervision,
         "deterministic": method.deterministic,
     }

@@ -8,11 +8,9 @@ that it covers: which cell was run, when, and how much differed.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,6 +23,7 @@ from xmcbench.records.record import SourceCheck
 from xmcbench.runner.execution import Limits, Place, execute
 from xmcbench.runner.plan import plan, request_for
 from xmcbench.storage.canonical import canonical_json
+from xmcbench.storage.temporary import scratch
 
 if TYPE_CHECKING:
     from xmcbench.registry import Registry
@@ -84,8 +83,8 @@ def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits
     """
     before = group.records[0]
     cell = before.cell
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
-        fresh = Store(Path(folder))
+    with scratch() as folder:
+        fresh = Store(folder)
         planned = plan([request_for(before, dataset, registry)], registry, fresh)
         if planned.cells[0].cell.key != cell.key:
             return Verdict(group, problem="its parameters select another cell today")

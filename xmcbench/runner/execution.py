@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +19,8 @@ from xmcbench.environment import Compute
 from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.escaping import visible
 from xmcbench.metrics import DEPTH, protocol
+from xmcbench.processes.lifetime import end_orphans
+from xmcbench.processes.supervisor import Ending, supervise
 from xmcbench.records import Record, Store
 from xmcbench.records.record import (
     Environment,
@@ -35,9 +35,9 @@ from xmcbench.records.standing import figures_current, metrics_digest
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.scorer import Scored, Scorer
-from xmcbench.runner.supervisor import Ending, supervise
 from xmcbench.storage.atomic import make_folder
 from xmcbench.storage.shipped import shipped
+from xmcbench.storage.temporary import scratch, sweep_scratch
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -74,6 +74,7 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
     Ctrl-C the finished records stay.
     """
     store, records = place.store, {}
+    sweep(store)
     waiting = list(enumerate(plan.cells))
     busy: list[tuple[int, PlannedCell]] = []
     with Scorer() as scorer:
@@ -95,6 +96,13 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
                     records[position] = _run_cell(planned, place, scorer)
                     progress(planned, position, records[position])
     return [records[position] for position in sorted(records)]
+
+
+def sweep(store: Store) -> None:
+    """Remove what runs that were killed left behind: processes, temporary folders, files that were being written."""
+    end_orphans()
+    sweep_scratch()
+    store.sweep()
 
 
 def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
@@ -121,16 +129,17 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     for folder in (store.artifacts, store.predictions_path(cell).parent):
         make_folder(folder)  # a folder that exists beforehand stays readable in the cell
     with (
-        tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch,
+        scratch() as temporary,
         store.subset(dataset.slug, planned.subset) as pairs,
     ):
-        outcome_file = Path(scratch, "outcome.json")
-        _job(planned, place, pairs, depth, outcome_file).write(Path(scratch, "job.json"))
+        job_file, outcome_file = temporary / "job.json", temporary / "outcome.json"
+        _job(planned, place, pairs, depth, outcome_file).write(job_file)
         ending = supervise(
-            # -P: import the installed package, not a folder of that name in the current directory.
-            [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
+            "xmcbench.runner.worker",
+            [str(job_file)],
             log,
-            _environment(Path(scratch)),
+            _environment(temporary),
+            outcome_file,
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
@@ -151,7 +160,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         total_s=time.perf_counter() - begin,
         wall_s=outcome.wall_s if scored else {},
         reused_s=outcome.reused_s,
-        predict_ms_per_instance=1000 * outcome.wall_s["predict"] / len(dataset.test) if scored else None,
+        predict_ms_per_instance=1000 * outcome.wall_s.get("predict", 0.0) / len(dataset.test) if scored else None,
         # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
         peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
         peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
@@ -209,11 +218,11 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 
 def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
+    if outcome is not None:  # how the process ended after that changes nothing
+        return outcome.status, visible(outcome.reason)
     if ending.timed_out:
         return "timeout", f"stopped after the time limit of {limits.time_s:g} s"
-    if outcome is None or ending.over_memory:
-        return "failed", ending.reason
-    return outcome.status, visible(outcome.reason)
+    return "failed", ending.reason
 
 
 def _record(

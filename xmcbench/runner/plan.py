@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from xmcbench import parameters
+from xmcbench.description import DEFAULT_PRESET, Description, Values
 from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
-from xmcbench.method import Method
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.record import check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.registry import Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
-from xmcbench.storage.source import source_digest
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-
-#: The preset that is used by default, if the method has it: a few minutes on two cores.
-DEFAULT_PRESET = "quick"
 
 State = Literal["to run", "cached", "stale"]
 
@@ -48,15 +42,15 @@ class Row:
     """A method with all its parameters, under one request."""
 
     entry: Entry
-    method: type[Method]
+    method: Description
     preset: str
-    values: Mapping[str, object]
+    values: Values
     variant: str
 
     @property
     def title(self) -> str:
         """The method's name in tables."""
-        return self.method.title or self.entry.name
+        return self.entry.title
 
 
 @dataclass(frozen=True)
@@ -81,11 +75,15 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A requested method that cannot run: one line why, and the command that installs what is missing."""
+    """A requested method that cannot run: one line why, and the command that installs what is missing.
+
+    named: whether the user named it, so that the request is not met without it.
+    """
 
     method: str
     reason: str
     hint: str
+    named: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} is left out: {self.reason}" + (f" ({self.hint})" if self.hint else "")
@@ -108,16 +106,16 @@ class Plan:
 def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[Row], list[Skipped]]]:
     """The rows of every request, and the methods left out: everything that can be checked before loading data.
 
-    A method named by the user that cannot run is an error; under ``all`` it is left out with a reason.
-    Raises UnknownName, UsageError, PluginError, Unavailable.
+    A method named by the user that cannot run is an error; under ``all`` it is left out with a reason. A broken method
+    is always left out: the other rows do not depend on it. Raises UnknownName, UsageError, Unavailable.
     """
     named = {name for request in requests for name, _ in _methods(request, registry)}
     for request in requests:
         for name, values in request.overrides.items():
             if name not in named:
                 raise UsageError(f"--set {name}: {name} is not among the methods of this run", "add it to --methods")
-            if method := registry[name].method:
-                parameters.resolve(method, name, values)  # a wrong value is an error under `all` too
+            if method := registry[name].description:
+                method.resolve(name, values)  # a wrong value is an error under `all` too
         if request.preset is not None:
             known = {preset for name in named for preset in _presets(registry[name])}
             if request.preset not in known:
@@ -130,7 +128,7 @@ def plan(
 ) -> Plan:
     """The cells of requests. force: run finished cells again; refresh: those that are stale.
 
-    Raises what ``resolve`` and loading a dataset raise.
+    Raises what ``resolve`` and loading a dataset raise, and PluginError if every named method is broken.
     """
     from xmcbench.data import load_dataset
 
@@ -149,15 +147,17 @@ def plan(
                 made = [_planned(row, number, request, dataset, subsets[seed], seed, store) for seed in request.seeds]
                 made = [replace(each, state="to run") if each.state in again else each for each in made]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
-                    with _blamed(row.entry.name):
-                        row.method(**row.values).require()
+                    row.entry.require(row.values)
             except XmcbenchError as error:
-                if not _everything(request) or isinstance(error, UnknownName | StorageError):
+                if isinstance(error, UnknownName | StorageError):
                     raise
-                left_out[row.entry.name] = Skipped(row.entry.name, error.message, error.hint)
+                left_out[row.entry.name] = _skipped(row.entry.name, error, request)
                 continue
             for planned in made:
                 cells.setdefault(planned.cell.key, planned)
+    broken = [each for each in left_out.values() if each.named]
+    if broken and not cells:
+        raise PluginError(broken[0].reason, broken[0].hint)
     return Plan(tuple(requests), [*cells.values()], [*left_out.values()])
 
 
@@ -174,8 +174,8 @@ def request_for(record: Record, dataset: str, registry: Registry) -> Request:
     cell = record.cell
     entry = registry[cell.method]
     method = entry.usable()
-    values = parameters.resolve(method, entry.name, cell.parameters)
-    preset = next((each for each in method.presets if _variant(method, each, values) == record.method.variant), None)
+    values = method.resolve(entry.name, cell.parameters)
+    preset = next((each for each in method.presets if _variant(entry, each, values) == record.method.variant), None)
     name = f"{cell.method}:{preset}" if preset else cell.method
     return Request(dataset, cell.setting, (name,), None, {cell.method: values}, (cell.seed,))
 
@@ -186,16 +186,15 @@ def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
     Raises UsageError for parameters that the method does not have, PluginError, Unavailable.
     """
     method = entry.usable()
-    whole = parameters.resolve(method, entry.name, values)
-    return [_variant(method, preset, whole) for preset in ("", *method.presets)]
+    whole = method.resolve(entry.name, values)
+    return [_variant(entry, preset, whole) for preset in ("", *method.presets)]
 
 
 def status(entry: Entry) -> str:
     """Whether a method can run with its defaults: ok; missing, with the command to install; or broken, and why."""
     try:
         method = entry.usable()
-        with _blamed(entry.name):
-            method(**method.presets.get(DEFAULT_PRESET, {})).require()
+        entry.require(method.resolve(entry.name, method.presets.get(DEFAULT_PRESET, {})))
     except Unavailable as error:
         return f"missing: {error}"
     except XmcbenchError as error:
@@ -215,7 +214,7 @@ def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None
 
 
 def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
-    return entry.method.presets if entry.method else {}
+    return entry.description.presets if entry.description else {}
 
 
 def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped]]:
@@ -229,17 +228,25 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
                 raise UsageError(f"{name} needs pairs, and the zero-shot setting has none", "use --setting fs or full")
             preset = _chosen_preset(method, name, own_preset, request.preset)
             # Resolve twice, so that changes are parsed and checked by the same rules as presets.
-            base = parameters.resolve(method, name, method.presets.get(preset, {}))
-            values = parameters.resolve(method, name, {**base, **request.overrides.get(name, {})})
-            rows.append(Row(entry, method, preset, values, _variant(method, preset, values)))
+            base = method.resolve(name, method.presets.get(preset, {}))
+            values = method.resolve(name, {**base, **request.overrides.get(name, {})})
+            rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except XmcbenchError as error:
-            if not _everything(request) or isinstance(error, UnknownName):
+            if isinstance(error, UnknownName):
                 raise
-            skipped.append(Skipped(name, error.message, error.hint))
+            skipped.append(_skipped(name, error, request))
     return rows, skipped
 
 
-def _chosen_preset(method: type[Method], name: str, own: str | None, common: str | None) -> str:
+def _skipped(name: str, error: XmcbenchError, request: Request) -> Skipped:
+    """A method that is left out. Raises the error again where it is one of the request."""
+    named = not _everything(request)
+    if named and not isinstance(error, PluginError):
+        raise error
+    return Skipped(name, error.message, error.hint, named)
+
+
+def _chosen_preset(method: Description, name: str, own: str | None, common: str | None) -> str:
     """The preset of a row: its own must exist; one for all methods is used by those that have it."""
     if own is not None and own not in method.presets:
         raise UnknownName(f"preset of {name}:", own, method.presets)
@@ -257,42 +264,31 @@ def _planned(
             setting=request.setting,
             subset_sha256=subset.digest if subset else None,
             method=row.entry.name,
-            parameters=dict(row.values),  # type: ignore[arg-type] # checked when they were resolved
+            parameters=dict(row.values),
             seed=seed,
         )
         check_readable(cell)
     except ValueError as error:
         raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
-    source, record = source_digest(row.method), store.find(cell)
+    source, record = row.entry.source_sha256, store.find(cell)
     state: State = "to run"
     if record is not None and record.ok:
         state = "cached" if source in valid_sources(record) else "stale"
     return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state)
 
 
-def _variant(method: type[Method], preset: str, values: Mapping[str, object]) -> str:
+def _variant(entry: Entry, preset: str, values: Values) -> str:
     """The part of a row's name after the title: preset, the method's description, changes of the preset."""
-    with _blamed(method.__name__):
-        base = method(**method.presets.get(preset, {}))
-        changes = [
-            f"{name}={_short(value)}"
-            for name, value in values.items()
-            if value != getattr(base, name) and name not in method.described
-        ]
-        return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
+    method = entry.usable()
+    base = method.resolve(entry.name, method.presets.get(preset, {}))
+    changes = [
+        f"{name}={_short(value)}"
+        for name, value in values.items()
+        if value != base[name] and name not in method.described
+    ]
+    return ", ".join(filter(None, [preset, entry.describe(values), *changes]))
 
 
 def _short(value: object) -> object:
     """A value in a row's name: only the last part of a path."""
     return value.rstrip("/").rpartition("/")[2] or value if isinstance(value, str) else value
-
-
-@contextmanager
-def _blamed(name: str) -> Iterator[None]:
-    """Report an error in a method's own describe or check as the method's failure."""
-    try:
-        yield
-    except XmcbenchError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{name} cannot be asked about itself: {type(error).__name__}: {error}") from error

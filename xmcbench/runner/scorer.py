@@ -23,6 +23,7 @@ from xmcbench.data.catalogue import load_dataset
 from xmcbench.data.dataset import Dataset
 from xmcbench.errors import DataError, StorageError, XmcbenchError
 from xmcbench.metrics import protocol
+from xmcbench.processes.lifetime import die_with_parent
 from xmcbench.records import Cell, Store, Truth, read_record
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
 from xmcbench.records.standing import metrics_digest
@@ -104,7 +105,7 @@ class Scorer:
     def _ask(self, request: _Request) -> Scored:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "xmcbench.runner.scorer"],
+                [sys.executable, "-P", "-m", "xmcbench.runner.scorer", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONHASHSEED": "0"},
@@ -126,7 +127,8 @@ class Scorer:
         return answer.scored
 
 
-def _serve() -> None:
+def _serve(parent: int) -> None:
+    die_with_parent(parent)
     datasets: dict[str, tuple[Dataset, Truth]] = {}
     # Only replies may reach the pipe, whatever a library prints.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -194,4 +196,4 @@ def _scored(
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]))

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
+from xmcbench.storage.temporary import hold_folder, remove_folder, scratch_folder
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
@@ -66,8 +66,8 @@ class Artifacts:
         self._locks: list[IO[str]] = []
         weakref.finalize(self, _release, self._locks)
         if root is None:
-            root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
-            weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+            held, root = scratch_folder()
+            weakref.finalize(self, remove_folder, held, root)
         self.root = root
 
     def get(
@@ -107,11 +107,15 @@ class Artifacts:
     def temporary(self) -> Iterator[Path]:
         """A temporary folder, removed when the block ends. Raises StorageError."""
         make_folder(self.root)
-        with (
-            tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder,
-            closing(in_use(Path(folder, TEMPORARY_LOCK))),
-        ):
-            yield Path(folder)
+        try:
+            held, folder = hold_folder(self.root, ".")
+        except OSError as error:
+            raise StorageError.from_os_error(error, self.root) from error
+        try:
+            with closing(in_use(folder / TEMPORARY_LOCK)):
+                yield folder
+        finally:
+            remove_folder(held, folder)
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
         """The folder of unfinished work on an artifact, for a build that can continue after it was killed.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from xmcbench.errors import StorageError, is_full_disk
+from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
 
 
 @contextmanager
@@ -23,19 +23,19 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        descriptor, temporary = hold_file(path)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp is private; a result is meant to be shared
-        os.replace(temporary, path)
+            os.chmod(temporary, 0o644)  # a temporary file is private; a result is meant to be shared
+            os.replace(temporary, path)  # while it is held
         temporary = None
     except OSError as error:
         raise StorageError.from_os_error(error, path) from error
     finally:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        held, temporary = hold_folder(path.parent, f".{path.name}.")
     except OSError as error:
         raise StorageError.from_os_error(error, path) from error
     try:
@@ -65,7 +65,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise StorageError.from_os_error(error, path) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_folder(held, temporary)
 
 
 def make_folder(path: Path) -> None:
