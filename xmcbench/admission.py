@@ -70,6 +70,7 @@ def examine(
     sent_before: dict[str, Path] = {}
     here = board.records()
     titles = _titles(registry, here)
+    registered = {entry.name for entry in registry if entry.description}
     for root in roots:
         sent = Store(root)
         for path in sent.record_files():
@@ -82,8 +83,10 @@ def examine(
                 source = datasets.get(name, name)
                 if name not in loaded:
                     loaded[name] = load_dataset(source)
+                _check_texts(record)
+                if record.cell.method not in registered:  # the audit knows what those are called
+                    _check_names(record, titles)
                 audit(record, sent, loaded[name], source, registry, scorer)
-                _check_names(record, titles)
                 _check_free(record, board, force)
                 if twin := sent_before.get(record.key):
                     raise StorageError(f"{twin} is a record of the same cell", "send one of them")
@@ -121,8 +124,8 @@ def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
     return titles | {entry.name: entry.title for entry in registry if entry.description}
 
 
-def _check_names(record: Record, titles: Mapping[str, str]) -> None:
-    """Raise StorageError for a record whose names mislead."""
+def _check_texts(record: Record) -> None:
+    """Raise StorageError for a text that does not fit into a line of a table."""
     machine = record.environment.hardware
     texts = {
         "title": record.method.title,
@@ -137,6 +140,10 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
                 f"its {what} is {text[:_LONGEST]!a}",
                 f"one line of at most {_LONGEST} characters that can be seen, with single spaces",
             )
+
+
+def _check_names(record: Record, titles: Mapping[str, str]) -> None:
+    """Raise StorageError for a method whose name or title looks like that of another one. titles: method -> title."""
     own = {"name": skeleton(record.cell.method), "title": _skeleton_of_title(record.method.title)}
     if not own["title"]:
         raise StorageError(f"its title is {record.method.title!r}, without a letter or digit")

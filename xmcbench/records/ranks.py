@@ -65,7 +65,7 @@ class Ranks:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again") from error
         fits = (each.shape == (pairs,) and each.dtype == np.uint8 for each in arrays.values())
-        if len(bits) != -(-labels // 8) or not all(fits):
+        if bits.shape != (-(-labels // 8),) or not all(fits):
             raise StorageError(f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again")
         return cls({name: each for names, each in arrays.items() for name in names.split(_AND)[1:]}, seen)
 
