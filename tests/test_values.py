@@ -13,7 +13,7 @@ MODULES = ("xmcbench.setting", "xmcbench.topk")
 #: What passes between two processes of one version of the harness.
 PASSED = {"Scored", "_Request", "_Answer", "TextFile", "Job", "Outcome"}
 #: Whose few fields can be given by place.
-BY_PLACE = {"Setting", "TextFile"}
+BY_PLACE = {"Setting", "TextFile", "Sum", "Cost"}
 
 
 def classes():

@@ -113,7 +113,7 @@ class Running:
         while self.batches:
             batch = self.batches.pop(0)
             if batch.tests or batch.files:
-                self.deadline = time.monotonic() + 20 + 5 * sum(test.seconds for test in batch.tests)
+                self.deadline = time.monotonic() + 60 + 10 * sum(test.seconds for test in batch.tests)
                 self.pid = started(self.slot, batch, self.known)
                 return True
         return False

@@ -63,7 +63,7 @@ def test_at_zero_shot_no_run_is_left_out(chosen):
 def test_seeds_that_are_asked_for_are_taken(chosen):
     first, second = chosen(("a", (0, 1, 2), {}), ("b", (1, 2, 3), {}), seeds=(2, 3))
     assert first.seeds == second.seeds == [2]
-    with pytest.raises(UsageError, match="a has no result there"):
+    with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
         chosen(("a", (0,), {}), ("b", (9,), {}), seeds=(9,))
 
 
@@ -75,7 +75,7 @@ def test_each_word_names_the_one_place_it_has_results_in(chosen):
 
 def test_several_places_or_none_in_common_are_named(chosen):
     ez, full = {"setting": Setting.of("ez")}, {"setting": Setting.of("full")}
-    with pytest.raises(UsageError, match="a and b have results in several places .*choose one: Tiny ez, Tiny fs-label"):
+    with pytest.raises(UsageError, match="a and b have several results in common .*choose one: Tiny ez, Tiny fs-label"):
         chosen(("a", (0,), ez), ("b", (0,), ez), ("a", (0,), {}), ("b", (0,), {}))
     with pytest.raises(
         UsageError, match=r"c and d have no .* in common \(c: Tiny ez, Tiny full; d: Tiny fs-label-0.1\)"
@@ -92,12 +92,12 @@ def test_a_common_place_goes_before_others(chosen):
 def test_a_dataset_that_is_not_here_is_taken_by_its_name(chosen):
     first, _ = chosen(("a", (0,), {}), ("b", (0,), {}), dataset="tiny")
     assert first.records[0].cell.dataset == "Tiny"
-    with pytest.raises(UsageError, match="a has no result there"):
+    with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
         chosen(("a", (0,), {}), ("b", (0,), {}), dataset="other")
 
 
 def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
-    with pytest.raises(UsageError, match=r"a names 2 rows \(name one by its key: ") as refused:
+    with pytest.raises(UsageError, match=r"a matches 2 rows \(select one by its key: ") as refused:
         chosen(("a", (0, 1), {}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
     for more in ({}, {"ngrams": 2}):
         first = record("a", 0, setting=FEW, **more)
@@ -120,7 +120,7 @@ def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
     one, other = choose(elsewhere, str(file), str(file), Choice())
     assert one.store.root == other.store.root == tmp_path / "runs"
     assert one.keys == first.keys
-    with pytest.raises(UsageError, match="there is no record .*missing.json"):
+    with pytest.raises(UsageError, match="no record at .*missing.json"):
         choose(elsewhere, str(tmp_path / "missing.json"), str(file), Choice())
 
 

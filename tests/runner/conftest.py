@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import execution, scorer, worker
 from xmcbench.runner.execution import execute
 from xmcbench.runner.plan import Request, plan
-from xmcbench.runner.supervisor import Ending
 from xmcbench.setting import Setting
 
 
@@ -24,16 +24,16 @@ def at_hand(monkeypatch):
         noted.hidden, noted.needed = hidden, needed
         return noted.kernel
 
-    def supervise(command, log, environment, time_limit_s, memory_limit_bytes):
-        noted.command, noted.environment = command, environment
+    def supervise(module, arguments, log, environment, result, time_limit_s, memory_limit_bytes):
+        noted.module, noted.environment = module, environment
+        noted.files = [Path(arguments[0]), result]
         noted.limits = (time_limit_s, memory_limit_bytes)
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         Path(log).touch()
-        worker.main(command[-1])
+        worker.main(arguments[0])
         return noted.ending
 
-    for name in ("_die_with_parent", "_raise_oom_score"):
-        monkeypatch.setattr(worker, name, lambda name=name: noted.calls.append(name))
+    monkeypatch.setattr(worker, "_raise_oom_score", lambda: noted.calls.append("oom"))
     monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))
     monkeypatch.setattr(worker, "seal", lambda: noted.calls.append("seal"))
     monkeypatch.setattr(worker.isolation, "hide", hide)

@@ -65,7 +65,7 @@ def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):
 
 
 def test_a_request_that_is_not_about_this_data_is_refused(asked):
-    with pytest.raises(DataError, match="not the version that the cell is about"):
+    with pytest.raises(DataError, match="not the version of the cell"):
         asked(RANDOM, dataset_sha256="0" * 64)
     with pytest.raises(DataError, match="the subset is not the one"):
         asked(RANDOM, ("fs", 0.3), subset_sha256="0" * 64)
