@@ -6,10 +6,10 @@ import gzip
 import hashlib
 import sys
 import zlib
-from collections.abc import Iterable
 from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -58,10 +58,10 @@ def _numbers(fields: list[bytes]) -> bool:
         return False
 
 
-def _glove(stream: Iterable[bytes], dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
+def _glove(stream: IO[bytes], dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
     """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
     vectors: dict[str, np.ndarray] = {}
-    for number, line in enumerate(islice(stream, max_words), 1):
+    for number, line in enumerate(islice(iter(lambda: stream.readline(_LINE), b""), max_words), 1):
         if not line.strip():
             continue
         word, *values = line.rstrip().rsplit(None, dimensions)
@@ -85,6 +85,8 @@ def _word2vec(path: Path, binary: bool, max_words: int) -> tuple[list[str], np.n
 
 def sha256(path: Path) -> str:
     """SHA-256 (hex) of a file. Raises UsageError if it cannot be read."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise UsageError(f"{path} is not a file of word vectors", f"formats: {_FORMATS}")
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

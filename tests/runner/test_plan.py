@@ -57,7 +57,7 @@ def test_all_leaves_out_what_cannot_run_and_says_why(planned):
 
 
 def test_a_method_asked_for_by_name_must_run(planned):
-    with pytest.raises(UsageError, match="two learns from pairs"):
+    with pytest.raises(UsageError, match="two needs pairs"):
         planned(methods=["two"])
     with pytest.raises(Unavailable, match="pip install no-such"):
         planned(methods=["one", "three"])
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said_before_any_data_are_loaded(plugin):
     for request, message in (
         ({"methods": ["bm25"], "overrides": {"bm25": {"k1": -1.0}}}, r"bm25\.k1 = -1\.0 is out of range"),
         ({"overrides": {"bm25": {"k1": "-1"}}}, r"bm25\.k1 = -1\.0 is out of range"),
-        ({"methods": ["two"]}, "two learns from pairs"),
+        ({"methods": ["two"]}, "two needs pairs"),
         ({"methods": ["one"], "preset": "papr"}, "unknown preset 'papr'"),
     ):
         with pytest.raises(UsageError, match=message):

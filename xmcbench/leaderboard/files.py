@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
+from xmcbench import escaping
 from xmcbench.errors import StorageError
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard import curves, figure, losses, markup
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
@@ -103,14 +105,14 @@ def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
 
 
 def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
-    parts = [f"<!-- {MARK} from records/, published/ and remarks/; do not edit -->", f"# {page.title}"]
+    parts = [f"<!-- {MARK} from records/, published/ and remarks/; do not edit -->", f"# {markdown(page.title)}"]
     parts += [_block(block, cited) for block in page.blocks]
     return "\n\n".join(parts) + "\n"
 
 
 def _block(block: Block, cited: tuple[Source, ...]) -> str:
     if isinstance(block, Heading):
-        return f"{'#' * block.level} {block.text}"
+        return f"{'#' * block.level} {markdown(block.text)}"
     if isinstance(block, Table):
         return markup.markdown(block, cited)
     if isinstance(block, Figures):
@@ -120,16 +122,16 @@ def _block(block: Block, cited: tuple[Source, ...]) -> str:
 
 def _figures(block: Figures) -> str:
     """The drawings, links to their points, and what they lack."""
-    drawn = [f"![{each.title}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
-    points = [f"[{each.short}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
+    drawn = [f"![{markdown(each.title)}]({FIGURES}/{quote(each.stem)}.svg)" for each in block.curves]
+    points = [f"[{markdown(each.short)}]({FIGURES}/{quote(each.stem)}.csv)" for each in block.curves]
     missing = dict.fromkeys(each for made in block.curves for each in made.missing)
     marked: dict[str, dict[str, None]] = {}
     for line in (line for made in block.curves if isinstance(made, Curve) for line in made.lines):
         for mark in line.marks:
             marked.setdefault(mark, {})[line.name] = None
     parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
-    parts += [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in marked.items()]
-    return "\n\n".join([*parts, *([f"Missing: {'; '.join(missing)}."] if missing else [])])
+    parts += [f"{DAGGER} {markdown(mark)}: {', '.join(map(markdown, names))}." for mark, names in marked.items()]
+    return "\n\n".join([*parts, *([f"Missing: {'; '.join(map(markdown, missing))}."] if missing else [])])
 
 
 def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str:
@@ -139,4 +141,4 @@ def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str
         "sources": {str(number): source.citation for number, source in enumerate(cited, 1)},
         "tables": [markup.as_json(table) for table in tables],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return escaping.json(document) + "\n"

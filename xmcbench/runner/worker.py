@@ -15,6 +15,7 @@ from pathlib import Path
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
+from xmcbench.escaping import visible
 from xmcbench.plugin import load
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
@@ -43,7 +44,11 @@ def main(job_file: str) -> None:
     except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=": ".join(filter(None, [type(error).__name__, _line(error)])))
-    outcome.write(Path(job.outcome))
+    try:
+        outcome.write(Path(job.outcome))
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        reason = f"the notes of the method are not text: {error}"
+        Outcome(status="failed", reason=reason).write(Path(job.outcome))
 
 
 def run(job: Job) -> Outcome:
@@ -97,7 +102,7 @@ def _texts(file: TextFile) -> Texts:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return visible(" ".join(str(error).split()))
 
 
 def _gpu_high_water_mark() -> int | None:

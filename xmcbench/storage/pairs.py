@@ -36,7 +36,8 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
         pairs = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
         pairs.check_format(full_check=True)
         return pairs
-    except (OSError, ValueError) as error:
+    # Wrong shapes and types meet scipy in many ways.
+    except (OSError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
         hint = "delete its folder: it will be regenerated"
         raise DataError(f"cannot read the pairs {path}: {error}", hint) from None
 
