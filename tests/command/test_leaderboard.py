@@ -222,12 +222,12 @@ FORGERIES = {
         "its predictions are /etc/passwd, and should be predictions/tiny/",
     ),
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
-    "other predictions": (forged(_better_predictions), "follows from its predictions"),
+    "other predictions": (forged(_better_predictions), "but its predictions give"),
     "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),
     "a filter": (forged(_of_another_filter), "its metrics.self is "),
     "propensities": (
         forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
-        "its protocol.propensity[0] is 0.6, but 0.55 follows",
+        "its protocol.propensity[0] is 0.6, but its predictions give 0.55",
     ),
     "protocol": (
         forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),

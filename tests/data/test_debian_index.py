@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
-from xmcbench.data.debian_index import index_digest, read_packages, trains, version_key
+from xmcbench.data.recipes.debian_packages.index import index_digest, read_packages, trains, version_key
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 PACKAGES = """\
@@ -260,7 +260,7 @@ def apt(tmp_path, monkeypatch, indices):
         program.write_text(APT.format(codename=codename, folder=indices))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setattr("xmcbench.data.debian_archive._HELPER", program)
+        monkeypatch.setattr("xmcbench.data.recipes.debian_packages.archive._HELPER", program)
 
     return install
 
