@@ -137,8 +137,8 @@ def test_an_answer_that_nobody_waited_for_is_not_that_of_the_next_request(cell, 
             def readline(self):
                 raise KeyboardInterrupt
 
-            def close(self):
-                stdout.close()
+            def __getattr__(self, name):
+                return getattr(stdout, name)
 
         with monkeypatch.context() as patch:
             patch.setattr(scorer._process, "stdout", Interrupted())
