@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from xmcbench.errors import UsageError
 
@@ -48,7 +48,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
         raise Unreadable(f"{what} takes {_shown(size)}, the limit is {_shown(allowed)}: {FLAG} {needed} raises it")
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """The bytes of a regular file. Raises OSError where it cannot be opened, Unreadable for a FIFO or a device.
 
     Opening a FIFO would wait for somebody to write into it.
