@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench import MethodError, Unavailable, UsageError
+from xmcbench.methods.encoder.settings import read_settings
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
@@ -103,19 +104,29 @@ def _check_id(name: str) -> None:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """The files of a checkpoint's weights. Raises UsageError where there are none."""
-    if not (folder / "config.json").is_file():
-        raise UsageError(f"{folder} is no checkpoint: it has no config.json", "a folder that save_pretrained wrote")
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
+    """The files of a checkpoint's weights: the transformer's, then those of the dense layers behind it.
+
+    Raises UsageError where there are none, or where the checkpoint states what is not followed here.
+    """
+    settings = read_settings(folder)
+    if not (settings.transformer / "config.json").is_file():
         raise UsageError(
-            f"{folder} has no weights in safetensors", "load it in transformers and save_pretrained it: no pickle here"
+            f"{settings.transformer} is no checkpoint: it has no config.json", "a folder that save_pretrained wrote"
         )
+    files = []
+    for part in (settings.transformer, *(layer.folder for layer in settings.dense)):
+        found = sorted(part.glob("model*.safetensors"))
+        if not found:
+            raise UsageError(
+                f"{part} has no weights in safetensors",
+                f"SentenceTransformer({str(folder)!r}).save(...) writes them: no pickle is read here",
+            )
+        files += found
     return files
 
 
 def weights_sha256(folder: Path) -> str:
-    """SHA-256 of a checkpoint's weights, shards in the order of their names. Raises UsageError where there are none."""
+    """SHA-256 of a checkpoint's weights: of the only file, or of the checksums of all. Raises UsageError."""
     files = _weights(folder)
     whole = hashlib.sha256()
     for file in files:

@@ -28,10 +28,10 @@ def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarra
     encoder.eval()
     try:
         with torch.inference_mode():
+            vectors = encoder.frozen()
             for batch in by_length(store.lengths[rows], TOKENS[device.type]):
                 ids, mask = padded([store[row] for row in rows[batch]], store.pad)
-                vectors = encoder([torch.from_numpy(ids).to(device)], [torch.from_numpy(mask).to(device)])
-                out[batch] = vectors.cpu().numpy()
+                out[batch] = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)).cpu().numpy()
     finally:
         encoder.train(was_training)
 
@@ -77,7 +77,7 @@ def shared_embeddings(
     """
     key = {
         **identity,
-        "pooling": encoder.pooling,
+        "form": encoder.form,
         "precision": encoder.precision,
         "device": next(encoder.parameters()).device.type,
     }
