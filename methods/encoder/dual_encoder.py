@@ -89,6 +89,9 @@ class DualEncoder(Method):
         Literal["auto", "bf16", "fp32"],
         Doc("of matrix products; auto is bfloat16 where the hardware is faster with it, else float32"),
     ] = "auto"
+    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings that are searched, on disk and in memory")] = (
+        "float32"
+    )
 
     #: Whether a dense layer stands between the pooled vector and the loss in training; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
@@ -120,7 +123,7 @@ class DualEncoder(Method):
             self._finetune(tower, raw_X, raw_Y, pairs)
             unchanged = False
         labels = tower.label_tokens(raw_Y, self.label_length)
-        with tower.embeddings(labels, shared=unchanged and self.head != "paper") as vectors:
+        with tower.embeddings(labels, shared=unchanged and self.head != "paper", dtype=self._dtype) as vectors:
             self._labels = np.array(vectors)
         self.notes["cut_labels"] = labels.at_the_limit
         self._tower = tower
@@ -133,8 +136,12 @@ class DualEncoder(Method):
         assert tower is not None, "fit comes first"
         instances = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = instances.at_the_limit
-        with tower.embeddings(instances) as vectors:
+        with tower.embeddings(instances, dtype=self._dtype) as vectors:
             return top_k(vectors, self._labels, k, device=tower.device, seed=self.seed, notes=self.notes)
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(self.stored_as)
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
         """The tower with the weights that fine-tuning starts from, and whether they are those of the backbone."""

@@ -144,7 +144,8 @@ def read_settings(folder: Path) -> Settings:
     modules = _read(folder / "modules.json")
     if modules is None:
         return _plain(folder)
-    transformer, pooling, layers = folder, None, []
+    transformer, pooling = folder, None
+    layers: list[DenseLayer | None] = []
     for place, module in enumerate(modules):
         kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
         if module.get("kwargs"):
@@ -164,7 +165,7 @@ def read_settings(folder: Path) -> Settings:
     if pooling is None:
         _refuse(folder, "it has no module Pooling")
     model = _read(folder / "config_sentence_transformers.json") or {}
-    own = next((found for name in _TRANSFORMER_FILES if (found := _read(transformer / name))), {})
+    own: Mapping[str, Any] = next((found for name in _TRANSFORMER_FILES if (found := _read(transformer / name))), {})
     _check_model(folder, model)
     _check_transformer(folder, own)
     _check_keys(folder, "Pooling", pooling, _POOLING_KEYS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
-from xmcbench.methods.encoder.encoding import shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.network import Encoder, Head, longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.settings import read_settings
@@ -118,13 +118,13 @@ class Tower:
         return [self.device, self.encoder.precision, *self.encoder.form]
 
     @contextmanager
-    def embeddings(self, store: TokenStore, shared: bool = False) -> Iterator[np.ndarray]:
-        """The vectors of a store, float32 [n, width]; shared: kept for every cell with the backbone as it is."""
+    def embeddings(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> Iterator[np.ndarray]:
+        """The vectors of a store, [n, width]; shared: kept for every cell with the backbone as it is."""
         if shared:
             identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name}
-            yield shared_embeddings(self.artifacts, self.encoder, store, identity)
+            yield shared_embeddings(self.artifacts, self.encoder, store, identity, dtype)
         else:
-            with temporary_embeddings(self.encoder, store, self.artifacts) as vectors:
+            with temporary_embeddings(self.encoder, store, self.artifacts, dtype) as vectors:
                 yield vectors
 
     def train(
