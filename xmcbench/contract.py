@@ -22,9 +22,9 @@ from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.records import Store
-from xmcbench.registry import Entry, Registry
+from xmcbench.registry import DEFAULT_PRESET, Entry, Registry
 from xmcbench.runner.execution import Limits, Place, execute
-from xmcbench.runner.plan import DEFAULT_PRESET, Request, plan
+from xmcbench.runner.plan import Request, plan
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.runner.supervisor import supervise
 from xmcbench.setting import Setting

@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -20,9 +20,12 @@ from typing import TypeVar, get_args
 from xmcbench import parameters
 from xmcbench.errors import PluginError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method, Supervision
-from xmcbench.storage.source import PLUGIN_PREFIX, source_digest
+from xmcbench.records import Cell, Standing
+from xmcbench.storage.source import PLUGIN_PREFIX, joined, source_digest
 
 GROUP = "xmcbench.methods"
+#: The preset that is taken where nothing else is asked for and the method has it: a few minutes on two cores.
+DEFAULT_PRESET = "quick"
 
 _Loaded = TypeVar("_Loaded")
 
@@ -108,9 +111,52 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter([self._load[name]() for name in sorted(self._load)])
 
-    def sources(self) -> dict[str, str]:
-        """Method -> SHA-256 (hex) of its source here, of all that can be imported."""
-        return {entry.name: source_digest(entry.method) for entry in self if entry.method}
+    def sources(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """Method -> SHA-256 (hex) of its source here, of all that can be imported, or of the named ones."""
+        entries = self if names is None else [self[name] for name in names]
+        return {entry.name: source_digest(entry.method) for entry in entries if entry.method}
+
+    def source(self, name: str, values: Mapping[str, object]) -> str:
+        """SHA-256 (hex) of the source of a method with these parameters, and of those that it uses.
+
+        Raises what ``used`` raises.
+        """
+        return joined([source_digest(self[each].usable()) for each in self.used(name, values)])
+
+    def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
+        """A method and all that it uses with these parameters, by name, itself first.
+
+        Raises UnknownName, UsageError, PluginError, Unavailable.
+        """
+        found = [name]
+        for spec in self[name].usable()(**values).uses():
+            entry, _, inner = self.named(spec)
+            found += self.used(entry.name, inner)
+        return tuple(dict.fromkeys(found))
+
+    def named(self, spec: str) -> tuple[Entry, str, dict[str, object]]:
+        """A method, its preset and all its parameters, by NAME or NAME:PRESET.
+
+        A name alone stands for the preset ``quick`` where there is one, as in a run. Raises UnknownName, PluginError,
+        Unavailable.
+        """
+        name, colon, preset = (each.strip() for each in spec.partition(":"))
+        entry = self[name]
+        method = entry.usable()
+        if colon and preset not in method.presets:
+            raise UnknownName(f"preset of {name}:", preset, method.presets)
+        preset = preset or (DEFAULT_PRESET if DEFAULT_PRESET in method.presets else "")
+        return entry, preset, parameters.resolve(method, name, method.presets.get(preset, {}))
+
+    def standing(self, names: Iterable[str] | None = None) -> Standing:
+        """Today's code of all methods, or of the named ones, by which a record is judged."""
+        return Standing(self.sources(names), self._used_by)
+
+    def _used_by(self, cell: Cell) -> tuple[str, ...]:
+        try:
+            return self.used(cell.method, cell.parameters)
+        except XmcbenchError:
+            return (cell.method,)
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._load:

@@ -35,7 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Choose, test, print; the exit code says nothing about the difference."""
     from xmcbench.command.request import seeds
     from xmcbench.comparison import compare
-    from xmcbench.records import Standing
     from xmcbench.registry import Registry
 
     comparison = compare(
@@ -49,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=seeds(arguments.seed) if arguments.seed else None,
         filter=arguments.filter,
         force=arguments.force,
-        standing=Standing(Registry(arguments.plugin).sources()),
+        standing=Registry(arguments.plugin).standing(),
     )
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
     return 0

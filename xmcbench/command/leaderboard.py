@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _add(arguments)
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if arguments.sources:
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs names the folder that `xmcbench run --runs` wrote")
     registry = Registry(arguments.plugin)
-    standing = Standing(registry.sources())
+    standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     records, outdated = _with_current_figures(Store(runs), arguments.check)
     made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)

@@ -185,12 +185,12 @@ def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
 def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from xmcbench import environment
     from xmcbench.errors import UsageError
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
         raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
-    standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
+    standing, here = Registry(arguments.plugin).standing(), environment.packages()
     listing = []
     for record in Store(arguments.runs).records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}

@@ -12,15 +12,11 @@ from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName,
 from xmcbench.method import Method
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.standing import valid_sources
-from xmcbench.registry import Entry, Registry
+from xmcbench.registry import DEFAULT_PRESET, Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
-from xmcbench.storage.source import source_digest
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-
-#: The preset a run takes where nothing else is asked for and the method has it: a few minutes on two cores.
-DEFAULT_PRESET = "quick"
 
 State = Literal["to run", "cached", "stale"]
 
@@ -97,11 +93,7 @@ class Plan:
     requests: tuple[Request, ...]
     cells: list[PlannedCell]
     skipped: list[Skipped]
-
-    @property
-    def standing(self) -> Standing:
-        """Today's code of the methods in the plan."""
-        return Standing({each.cell.method: each.source_sha256 for each in self.cells})
+    standing: Standing
 
 
 def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[Row], list[Skipped]]]:
@@ -137,6 +129,7 @@ def plan(
     cells: dict[str, PlannedCell] = {}
     left_out: dict[str, Skipped] = {}
     datasets: dict[str, Dataset] = {}
+    used: set[str] = set()
     for number, (request, (rows, skipped)) in enumerate(zip(requests, resolve(requests, registry), strict=True)):
         left_out |= {each.method: each for each in skipped}
         if request.dataset not in datasets:
@@ -145,7 +138,11 @@ def plan(
         subsets = {seed: draw_subset(dataset, request.setting, seed) for seed in request.seeds}
         for row in rows:
             try:
-                made = [_planned(row, number, request, dataset, subsets[seed], seed, store) for seed in request.seeds]
+                source = registry.source(row.entry.name, row.values)
+                made = [
+                    _planned(row, source, number, request, dataset, subsets[seed], seed, store)
+                    for seed in request.seeds
+                ]
                 made = [replace(each, state="to run") if each.state in again else each for each in made]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing any more
                     with _blamed(row.entry.name):
@@ -155,9 +152,10 @@ def plan(
                     raise
                 left_out[row.entry.name] = Skipped(row.entry.name, error.message, error.hint)
                 continue
+            used |= {*registry.used(row.entry.name, row.values)}
             for planned in made:
                 cells.setdefault(planned.cell.key, planned)
-    return Plan(tuple(requests), [*cells.values()], [*left_out.values()])
+    return Plan(tuple(requests), [*cells.values()], [*left_out.values()], registry.standing(used))
 
 
 def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
@@ -208,9 +206,14 @@ def _everything(request: Request) -> bool:
 
 def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None]]:
     """(name, preset of its own) of every method of a request."""
-    names = [entry.name for entry in registry] if _everything(request) else request.methods
+    names = [entry.name for entry in _parts_first(registry)] if _everything(request) else request.methods
     split = (name.partition(":") for name in names)
     return [(method, preset if colon else None) for method, colon, preset in split]
+
+
+def _parts_first(registry: Registry) -> list[Entry]:
+    """All methods; those that use others come last, and find what the others have left."""
+    return sorted(registry, key=lambda entry: entry.method is not None and entry.method.uses is not Method.uses)
 
 
 def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
@@ -224,14 +227,15 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
         entry = registry[name]
         try:
             method = entry.usable()
-            if request.setting.kind == "ez" and method.supervision == "required":
-                raise UsageError(
-                    f"{name} learns from pairs and the zero-shot setting has none", "run it under fs or full"
-                )
             preset = _chosen_preset(method, name, own_preset, request.preset)
             # Resolved twice, so that a change is checked and parsed by the same rules as a preset.
             base = parameters.resolve(method, name, method.presets.get(preset, {}))
             values = parameters.resolve(method, name, {**base, **request.overrides.get(name, {})})
+            needy = [each for each in registry.used(name, values) if registry[each].usable().supervision == "required"]
+            if request.setting.kind == "ez" and needy:
+                raise UsageError(
+                    f"{needy[0]} learns from pairs and the zero-shot setting has none", "run it under fs or full"
+                )
             rows.append(Row(entry, method, preset, values, _variant(method, preset, values)))
         except XmcbenchError as error:
             if not _everything(request) or isinstance(error, UnknownName):
@@ -249,7 +253,14 @@ def _chosen_preset(method: type[Method], name: str, own: str | None, common: str
 
 
 def _planned(
-    row: Row, number: int, request: Request, dataset: Dataset, subset: Subset | None, seed: int, store: Store
+    row: Row,
+    source: str,
+    number: int,
+    request: Request,
+    dataset: Dataset,
+    subset: Subset | None,
+    seed: int,
+    store: Store,
 ) -> PlannedCell:
     cell = Cell(
         dataset=dataset.name,
@@ -260,7 +271,7 @@ def _planned(
         parameters=dict(row.values),  # type: ignore[arg-type] # checked when they were resolved
         seed=seed,
     )
-    source, record = source_digest(row.method), store.find(cell)
+    record = store.find(cell)
     state: State = "to run"
     if record is not None and record.ok:
         state = "cached" if source in valid_sources(record) else "stale"

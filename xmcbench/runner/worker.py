@@ -21,6 +21,7 @@ from xmcbench.errors import DataError, Unavailable, XmcbenchError
 from xmcbench.registry import Registry
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner.parts import keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import pairs_digest, read_pairs
@@ -63,7 +64,8 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
-    cls = Registry([Path(job.plugin)] if job.plugin else [])[job.method].usable()
+    registry = Registry([Path(job.plugin)] if job.plugin else [])
+    cls, used = registry[job.method].usable(), registry.used(job.method, job.parameters)
     method = cls(**job.parameters)
     artifacts = Artifacts(Path(job.artifacts))
     identity = {"method": job.method, "parameters": job.parameters}
@@ -80,10 +82,13 @@ def run(job: Job) -> Outcome:
     )
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     predictions.save(Path(job.predictions))
+    if not job.plugin and not method.uses():
+        own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
+        keep_ranking(job.method, method, texts, pairs, job.k, Path(job.predictions), own_s + artifacts.reused_s)
     return Outcome(
         status="ok",
         notes=json_notes(method),
-        packages=package_versions(source_of(cls).packages),
+        packages=package_versions(source_of(*(registry[each].usable() for each in used)).packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
         artifacts=tuple(dict.fromkeys(artifacts.used)),

@@ -84,6 +84,26 @@ class Artifacts:
             ) from error
         return folder
 
+    def put(
+        self,
+        kind: str,
+        identity: Mapping[str, object],
+        write: Callable[[Path], None],
+        wall_s: float,
+        uses: tuple[object, ...] = (),
+    ) -> None:
+        """Keep what was made anyway, for whoever asks for it by ``get``, unless it is there.
+
+        write: fills the folder; it stands in the module that has the ``build`` of whoever asks. wall_s: what it cost.
+        Raises StorageError when it cannot be written.
+        """
+        key = _with_code(identity, write, *uses)
+        folder = self.root / kind / sha256_json(key)[:32]
+        with exclusive(folder.with_suffix(".lock")):
+            if not (folder / "cost.json").exists():
+                self._make(folder, key, write, wall_s)
+        self.used.append(f"{kind}/{folder.name}")
+
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A folder for what no other cell can use; it goes when the block ends. Raises StorageError."""
@@ -104,13 +124,15 @@ class Artifacts:
         self._locks.append(in_use(folder.with_suffix(".lock")))
         return folder
 
-    def _make(self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None]) -> None:
+    def _make(
+        self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None], wall_s: float | None = None
+    ) -> None:
         already_reused, start = self.reused_s, time.perf_counter()
         with atomic_folder(folder) as temporary:
             build(temporary)
             # An artifact made from another one cost what both cost.
-            wall_s = time.perf_counter() - start + self.reused_s - already_reused
-            cost = {"wall_s": wall_s, "identity": dict(key)}
+            own_s = time.perf_counter() - start + self.reused_s - already_reused
+            cost = {"wall_s": own_s if wall_s is None else wall_s, "identity": dict(key)}
             for file in [path for path in temporary.rglob("*") if path.is_file()]:
                 self._keep_once(file)
             (temporary / "cost.json").write_text(json.dumps(cost, indent=1, sort_keys=True) + "\n")
