@@ -35,7 +35,7 @@ class Embedder(Method):
     """
 
     title = "Embedder"
-    supervision = "unused"
+    supervision: ClassVar[Literal["unused", "required"]] = "unused"
     deterministic = True
     described: ClassVar[tuple[str, ...]] = ("model",)
     packages: ClassVar = {

@@ -40,6 +40,10 @@ class Hybrid(Method):
         "rrf": {"normalization": "rank"},
     }
 
+    choices: ClassVar = {
+        "small": "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf,ict:small,hybrid:small"
+    }
+
     parts: Annotated[str, Doc("names of methods, with a comma between them: NAME or NAME:PRESET each")] = (
         "tfidf,sentbert:quick"
     )
@@ -48,9 +52,9 @@ class Hybrid(Method):
         Doc(
             "of the scores of a part for an instance: range (last 0, first 1), deviation (last 0, standard deviation "
             "1), shift (last 0), rank (reciprocal rank fusion)",
-            "lf-debian-20k-dev",
+            "LF-Debian-20K-dev",
         ),
-    ] = "range"
+    ] = "deviation"
     weights: Annotated[str, Doc("of the parts: equal, fit, or numbers with a comma between them")] = "equal"
     held_out: Annotated[
         float, Interval(gt=0, lt=1), Doc("share of the instances with pairs that weights=fit is fitted on")
