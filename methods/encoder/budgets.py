@@ -1,8 +1,8 @@
-"""Training budgets that several encoders share as presets: what two cores do in some minutes a row."""
+"""Training budgets that several encoders share as presets: a few minutes per row on two cores."""
 
 from __future__ import annotations
 
-#: ``small``: from a checkpoint that is a sentence encoder already.
+#: ``small``: starts from a checkpoint that is already a sentence encoder.
 SMALL: dict[str, object] = {
     "instance_length": 64,
     "label_length": 32,
@@ -13,7 +13,7 @@ SMALL: dict[str, object] = {
     "finetune_batch": 32,
     "finetune_rate": 2e-5,
 }
-#: ``scratch``: from the corpus alone. Rate and head were chosen on the training pairs of LF-Debian-20K: the same
+#: ``scratch``: starts from the corpus alone. Rate and head were chosen on the training pairs of LF-Debian-20K: the same
 #: training under the head ``paper``, whose inner products are large and saturate it, is far behind.
 SCRATCH: dict[str, object] = {
     "backbone": "scratch:2x256",

@@ -1,4 +1,4 @@
-"""The state of a training on disk: one safetensors file, replaced as a whole."""
+"""The state of a training on disk: one safetensors file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training stood: steps done, its loss curve, the losses summed since the curve's last point, and what its
-    task has to remember."""
+    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state
+    of
+    its task."""
 
     step: int
     curve: list[list[float]]
@@ -35,7 +36,7 @@ class Checkpoint:
 def save(
     folder: Path, checkpoint: Checkpoint, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> None:
-    """Write the checkpoint beside the last one, then put it in its place. Raises XmcbenchError where that fails."""
+    """Write the checkpoint to a temporary file, then replace the last one. Raises XmcbenchError if that fails."""
     tensors = {f"network/{name}": each for name, each in _each_once(network.state_dict()).items()}
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     for parameter, state in optimizer.state.items():
@@ -48,13 +49,13 @@ def save(
     except (OSError, RuntimeError, SafetensorError) as error:
         raise XmcbenchError(
             f"cannot write the checkpoint of step {checkpoint.step} to {folder}: {error}",
-            "free some space, then run again: the training goes on from the last checkpoint",
+            "free some space, then run again: training continues from the last checkpoint",
         ) from error
 
 
 @contextmanager
 def _in_its_place(folder: Path) -> Iterator[Path]:
-    """A file to write, which becomes the checkpoint once the block ends well."""
+    """A file to write, which becomes the checkpoint if the block succeeds."""
     temporary = folder / f".{_NAME}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +70,7 @@ def _in_its_place(folder: Path) -> Iterator[Path]:
 def restore(
     folder: Path, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> Checkpoint | None:
-    """Bring network and optimiser back to the last checkpoint, where there is one of the same training."""
+    """Restore network and optimizer from the last checkpoint, if there is one of the same training."""
     path = folder / _NAME
     if not path.exists():
         return None
@@ -92,13 +93,13 @@ def restore(
 
 
 def read(folder: Path) -> bytes | None:
-    """The last checkpoint as it lies on disk, or None."""
+    """The bytes of the last checkpoint, or None."""
     path = folder / _NAME
     return path.read_bytes() if path.exists() else None
 
 
 def replace(folder: Path, content: bytes | None) -> None:
-    """Put what another machine's ``read`` returned in the place of the checkpoint here."""
+    """Replace the checkpoint with what another machine's ``read`` returned."""
     if content is None:
         remove(folder)
         return
@@ -107,7 +108,7 @@ def replace(folder: Path, content: bytes | None) -> None:
 
 
 def remove(folder: Path) -> None:
-    """The training is done: its checkpoint is not needed any more."""
+    """Remove the checkpoint of a finished training."""
     (folder / _NAME).unlink(missing_ok=True)
     if folder.exists() and not any(folder.iterdir()):
         folder.rmdir()

@@ -20,7 +20,7 @@ from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
 
-#: A sentence ends with . ! or ? before white space, or with a line.
+#: A sentence ends with . ! or ? before whitespace, or with a line.
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -60,7 +60,7 @@ def context_pairs(
     if not len(rows):
         raise MethodError(
             f"no document has a title and a context of at least {min_sentences} sentences",
-            "the inverse cloze task learns from contents: this corpus has titles only",
+            "the inverse cloze task needs documents with content; this corpus has titles only",
         )
 
     def contexts() -> Iterator[list[str]]:
@@ -85,12 +85,12 @@ def context_pairs(
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, none of them empty."""
+    """The non-empty sentences of a text."""
     return [each for each in (part.strip() for part in _END.split(text)) if each]
 
 
 def context(title: str, content: str, min_sentences: int, title_dropout: float, rng: np.random.Generator) -> str:
-    """The context of a document; empty where it has none."""
+    """The context of a document; empty if it has none."""
     found = sentences(content)
     if len(found) < min_sentences or not title.strip():
         return ""

@@ -1,4 +1,4 @@
-"""Contrastive tasks: several views of a step's rows are embedded together and compared."""
+"""Contrastive tasks: several views of a batch are embedded together and compared."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class ContrastiveTask(ABC):
 
     @abstractmethod
     def draw(self, step: int) -> dict[str, View]:
-        """The views of a step. A text that stands in two views is embedded twice, under dropout of its own."""
+        """The views of a step. A text in two views is embedded twice, with different dropout."""
 
     @abstractmethod
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The losses of the own rows, by name."""
+        """The losses of this process's rows, by name."""
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:  # noqa: B027 - most tasks have no schedule
         """Nothing is due between steps."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Nothing to remember."""
+        """No state."""
         return {}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - most tasks have no state
-        """Nothing to take over."""
+        """Nothing to restore."""
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
@@ -78,7 +78,7 @@ def embedded(
 ) -> list[torch.Tensor]:
     """The vectors [rows, d] of each part, with gradients.
 
-    All texts, short and long, are sorted into batches of similar length first: hardly a token is padding.
+    Texts are first sorted into batches of similar length, so there is little padding.
     """
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad
@@ -96,7 +96,7 @@ def embedded(
 
 
 class Epochs:
-    """Rows in random order, every row once before any comes again; a step's rows follow from its number."""
+    """Rows in random order, each once per epoch; the rows of a step are a function of its number."""
 
     def __init__(self, rows: int, batch: int, seed: int) -> None:
         """rows: how many there are; batch: rows of a step, at most ``rows``."""
@@ -104,9 +104,9 @@ class Epochs:
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
     def __call__(self, step: int) -> np.ndarray:
-        """The rows of a step, counted from 0: int64 [batch], none of them twice.
+        """The rows of a step, counted from 0: int64 [batch], all different.
 
-        An epoch's last rows that do not fill a batch are left out of it.
+        The last rows of an epoch are left out if they do not fill a batch.
         """
         epoch, place = divmod(step, self.rows // self.batch)
         if epoch != self._epoch:
@@ -141,7 +141,7 @@ class TwoViews(ContrastiveTask):
 
 
 class KnownPairs(ContrastiveTask):
-    """The in-batch contrastive loss on known pairs; another true label of the same instance is no negative."""
+    """The in-batch contrastive loss on known pairs; other true labels of the same instance are not negatives."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class KnownPairs(ContrastiveTask):
         }
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each instance against the labels of all pairs but its other true ones."""
+        """Each instance against the labels of all pairs, except its other true labels."""
         anchors, labels = vectors["anchor"], vectors["positive"]
         rows = views["anchor"].rows[anchors.first : anchors.first + len(anchors.local)]
         true = self._pairs[rows][:, views["positive"].rows].toarray() > 0

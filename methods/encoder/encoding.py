@@ -42,7 +42,7 @@ def temporary_embeddings(
 ) -> AbstractContextManager[np.ndarray]:
     """The vectors of a store, [n, width], in a file beside the artifacts that goes when the block ends.
 
-    Raises XmcbenchError where there is no room for them.
+    Raises XmcbenchError if there is not enough space.
     """
     return temporary_vectors(artifacts, (len(store), encoder.width), dtype, _writer(encoder, store))
 
@@ -56,7 +56,7 @@ def shared_embeddings(
 ) -> np.ndarray:
     """The vectors of a store, [n, width], taken from the artifacts, or made and put there.
 
-    identity: what weights and texts these are (JSON values).
+    identity: of weights and texts (JSON values).
     """
     key = {
         **identity,

@@ -1,4 +1,4 @@
-"""The network: a transformer, how a text's vector is taken from it, and its weights as arrays."""
+"""The network: a transformer, its pooling, and its weights as arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xmcbench.methods.encoder.tokens import Tokenizer
 #: ``paper``: [CLS] -> Dense 512 tanh, inner product. ``native``: the checkpoint's own pooling, layers and similarity.
 #: ``cls``: the last hidden state of [CLS], cosine.
 Head = Literal["paper", "native", "cls"]
-#: Files of which a tokenizer has at least one.
+#: Vocabulary files; a tokenizer has at least one of them.
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 #: Names under which the changed rows of the word embeddings are kept: their numbers, their values.
 _ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
@@ -29,7 +29,7 @@ PAPER_WIDTH = 512
 
 
 class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """One tower for instances and labels: token numbers in, one float32 vector a text out.
+    """One tower for instances and labels, from token numbers to one float32 vector per text.
 
     Where the similarity is cosine, vectors have length 1, so that inner product is the score everywhere downstream.
     ``projection`` puts a dense layer with tanh on the vector while training and leaves it out afterwards (SimCSE,
@@ -126,7 +126,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     def weights(self) -> dict[str, np.ndarray]:
         """All parameters by name, float32 (a copy); of the word embeddings only the rows that training has changed.
 
-        A short training meets a part of the vocabulary, and the table of word embeddings is half of a small encoder.
+        A short training changes only part of the vocabulary, and word embeddings are half of a small encoder.
         """
         weights = {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
         words = weights.pop(self._table)
@@ -134,7 +134,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return {**weights, _ROWS: rows.astype(np.int32), _CHANGED: words[rows]}
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Take over what ``weights`` returned for a network from the same checkpoint."""
+        """Load what ``weights`` returned for a network from the same checkpoint."""
         words = self._words_before.copy()
         words[weights[_ROWS]] = weights[_CHANGED]
         whole = {name: each for name, each in weights.items() if name not in (_ROWS, _CHANGED)} | {self._table: words}
@@ -269,7 +269,7 @@ def _open_transformer(folder: Path) -> nn.Module:
     from transformers import AutoModel
     from transformers.utils import logging
 
-    # Both would write to stderr whatever it is; a checkpoint that does not fit is an error below.
+    # Both would write to stderr; a checkpoint that does not fit is an error below.
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
@@ -277,7 +277,7 @@ def _open_transformer(folder: Path) -> nn.Module:
             folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, output_loading_info=True
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UsageError(f"{folder} is no checkpoint of an encoder: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"{folder} is not a checkpoint of an encoder: {str(error).splitlines()[0]}") from error
     lacking = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lacking or report["mismatched_keys"]:
         named = lacking or sorted(str(each) for each in report["mismatched_keys"])
@@ -297,7 +297,7 @@ def open_tokenizer(folder: Path, prompt: str = "") -> Tokenizer:
     settings = read_settings(folder)
     folder = settings.transformer
     if not any((folder / name).is_file() for name in _VOCABULARIES):
-        # transformers would make one up, without a single word.
+        # transformers would create one with an empty vocabulary.
         raise UsageError(f"{folder} has no tokenizer", f"one of {', '.join(_VOCABULARIES)}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

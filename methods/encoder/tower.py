@@ -1,4 +1,4 @@
-"""An opened encoder: network and tokenizer, where they compute, and what is kept of their work."""
+"""An opened encoder: network, tokenizer and device, and their cached results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Tower:
         prompts: tuple[str | None, str | None],
         seed: int,
     ) -> Tower:
-        """Find a backbone and put it under a head.
+        """Find a backbone and open it with a head.
 
         name: of the backbone. corpus: texts of instances and labels, which a ``scratch:`` backbone is trained on.
         prompts: of instances and of labels, None for the checkpoint's own. temperature: of a head with cosine. Raises
@@ -88,7 +88,7 @@ class Tower:
         )
 
     def fitting(self, length: int) -> int:
-        """A number of tokens, or as many as the network can take."""
+        """A number of tokens, limited to the maximum of the network."""
         return min(length, self.longest)
 
     def instance_tokens(self, texts: Texts, length: int) -> TokenStore:
@@ -130,7 +130,7 @@ class Tower:
     def train(
         self, task: Task, plan: TrainingPlan, identity: Mapping[str, object], batch: int, keep: bool = True
     ) -> dict[str, object]:
-        """Train the encoder on a task, or take over what the same training gave before; returns its history as a note.
+        """Train the encoder on a task, or load the result of the same training; returns its history as a note.
 
         identity: what the task is, without temperature, batch and lengths. keep: whether other cells start from the
         weights.

@@ -18,13 +18,13 @@ ITERATIONS, SEED = 20, 0
 def k_means(vectors: np.ndarray, clusters: int, restarts: int) -> np.ndarray:
     """The cluster of each vector, int64 [n].
 
-    vectors: float32 [n, d]. restarts: how often k-means begins anew; the tightest clustering wins. With as many
+    vectors: float32 [n, d]. restarts: number of runs of k-means; the tightest clustering is taken. With as many
     clusters as vectors or more, each vector is a cluster of its own. Raises MethodError where a vector is not finite.
     """
     if clusters >= len(vectors):
         return np.arange(len(vectors))
     if not np.isfinite(vectors).all():
-        raise MethodError("an embedding is not finite, so there is nothing to cluster", "try a lower learning rate")
+        raise MethodError("an embedding is NaN or infinite and cannot be clustered", "try a lower learning rate")
     import faiss
 
     fitted = faiss.Kmeans(
@@ -49,7 +49,7 @@ def clusters_of(
     """
     if clusters >= len(rows):
         return np.arange(len(rows))
-    # Dealt out longest first, every process has as many tokens.
+    # Assigned longest first, so that all processes have about the same number of tokens.
     dealt = np.argsort(-store.lengths[rows], kind="stable")
     part = -(-len(rows) // context.processes)
     own = np.zeros((part, encoder.width), np.float32)

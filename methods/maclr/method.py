@@ -113,11 +113,11 @@ class MACLR(ContextEncoder):
 
     @property
     def _second(self) -> bool:
-        """Whether there is a Stage II."""
+        """Whether Stage II runs."""
         return (self.pseudo_encoder or self.pseudo_tfidf) and self.pseudo_steps > 0
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Stage I, then Stage II. Raises MethodError where no document has a context, or no pseudo pair is found."""
+        """Stage I, then Stage II. Raises MethodError if no document has a context, or if no pseudo pair is found."""
         drawn = self._context_pairs(tower, raw_X)
         used, held_out = self._split(len(drawn.rows))
         own_titles = self._own_titles(tower, raw_X, raw_Y)
@@ -133,7 +133,7 @@ class MACLR(ContextEncoder):
         import numpy as np
 
         if self.held_out >= pairs:
-            raise UsageError(f"MACLR.held_out = {self.held_out} leaves none of {pairs} documents to train on")
+            raise UsageError(f"MACLR.held_out = {self.held_out} leaves none of the {pairs} documents for training")
         order = np.random.default_rng([self.seed, 4]).permutation(pairs)
         return np.sort(order[self.held_out :]), np.sort(order[: self.held_out])
 
@@ -236,7 +236,7 @@ class MACLR(ContextEncoder):
         if not pairs.nnz:
             raise MethodError(
                 "no document has a pseudo label",
-                "a lower min_pseudo_score, or pseudo_own_title=true, lets more through",
+                "lower min_pseudo_score, or set pseudo_own_title=true",
             )
         instances, labels = (
             tower.instance_tokens(read, self.instance_length),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
     from xmcbench.methods.sparse.ngrams import Recipe
 
-#: N-grams and max_df of the TF-IDF pseudo labels by vectoriser. MACLR's, by its maintainer (pecos#206), are PECOS's.
+#: N-grams and max_df of the TF-IDF pseudo labels by vectorizer. MACLR's, by its maintainer (pecos#206), are PECOS's.
 RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}
 
 
@@ -62,7 +62,7 @@ def chosen(
 
 
 def mixed(sources: Sequence[csr_matrix]) -> csr_matrix:
-    """The pairs of all sources, each once: binary CSR, float32, columns in order."""
+    """The union of the pairs of all sources: binary CSR, float32, columns in order."""
     whole = sources[0].copy()
     for each in sources[1:]:
         whole = whole + each

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.ndarray:
     """The documents that a training of ``most`` draws can see, in order, int64: only these need pseudo labels.
 
-    documents: how many there are; held_out: rows that it shall not see. Where there are more than ``most``, as many are
-    drawn at random.
+    documents: how many there are; held_out: rows that it shall not see. If there are more than ``most``, that many are
+    sampled.
     """
     rows = np.setdiff1d(np.arange(documents), held_out)
     if len(rows) <= most:
@@ -67,7 +67,7 @@ class SecondStage(UnevenTask):
         return {"instance": View(self._instances, rows), "label": View(self._labels, labels)}
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The own instances' share of the loss: over all processes these add up to that of the batch."""
+        """This process's share of the loss; the shares of all processes sum to that of the batch."""
         instances, labels = vectors["instance"], vectors["label"].gathered
         pairs = self._pairs[views["instance"].rows][:, views["label"].rows]
         own = pairs[instances.first : instances.first + len(instances.local)].toarray() > 0

@@ -68,7 +68,7 @@ def test_a_remark_is_part_of_its_page(inside, runs):
     remark.rename(remark.with_name("tyni.md"))
     ended = inside("leaderboard", "--out", "sent", "--check")
     assert ended.returncode == 1
-    assert "tyni.md is about no page" in ended.stderr
+    assert "tyni.md has no page" in ended.stderr
 
 
 def test_a_pip_user_sees_published_rows_beside_the_own_runs(inside, runs, tmp_path):
@@ -88,7 +88,7 @@ def test_results_are_listed(inside, runs):
 def test_wrong_requests(inside, runs):
     for words, reason in (
         (("--out", "nowhere"), "there are no records in nowhere"),
-        (("add",), "names no runs folder"),
+        (("add",), "needs a runs folder"),
         (("add", "nowhere"), "there are no records in nowhere"),
         (("--format", "word"), "invalid choice"),
         (("sent",), "invalid choice"),
@@ -204,15 +204,15 @@ def _shallow(record, _):
 
 FORGERIES = {
     "no measurements": (forged(lambda record, _: record.pop("measured")), "missing required field `measured`"),
-    "a name that is a path": (forged(_named_out_of_the_board), "cannot name a file"),
-    "a dataset of another name": (forged(_of_another_name), "its dataset is called TINY, the one here tiny"),
+    "a name that is a path": (forged(_named_out_of_the_board), "is not a valid file name"),
+    "a dataset of another name": (forged(_of_another_name), "its dataset is TINY, but this one is tiny"),
     "a title": (forged(lambda record, _: record["method"].update(title="MACLR")), "its method's title is 'MACLR'"),
     "a budget": (forged(lambda record, _: record["method"].update(variant="paper, 9 steps")), "its variant is 'paper"),
     "chance left out": (
         forged(lambda record, _: record["method"].update(deterministic=False)),
         "its method's deterministic is False",
     ),
-    "the title of another": (forged(_another_method), "its method mine has the title of another, TF-IDF"),
+    "the title of another": (forged(_another_method), "its method mine uses the title of another method, TF-IDF"),
     "a time": (
         forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
         "$.measured.predict_ms_per_instance",
@@ -233,7 +233,7 @@ FORGERIES = {
         forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),
         f"metric protocol {VERSION - 1}, not {VERSION}",
     ),
-    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed draw"),
+    "a subset": (forged(_another_subset), "its subset is not the one that its setting and seed select"),
     "ranks of others": (
         forged(lambda record, _: record["ranks"].update(sha256="0" * 64)),
         f"its ranks.sha256 is {'0' * 64}, but",
@@ -241,7 +241,7 @@ FORGERIES = {
     "no predictions": (lambda path: shutil.rmtree(path.parents[3] / "predictions"), "are missing"),
     "damaged predictions": (
         lambda path: (path.parents[3] / json.loads(path.read_text())["predictions"]["file"]).write_bytes(b"x"),
-        "is no prediction file",
+        "is not a prediction file",
     ),
     "a depth that cuts what the filter leaves": (forged(_shallow), "predictions have the shapes"),
 }
@@ -268,7 +268,7 @@ def test_a_record_of_other_data_is_refused(inside, tiny, runs):
     (other / "filter_labels_test.txt").write_text("0 1\n")
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", other)
     assert ended.returncode == 1
-    assert ended.stderr.count("tiny is not the version that the cell is about") == 4
+    assert ended.stderr.count("tiny is not the version of the cell") == 4
 
 
 def test_a_cell_without_a_result_is_left_out(inside, tiny, plugin, tmp_path):

@@ -88,5 +88,5 @@ def test_a_broken_card_names_file_and_key(tmp_path, text, reason):
 
 
 def test_a_missing_card_is_said(tmp_path):
-    with pytest.raises(DataError, match="there is no card"):
+    with pytest.raises(DataError, match="no card at"):
         read_card(tmp_path / "card.toml")

@@ -151,5 +151,5 @@ def test_a_record_under_another_name_is_an_error(runs):
     content = {name: value for name, value in values.items() if name != "sha256"}
     path.write_text(json.dumps({**content, "sha256": sha256_json(content)}))
     assert read_record(path).cell.seed == 1
-    with pytest.raises(StorageError, match="whose place is"):
+    with pytest.raises(StorageError, match="that belongs at"):
         problems(runs)

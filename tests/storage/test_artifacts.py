@@ -38,7 +38,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
         (folder / "half.txt").write_text("half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(StorageError, match="no room left"):
+    with pytest.raises(StorageError, match="no space left"):
         Artifacts(tmp_path).get("tfidf", {}, build)
     assert not list(tmp_path.rglob("half.txt"))
 

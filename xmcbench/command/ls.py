@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import textwrap
 from pathlib import Path
@@ -12,18 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
 
-#: What is too wide for a column and is printed below the table.
+#: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
-#: Fractions, which are shown in per cent.
+#: Fractions, shown as percentages.
 _PER_CENT = ("P@1", "R@100")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
     parser.add_argument("what", choices=("methods", "datasets", "results"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a method: its parameters and presets")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -65,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(value: object, per_cent: bool = False) -> str:
-    if per_cent and isinstance(value, float):
+def _shown(value: object, percent: bool = False) -> str:
+    if percent and isinstance(value, float):
         return f"{100 * value:.2f}"
     if isinstance(value, dict):
         parts = {name: each["default"] if isinstance(each, dict) else each for name, each in value.items()}
@@ -79,22 +85,19 @@ def _shown(value: object, per_cent: bool = False) -> str:
 
 
 def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from xmcbench import parameters
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
 
     listing = []
     for entry in Registry(arguments.plugin):
-        method, found = entry.method, status(entry)
+        method, found = entry.description, status(entry)
         listing.append(
             {
                 "name": entry.name,
-                "title": (method.title or entry.name) if method else "",
+                "title": entry.title if method else "",
                 "pairs": method.supervision if method else "",
                 "presets": sorted(method.presets) if method else [],
-                "parameters": {name: _parameter(each) for name, each in parameters.declared(method).items()}
-                if method
-                else {},
+                "parameters": {name: _parameter(each) for name, each in method.parameters.items()} if method else {},
                 "status": found.partition(":")[0],
                 "origin": entry.origin,
                 "reason": found.partition(": ")[2],
@@ -106,31 +109,31 @@ def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _method(arguments: argparse.Namespace) -> int:
     from tabulate import tabulate
 
-    from xmcbench import parameters
     from xmcbench.errors import UsageError
     from xmcbench.registry import Registry
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
     entry = Registry(arguments.plugin)[arguments.name]
-    if entry.method is None:
+    method = entry.description
+    if method is None:
         raise UsageError(f"{entry.name}: {entry.problem}")
-    declared, presets = parameters.declared(entry.method), entry.method.presets
+    declared, presets = method.parameters, method.presets
     if arguments.json:
         document = {
             "name": entry.name,
             "origin": entry.origin,
-            "supervision": entry.method.supervision,
-            "deterministic": entry.method.deterministic,
-            "packages": dict(entry.method.packages),
-            "presets": {name: dict(values) for name, values in presets.items()},
-            "choices": dict(entry.method.choices),
+            "supervision": method.supervision,
+            "deterministic": method.deterministic,
+            "packages": method.packages,
+            "presets": presets,
+            "choices": method.choices,
             "parameters": {name: _parameter(each) for name, each in declared.items()},
         }
         print(json.dumps(document, indent=1, sort_keys=True))
         return 0
-    title, about = entry.method.title or entry.name, (inspect.getdoc(entry.method) or "").partition("\n\n")[0]
-    print(f"{entry.name}: {title}, pairs {entry.method.supervision}, {entry.origin}\n\n{about}\n")
+    about = method.doc.partition("\n\n")[0]
+    print(f"{entry.name}: {entry.title}, pairs {method.supervision}, {entry.origin}\n\n{about}\n")
     for name, each in declared.items():
         facts = [each.type_name, each.range, each.unit and f"in {each.unit}", f"default {_default(each.default)}"]
         print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
@@ -143,8 +146,8 @@ def _method(arguments: argparse.Namespace) -> int:
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
-        for preset, command in entry.method.choices.items():
-            print(f"\n{preset} was chosen by: {command}")
+        for preset, command in method.choices.items():
+            print(f"\n{preset} was selected by: {command}")
     return 0
 
 
@@ -189,7 +192,7 @@ def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
-        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
     standing, here = Registry(arguments.plugin).standing(), environment.packages()
     listing = []
     for record in Store(arguments.runs).records():

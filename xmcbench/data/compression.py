@@ -14,33 +14,33 @@ from typing import IO, BinaryIO, cast
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
 
-#: Read ahead this many decompressed bytes: lines are then found in C.
+#: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
 
 
 @contextmanager
 def open_source(path: Path) -> Iterator[BinaryIO]:
-    """The decompressed bytes of ``path``; its suffix (.gz, .xz, anything else = plain) says how it is packed.
+    """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression.
 
-    Raises DataError when the file is missing, unreadable, truncated or not of the format its name claims, be it on
-    opening or while the block reads.
+    Raises DataError if the file is missing, unreadable, truncated or not in the format of its suffix, on opening or
+    while the block reads.
     """
     try:
         raw = path.open("rb")
     except OSError as error:
-        reason = "there is no file" if isinstance(error, FileNotFoundError) else "cannot read"
+        reason = "no file at" if isinstance(error, FileNotFoundError) else "cannot read"
         detail = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
         raise DataError(f"{reason} {path}{detail}") from None
     with raw:
         try:
             yield cast(BinaryIO, io.BufferedReader(_decompressed(raw, path.suffix), _BUFFER))
         except EOFError:
-            raise DataError(f"{path} is truncated", "an interrupted download? get the file again") from None
+            raise DataError(f"{path} is truncated", "an interrupted download? download it again") from None
         except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
             kind = "gzip" if path.suffix == ".gz" else "xz"
             raise DataError(
-                f"{path} is damaged or no {kind} file: {error}",
-                f"get it again; a plain file goes without the suffix {path.suffix}",
+                f"{path} is damaged or not a {kind} file: {error}",
+                f"download it again, or remove the suffix {path.suffix} from a plain file",
             ) from None
 
 
@@ -63,6 +63,6 @@ def atomic_gzip(path: Path) -> Iterator[IO[bytes]]:
 
 
 def find_source(folder: Path, *names: str) -> Path | None:
-    """The first of the named files, each as ``name.gz`` or plain, that stands in ``folder``; None where none does."""
+    """The first of the named files, each as ``name.gz`` or plain, in ``folder``; None if there is none."""
     candidates = [folder / f"{name}{suffix}" for name in names for suffix in (".gz", "")]
     return next((path for path in candidates if path.is_file()), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import scratch
 
 
 @dataclass(frozen=True)
 class Built:
-    """A dataset that was built: its folder, its card, and whether its files are those that the card named before."""
+    """A dataset that was built: its folder, its card, and whether its files match the previous card."""
 
     folder: Path
     card: Card
@@ -27,20 +27,20 @@ class Built:
 
 
 def build(slug: str, out: Path | None = None, indices: Path | None = None, allow_other_release: bool = False) -> Built:
-    """Build the dataset ``slug`` into ``out`` (default: where its card lies), replacing what is there.
+    """Build the dataset ``slug`` into ``out`` (default: the folder of its card), replacing it.
 
-    indices: a folder with the source indices; without it they are fetched. Files and card are written together, or not
-    at all. Raises DataError when the dataset has no recipe, the indices are not those of the release on the card and
-    ``allow_other_release`` is not set, or they are damaged.
+    indices: a folder with the source indices; without it they are fetched. Files and card are written
+    atomically. Raises DataError if the dataset has no recipe, or if the indices are damaged or, without
+    ``allow_other_release``, not those of the release on the card.
     """
     card, recipe = _recipe_of(slug)
     if allow_other_release and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
     if target.exists() and any(target.iterdir()) and not (target / "card.toml").is_file():
-        raise UsageError(f"{target} holds something else than a dataset", "give a folder of its own: --out FOLDER")
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
-        source = indices or Path(temporary)
+        raise UsageError(f"{target} contains something other than a dataset", "choose another folder: --out FOLDER")
+    with scratch() as temporary:
+        source = indices or temporary
         if indices is None:
             debian_archive.fetch_indices(recipe, source)
         files = [debian_index.index_file(source, name) for name in debian_index.INDICES]
@@ -49,7 +49,7 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
         if other and not allow_other_release:
             raise DataError(
                 f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
-                "they have other SHA-256 sums than the card's; allow another release to build a dataset of its own",
+                "their SHA-256 differs from the card's; use --other-release to build another dataset",
             )
         packages = debian_index.read_packages(*files)
     with atomic_folder(target) as folder:
@@ -67,7 +67,7 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
 
 
 def fetch(slug: str, out: Path) -> list[Path]:
-    """Bring the source that ``slug`` is built from into the folder ``out``; returns the files.
+    """Fetch the source that ``slug`` is built from into the folder ``out``; returns the files.
 
     Raises DataError, saying where to get it, for a dataset that cannot be fetched.
     """

@@ -51,6 +51,6 @@ def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Blo
 
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:
-    """What of the rows failed or was skipped, and why: a line a seed."""
+    """Which rows failed or were skipped, and why: one line per seed."""
     problems = [f"{row.name}, {problem}" for row in rows for problem in row.problems]
     return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

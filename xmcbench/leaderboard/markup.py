@@ -1,4 +1,4 @@
-"""How a table looks: Markdown for pages, booktabs LaTeX for papers, plain text for the terminal, CSV and JSON."""
+"""Formats of a table: Markdown for pages, booktabs LaTeX for papers, plain text for the terminal, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     lines = [[name(line), *(cell(line, each) for each in line.cells)] for line in table.lines]
     headers = [table.head, *(column.text + marks.of(column.notes) for column in table.columns)]
     parts = [table.caption, _tabulate(table, headers, lines, "pipe")]
-    # Two spaces and a line break: notes stand in lines of their own.
+    # Two spaces and a line break: each note on its own line.
     parts.append("  \n".join(f"{mark} {note}" for mark, note in marks.notes))
     return "\n\n".join(part for part in parts if part)
 
@@ -93,7 +93,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
             r"\centering",
             f"\\caption{{{_tex(table.caption)}}}",
             f"\\label{{tab:{label}}}",
-            # A table wider than its place is scaled down to it.
+            # Scale a table that is wider than the page.
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
             r"\toprule",
@@ -129,7 +129,7 @@ def as_csv(table: Table) -> str:
 
 
 def as_json(table: Table) -> dict[str, Any]:
-    """The table as JSON values: figures stay the text they are shown as."""
+    """The table as JSON values; figures are text, as shown."""
     return {
         "name": table.name,
         "caption": table.caption,
@@ -151,7 +151,7 @@ def as_json(table: Table) -> dict[str, Any]:
 
 
 class _Marks:
-    """Letters for notes, in the order in which a reader meets them."""
+    """Letters for notes, in order of appearance."""
 
     def __init__(self, table: Table, dress: Callable[[str], str]) -> None:
         met = [note for column in table.columns for note in column.notes]
@@ -167,7 +167,7 @@ class _Marks:
 
 
 def _letters() -> Iterator[str]:
-    """a to z, then aa, ab and on, as columns of a sheet are called."""
+    """a to z, then aa, ab, ..., like the columns of a spreadsheet."""
     for length in itertools.count(1):
         yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
@@ -203,7 +203,7 @@ def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bo
 
 
 def _escaped(text: str) -> str:
-    """The text in Markdown as it is: no name can look like a heading, a link or a row of another kind."""
+    """The text, escaped for Markdown: no name can look like a heading, a link or another kind of row."""
     return re.sub(r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text)
 
 

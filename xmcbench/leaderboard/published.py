@@ -1,7 +1,7 @@
-"""Published figures: what others have printed, as facts with their citation.
+"""Published figures, with their citations.
 
-A source is a ``.toml`` file in ``leaderboards/published``, beside the ``.csv`` files it names. Figures stay the text
-they were printed as; nothing is computed from them.
+A source is a ``.toml`` file in ``leaderboards/published``, beside the ``.csv`` files it names. Figures are
+kept as printed text; nothing is computed from them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xmcbench.storage.shipped import shipped
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One printed row: metric -> figure in per cent, as printed, and metric -> what is to be said of that figure."""
+    """One printed row: metric -> figure in percent, as printed, and metric -> note on that figure."""
 
     method: str
     table: str
@@ -48,7 +48,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Source:
-    """One publication. ``column_notes``: table -> metric -> what is to be said of that column in every row."""
+    """One publication. ``column_notes``: table -> metric -> note on that column in every row."""
 
     key: str
     citation: str
@@ -67,12 +67,12 @@ def sources() -> tuple[Source, ...]:
     """The sources that come with xmcbench, by file name. Raises DataError when they are missing or damaged."""
     folder = shipped("leaderboards/published")
     if folder is None:
-        raise DataError("the published figures that come with xmcbench are not there", "install xmcbench again")
+        raise DataError("the published figures that come with xmcbench are missing", "reinstall xmcbench")
     return tuple(read_source(path) for path in sorted(folder.glob("*.toml")))
 
 
 class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be said of figures: of those with one of these tables, datasets and methods (default: all)."""
+    """A note on figures: those of these tables, datasets and methods (default: all)."""
 
     metrics: list[str]
     note: str
@@ -82,17 +82,17 @@ class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def of_columns(self) -> bool:
-        """Whether it is about a whole column: it singles out neither dataset nor method."""
+        """Whether it applies to a whole column: it names neither dataset nor method."""
         return self.datasets is None and self.methods is None
 
     def about(self, table: str, dataset: str | None = None, method: str | None = None) -> bool:
-        """Whether it is about the figures of a row, or of a table."""
+        """Whether it applies to the figures of a row, or of a table."""
         wanted = ((self.tables, table), (self.datasets, dataset), (self.methods, method))
         return all(names is None or value in names for names, value in wanted)
 
 
 class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the printed ablation is; switches: parameter -> (head of its column, meaning)."""
+    """Where the published ablation is; switches: parameter -> (head of its column, meaning)."""
 
     file: str
     method: str
@@ -102,7 +102,7 @@ class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A source as it is written down: texts, names of CSV files beside it, and errata."""
+    """The file of a source: texts, names of CSV files beside it, and errata."""
 
     key: str
     citation: str
@@ -147,7 +147,7 @@ def read_source(path: Path) -> Source:
             ablation=_ablation(path, described.ablation) if described.ablation else None,
         )
     except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
-        raise DataError(f"cannot read the published figures in {path}: {error}", "install xmcbench again") from error
+        raise DataError(f"cannot read the published figures in {path}: {error}", "reinstall xmcbench") from error
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
@@ -169,7 +169,7 @@ def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
 
 
 def _figures(line: Mapping[str, str]) -> dict[str, str]:
-    """The figures of a line, by metric, as printed. Raises ValueError for what is not a number."""
+    """The figures of a line, by metric, as printed. Raises ValueError for other text."""
     figures = {name: value for name, value in line.items() if name and "@" in name}
     for name, value in figures.items():
         if not math.isfinite(float(value)):
@@ -178,7 +178,7 @@ def _figures(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _notes(errata: Iterable[_Erratum]) -> dict[str, tuple[str, ...]]:
-    """Metric -> what the errata say of it."""
+    """Metric -> the errata on it."""
     notes: dict[str, tuple[str, ...]] = {}
     for each in errata:
         for metric in each.metrics:

@@ -1,4 +1,4 @@
-"""Remarks: what somebody wrote by hand about a page, in ``remarks/<name of the page>.md`` beside the records."""
+"""Remarks: text written by hand for a page, in ``remarks/<name of the page>.md`` beside the records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xmcbench.errors import StorageError
 
 
 def read_remarks(folder: Path) -> dict[str, str]:
-    """Name of a page -> its remark, as it was written; none where there is no folder. Raises StorageError."""
+    """Name of a page -> its remark, unchanged; empty if no folder at. Raises StorageError."""
     found = {}
     for path in sorted(folder.glob("*.md")):
         try:

@@ -1,4 +1,4 @@
-"""Whether a record still stands: made by today's code, or by code that is known to give the same."""
+"""Whether a record is fresh: made by today's code, or by code that is known to give the same result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xmcbench.metrics import protocol
 from xmcbench.records.record import Cell, Record
 from xmcbench.storage.source import joined, module_digest
 
-#: The modules that figures follow from, given ranks.
+#: The modules that compute figures from ranks.
 _METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
 
 
@@ -39,7 +39,7 @@ class Standing:
         return len(known) == len(today) and joined(known) not in valid_sources(record)
 
     def problem(self, record: Record) -> str:
-        """What a reader of the record's figures has to know, in a few words; empty where all is well."""
+        """A note for readers of the record's figures; empty if all is well."""
         if self.stale(record):
             return "stale: the method's code has changed since this result was made"
         if record.protocol.version != protocol.VERSION:
@@ -47,7 +47,7 @@ class Standing:
         return ""
 
     def problems(self, records: Iterable[Record]) -> tuple[str, ...]:
-        """What a reader of figures averaged over records has to know: each problem once, and mixed sources."""
+        """Notes for readers of figures averaged over records: each problem once, and mixed sources."""
         group = list(records)
         found = dict.fromkeys(filter(None, map(self.problem, group)))
         partly = [f"{problem} (in some of its seeds)" for problem in found if not all(map(self.problem, group))]
@@ -57,12 +57,12 @@ class Standing:
 
 
 def valid_sources(record: Record) -> set[str]:
-    """Every source that is known to give the record's result."""
+    """All sources that are known to give the record's result."""
     return {record.method.source_sha256, *(check.source_sha256 for check in record.checks)}
 
 
 def figures_current(record: Record, propensity: tuple[float, float] | None = None) -> bool:
-    """Whether the figures are what today's metrics give, with these propensity constants (default: the record's)."""
+    """Whether today's metrics give these figures, with these propensity constants (default: the record's)."""
     scored = record.protocol
     return (
         scored.version == protocol.VERSION

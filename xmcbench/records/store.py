@@ -15,12 +15,14 @@ from xmcbench.errors import StorageError
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, read_record, sealed
 from xmcbench.setting import Subset
+from xmcbench.storage.artifacts import UNFINISHED
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.temporary import sweep
 
 
 class Store:
-    """The runs folder at ``root``; it is made on the first write."""
+    """The runs folder at ``root``, created on the first write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -42,7 +44,7 @@ class Store:
         return self._file("logs", cell, ".log")
 
     def truth_path(self, dataset: str, truth_sha256: str) -> Path:
-        """The true pairs that ranks on a dataset belong to."""
+        """The true pairs of a dataset, to which ranks refer."""
         return self.root / "truth" / f"{dataset.lower()}-{truth_sha256[:12]}.npz"
 
     def _file(self, folder: str, cell: Cell, suffix: str) -> Path:
@@ -50,21 +52,32 @@ class Store:
         return path.with_name(path.name + suffix)
 
     def relative(self, path: Path) -> str:
-        """A path below the root, as records name it."""
+        """A path relative to the root, as in records."""
         return path.relative_to(self.root).as_posix()
 
     @property
     def artifacts(self) -> Path:
-        """Where the artifacts that cells share are kept."""
+        """The folder of the artifacts that cells share."""
         return self.root / "artifacts"
 
     def lock(self, cell: Cell, wait: bool) -> exclusive:
-        """The claim on a cell, for two runs that write one folder at once."""
+        """The lock of a cell, for two runs that write one folder at once."""
         return exclusive(self._file("logs", cell, ".lock"), wait=wait)
+
+    def sweep(self) -> None:
+        """Remove what runs that were killed left half written; what is being written stays."""
+        for name in ("records", "ranks", "predictions", "subsets"):
+            sweep(self.root / name, depth=2)
+        sweep(self.root / "truth")
+        sweep(self.artifacts, depth=1)
+        for folder in (self.artifacts / UNFINISHED).glob("*/"):
+            with exclusive(folder.with_suffix(".lock"), wait=False) as claim:
+                for file in folder.glob(".*.tmp") if claim.held else ():
+                    file.unlink(missing_ok=True)  # a checkpoint that was being written
 
     @contextmanager
     def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:
-        """The file of a subset's pairs, written if it is not there; in the block ``xmcbench clean`` leaves it alone."""
+        """The file of a subset's pairs, written if missing; inside the block ``xmcbench clean`` keeps it."""
         if subset is None:
             yield None
             return
@@ -82,8 +95,8 @@ class Store:
     def write(self, record: Record) -> Record:
         """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError.
 
-        A record with a result gives way to another one with a result only: what failed or ran out of time is returned,
-        and the earlier result stays.
+        A record with a result is only replaced by another one with a result: one that failed or ran out of time is
+        returned, and the earlier result stays.
         """
         written = sealed(record)
         if written.ok or not self._has_result(record.cell):
@@ -104,17 +117,17 @@ class Store:
             record = read_record(path)
             place = self.record_path(record.cell)
             if path != place:
-                raise StorageError(f"{path} is the record of a cell whose place is {place}", "is it a copy? move it")
+                raise StorageError(f"{path} holds a record that belongs at {place}", "is it a copy? move or delete it")
             found.append(record)
         return found
 
     def latest(self, dataset: str) -> dict[str, Record]:
-        """Method -> its most recent result on a dataset under any setting: what to expect of its next one."""
+        """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
         done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
         return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
 
     def truth(self, record: Record) -> Truth:
-        """The true pairs that a record was scored against. Raises StorageError where they are missing or others."""
+        """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
         path = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
@@ -124,7 +137,7 @@ class Store:
         return truth
 
     def ranks(self, record: Record, truth: Truth) -> Ranks:
-        """The ranks of a record. Raises StorageError where they are missing or not those of the record."""
+        """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
         path = self.ranks_path(record.cell)

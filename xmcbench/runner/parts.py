@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.errors import UsageError
+from xmcbench import parameters
+from xmcbench.description import DEFAULT_PRESET
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.method import Method
-from xmcbench.registry import Registry
+from xmcbench.plugin import load
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.pairs import pairs_digest
 from xmcbench.topk import TopK
@@ -45,11 +47,15 @@ class Part:
 
         Only installed methods can be parts. Raises UnknownName, UsageError, PluginError, Unavailable.
         """
-        entry, preset, values = Registry().named(spec)
-        kind = entry.usable()
+        name, colon, preset = (each.strip() for each in spec.partition(":"))
+        kind = load(name)
         if kind is type(outer):
-            raise UsageError(f"{entry.name} cannot be a part of itself", "name other methods")
-        return cls(f"{entry.name}:{preset}" if preset else entry.name, entry.name, values, kind, outer)
+            raise UsageError(f"{name} cannot be a part of itself", "name other methods")
+        if colon and preset not in kind.presets:
+            raise UnknownName(f"preset of {name}:", preset, kind.presets)
+        preset = preset or (DEFAULT_PRESET if DEFAULT_PRESET in kind.presets else "")
+        values = parameters.resolve(parameters.declared(kind), name, kind.presets.get(preset, {}))
+        return cls(f"{name}:{preset}" if preset else name, name, values, kind, outer)
 
     def require(self) -> None:
         """Raise Unavailable where the part needs something that is not on this machine."""
@@ -85,6 +91,15 @@ class Part:
         key = _identity(self.name, method, texts, pairs, k, self.outer.seed)
         folder = self.outer.artifacts.get(_KIND, key, build, uses=(self.kind,))
         return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
+
+
+def classes(method: Method) -> list[type[Method]]:
+    """The class of a method, and those of all parts that it uses."""
+    found: list[type[Method]] = [type(method)]
+    for spec in method.uses():
+        part = Part.of(spec, method)
+        found += classes(part.kind(**part.values))
+    return found
 
 
 def keep_ranking(

@@ -7,21 +7,18 @@ scored by another process, which never imports a method.
 from __future__ import annotations
 
 import faulthandler
-import os
 import resource
 import sys
-import threading
-import time
 import traceback
 from pathlib import Path
 
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
-from xmcbench.registry import Registry
+from xmcbench.plugin import load
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.runner.parts import keep_ranking
+from xmcbench.runner.parts import classes, keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import pairs_digest, read_pairs
@@ -32,7 +29,6 @@ from xmcbench.texts import Texts
 def main(job_file: str) -> None:
     """Run the job in ``job_file`` and write its outcome; whatever goes wrong is an outcome too."""
     faulthandler.enable()
-    _die_with_parent()
     _raise_oom_score()
     job = Job.read(Path(job_file))
     try:
@@ -45,7 +41,7 @@ def main(job_file: str) -> None:
     except XmcbenchError as error:
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=str(error))
-    except Exception as error:
+    except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=": ".join(filter(None, [type(error).__name__, _line(error)])))
     outcome.write(Path(job.outcome))
@@ -64,8 +60,7 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
-    registry = Registry([Path(job.plugin)] if job.plugin else [])
-    cls, used = registry[job.method].usable(), registry.used(job.method, job.parameters)
+    cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
     artifacts = Artifacts(Path(job.artifacts))
     identity = {"method": job.method, "parameters": job.parameters}
@@ -88,7 +83,7 @@ def run(job: Job) -> Outcome:
     return Outcome(
         status="ok",
         notes=json_notes(method),
-        packages=package_versions(source_of(*(registry[each].usable() for each in used)).packages),
+        packages=package_versions(source_of(*classes(method)).packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
         artifacts=tuple(dict.fromkeys(artifacts.used)),
@@ -105,7 +100,7 @@ def _texts(file: TextFile) -> Texts:
     return texts
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
@@ -134,18 +129,6 @@ def _raise_oom_score() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:
         return  # not Linux, or not allowed: the run is no worse off than without
-
-
-def _die_with_parent() -> None:
-    """End this process when the run that started it is gone, even if that was killed without a word."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

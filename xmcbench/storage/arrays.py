@@ -1,4 +1,4 @@
-"""Arrays from .npz files: no pickle, and one kind of error for whatever is not such a file."""
+"""Arrays from .npz files: no pickle, and one kind of error for invalid files."""
 
 from __future__ import annotations
 

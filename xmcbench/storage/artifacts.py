@@ -1,11 +1,10 @@
-"""What several cells share, such as a token store, TF-IDF features or a pre-training: made once, kept by content."""
+"""Artifacts that several cells share, such as a token store, TF-IDF features or a pre-training: made once, keyed by
+content."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import IO
 
 from xmcbench.environment import package_versions
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.atomic import atomic_folder, make_folder
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.source import source_of
+from xmcbench.storage.temporary import hold_folder, remove_folder, scratch_folder
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
@@ -29,9 +29,9 @@ UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
 class Artifacts:
     """A store of artifact folders under one root.
 
-    ``reused_s`` adds up what the artifacts taken from the store cost when they were made, in seconds, so that no
-    method looks cheap because another one paid. ``used`` names what was taken or made, as ``kind/hash``. Without a root
-    the store is a temporary one that goes with the object.
+    ``reused_s`` sums the seconds that artifacts taken from the store took when they were made, so that no method looks
+    cheap because another one paid. ``used`` lists what was taken or made, as ``kind/hash``. Without a root the store is
+    temporary and removed with the object.
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
     """
@@ -42,22 +42,21 @@ class Artifacts:
         self._locks: list[IO[str]] = []
         weakref.finalize(self, _release, self._locks)
         if root is None:
-            root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
-            weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+            held, root = scratch_folder()
+            weakref.finalize(self, remove_folder, held, root)
         self.root = root
 
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
     ) -> Path:
-        """The folder of the artifact with this kind and identity; ``build`` fills it where it is not there yet.
+        """The folder of the artifact with this kind and identity; ``build`` fills it if it does not exist.
 
         identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
-        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it is handed), and the versions
+        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it calls), and the versions
         of the packages that they import, are added to it: an artifact of other code is never taken.
 
-        Two processes that want the same artifact make it once: the second waits for the first. While this process runs,
-        ``xmcbench clean`` leaves it alone. Raises StorageError when it cannot be written, DataError when the one that
-        is there is damaged.
+        If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
+        clean`` keeps it. Raises StorageError if it cannot be written, DataError if the existing one is damaged.
         """
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
@@ -106,19 +105,23 @@ class Artifacts:
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
-        """A folder for what no other cell can use; it goes when the block ends. Raises StorageError."""
+        """A temporary folder, removed when the block ends. Raises StorageError."""
         make_folder(self.root)
-        with (
-            tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder,
-            closing(in_use(Path(folder, TEMPORARY_LOCK))),
-        ):
-            yield Path(folder)
+        try:
+            held, folder = hold_folder(self.root, ".")
+        except OSError as error:
+            raise StorageError.from_os_error(error, self.root) from error
+        try:
+            with closing(in_use(folder / TEMPORARY_LOCK)):
+                yield folder
+        finally:
+            remove_folder(held, folder)
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
-        """Where the unfinished work on an artifact is kept, for a build that can go on after it was killed.
+        """The folder of unfinished work on an artifact, for a build that can continue after it was killed.
 
         The folder belongs to this identity and to the source of ``uses``: work of other code is never continued. It is
-        not made here; while this process runs, ``xmcbench clean`` leaves it alone. Raises StorageError.
+        not created here; while this process runs, ``xmcbench clean`` keeps it. Raises StorageError.
         """
         folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
@@ -130,7 +133,7 @@ class Artifacts:
         already_reused, start = self.reused_s, time.perf_counter()
         with atomic_folder(folder) as temporary:
             build(temporary)
-            # An artifact made from another one cost what both cost.
+            # The cost of an artifact includes that of the artifacts it was made from.
             own_s = time.perf_counter() - start + self.reused_s - already_reused
             cost = {"wall_s": own_s if wall_s is None else wall_s, "identity": dict(key)}
             for file in [path for path in temporary.rglob("*") if path.is_file()]:
@@ -138,7 +141,7 @@ class Artifacts:
             (temporary / "cost.json").write_text(json.dumps(cost, indent=1, sort_keys=True) + "\n")
 
     def _keep_once(self, file: Path) -> None:
-        """Make a large file a link to another one with the same content, where there is one."""
+        """Replace a large file with a link to another one of the same content, if there is one."""
         if file.stat().st_size < _SHARED_FROM:
             return
         known = self.root / CONTENT / sha256_file(file)

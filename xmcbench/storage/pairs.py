@@ -25,7 +25,7 @@ def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
 def read_pairs(path: Path, columns: int) -> csr_matrix:
     """Read what ``write_pairs`` wrote: a binary CSR matrix, float32 [N, columns], column ids ascending.
 
-    Raises DataError where the file is missing, damaged or not such a matrix.
+    Raises DataError if the file is missing, damaged or not such a matrix.
     """
     from scipy.sparse import csr_matrix
 

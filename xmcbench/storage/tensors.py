@@ -11,25 +11,27 @@ from xmcbench.errors import DataError, MethodError, StorageError
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays of numbers. Raises MethodError for others, StorageError where they cannot be written."""
+    """Write arrays of numbers. Raises MethodError for other arrays, StorageError if they cannot be written."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     plain = {name: np.asarray(each, order="C") for name, each in arrays.items()}
     for name, each in plain.items():
         if each.dtype.kind not in "biuf" or each.dtype.itemsize > 8:
-            raise MethodError(f"the array {name!r} is of type {each.dtype}", "arrays hold numbers; text goes as bytes")
+            raise MethodError(
+                f"the array {name!r} has the type {each.dtype}", "arrays must hold numbers; store text as bytes"
+            )
     try:
         save_file(plain, path)
     except SafetensorError as error:
         raise StorageError(
             f"cannot write {path}: {error}",
-            "free some space, then run again: a training goes on from its last checkpoint",
+            "free some space, then run again: training continues from the last checkpoint",
         ) from error
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what ``save_arrays`` wrote. Raises DataError where it is missing or damaged."""
+    """Read what ``save_arrays`` wrote. Raises DataError if it is missing or damaged."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

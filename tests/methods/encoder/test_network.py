@@ -148,7 +148,7 @@ def test_a_checkpoint_of_another_shape(broken):
 @pytest.mark.parametrize(("file", "content"), [("config.json", "{}"), ("model.safetensors", "not weights")])
 def test_files_that_are_none(broken, file, content):
     (broken / file).write_text(content)
-    with pytest.raises(UsageError, match="is no checkpoint of an encoder"):
+    with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
         open_encoder(broken, "native", 0)
 
 
