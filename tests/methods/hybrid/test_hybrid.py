@@ -14,6 +14,7 @@ from xmcbench.methods.hybrid.fusion import fused
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.records import Cell
 from xmcbench.registry import Registry
+from xmcbench.runner.plan import Request, resolve
 from xmcbench.setting import Setting
 from xmcbench.storage import source
 
@@ -36,7 +37,7 @@ def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus):
     raw_X, raw_Y, _, new = corpus
     parts = [fitted(kind, raw_X, raw_Y).predict(new, 5) for kind in (Tfidf, BM25)]
     for values, weights, how in (
-        ({}, [0.5, 0.5], "range"),
+        ({}, [0.5, 0.5], "deviation"),
         ({"weights": "2,1", "normalization": "rank"}, [2, 1], "rank"),
     ):
         found, method = hybrid(**values)
@@ -49,7 +50,7 @@ def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus):
 def test_a_ranking_is_made_once(hybrid, monkeypatch):
     first, _ = hybrid()
     monkeypatch.setattr(Tfidf, "fit", lambda *_: pytest.fail("trained a second time"))
-    again, method = hybrid(normalization="deviation")
+    again, method = hybrid(normalization="range")
     assert method.artifacts.reused_s > 0
     assert first.indices.tolist() != again.indices.tolist() or first.scores.tolist() != again.scores.tolist()
 
@@ -155,11 +156,6 @@ def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path
 
 def test_a_part_that_needs_pairs_stops_a_zero_shot_plan(tiny):
     """Known before anything runs."""
-    registry = Registry()
-    needy = type("Needy", (Tfidf,), {"supervision": "required"})
-    registry._load["bm25"] = lambda: registry["tfidf"].__class__("bm25", "here", needy)
-    from xmcbench.runner.plan import Request, resolve
-
-    request = Request(str(tiny), Setting.of("ez"), ("hybrid",), None, {"hybrid": {"parts": "tfidf,bm25"}})
-    with pytest.raises(UsageError, match="bm25 learns from pairs and the zero-shot setting has none"):
-        resolve([request], registry)
+    request = Request(str(tiny), Setting.of("ez"), ("hybrid",), None, {"hybrid": {"parts": "tfidf,pefa"}})
+    with pytest.raises(UsageError, match="pefa needs pairs, and the zero-shot setting has none"):
+        resolve([request], Registry())
