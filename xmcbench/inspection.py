@@ -203,7 +203,9 @@ def _usual(methods: tuple[Inspected, ...]) -> Iterator[Question]:
     """What every run asks: how the rows of the presets are called."""
     for each in methods:
         about = each.description
-        for preset in ({}, *about.presets.values()) if about and about.describes else ():
+        if about is None or not about.describes:
+            continue
+        for preset in ({}, *about.presets.values()):
             yield Question(each.name, "describe", about.resolve(each.name, preset))
 
 

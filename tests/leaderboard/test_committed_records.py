@@ -20,7 +20,10 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 def problems(root, wanted=lambda record: True, intervals=True):
     """What does not follow from the ranks of the records in a folder, a line each. Raises what is missing."""
     store, found, truths = Store(root), [], {}
-    for record in store.records():
+    records = store.records()
+    for error in store.left_out.values():
+        raise error
+    for record in records:
         if record.ranks is None or not wanted(record):
             continue
         place = f"{record.cell.path.as_posix()}.json"
@@ -59,8 +62,10 @@ def without_intervals(monkeypatch):
 
 
 def test_all_records_can_be_read_and_stand_on_one_board():
-    records = Store(BOARD).records()
+    store = Store(BOARD)
+    records = store.records()
     assert records
+    assert not store.left_out
     consistency.check(records)
 
 

@@ -45,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
+    from xmcbench.command import report
     from xmcbench.command.request import seeds
     from xmcbench.comparison import compare
     from xmcbench.registry import Registry
@@ -63,4 +64,4 @@ def run(arguments: argparse.Namespace) -> int:
         standing=Registry(arguments.plugin).standing(),
     )
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
-    return 0
+    return report.warn_left_out(comparison.first.store) or report.warn_left_out(comparison.second.store)

@@ -47,6 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check every group; 1 if one is not confirmed."""
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.records import Store
     from xmcbench.registry import Registry
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         refused += not verdict.stands
         print(f"{place}: {_said(verdict)}", flush=True)
-    return 1 if refused else 0
+    return 1 if refused or report.warn_left_out(store) else 0
 
 
 def _said(verdict: Verdict) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from xmcbench.description import DEFAULT_PRESET, Description, Values
 from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.records import Cell, Record, Standing, Store
+from xmcbench.records.record import check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.registry import Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
@@ -273,15 +274,19 @@ def _planned(
     seed: int,
     store: Store,
 ) -> PlannedCell:
-    cell = Cell(
-        dataset=dataset.name,
-        dataset_sha256=dataset.digest,
-        setting=request.setting,
-        subset_sha256=subset.digest if subset else None,
-        method=row.entry.name,
-        parameters=dict(row.values),
-        seed=seed,
-    )
+    try:
+        cell = Cell(
+            dataset=dataset.name,
+            dataset_sha256=dataset.digest,
+            setting=request.setting,
+            subset_sha256=subset.digest if subset else None,
+            method=row.entry.name,
+            parameters=dict(row.values),
+            seed=seed,
+        )
+        check_readable(cell)
+    except ValueError as error:
+        raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
     record = store.find(cell)
     state: State = "to run"
     if record is not None and record.ok:
