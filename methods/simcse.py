@@ -62,7 +62,7 @@ class SimCSE(PretrainedEncoder):
         from xmcbench.methods.encoder.contrastive import TwoViews
         from xmcbench.methods.encoder.training import TrainingPlan
 
-        documents = tower.tokens(raw_X, self.instance_length)
+        documents = tower.instance_tokens(raw_X, self.instance_length)
         task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
         plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
         identity = {"kind": "two dropouts", "instances": raw_X.digest}

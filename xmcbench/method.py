@@ -147,6 +147,13 @@ class Method:
         Called when a run is planned, for methods with a cell to run. It must be fast and import nothing heavy.
         """
 
+    def uses(self) -> tuple[str, ...]:
+        """Other methods that a run with these parameters goes through (``xmcbench.Part``): NAME or NAME:PRESET each.
+
+        Their source counts as this one's: where it changes, results of this method are stale too.
+        """
+        return ()
+
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:
         """Learn from the training instances, all labels and the known pairs.
 

@@ -141,8 +141,8 @@ class MACLR(ContextEncoder):
     def _own_titles(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> OwnTitles:
         from xmcbench.methods.maclr.own_titles import OwnTitles
 
-        titles = tower.tokens(raw_X, self.label_length, titles=True)
-        return OwnTitles.of(titles, tower.tokens(raw_Y, self.label_length))
+        titles = tower.label_tokens(raw_X, self.label_length, titles=True)
+        return OwnTitles.of(titles, tower.label_tokens(raw_Y, self.label_length))
 
     def _measure(self, when: str, tower: Tower, drawn: ContextPairs, rows: np.ndarray) -> None:
         from xmcbench.methods.maclr.title_retrieval import title_retrieval
@@ -160,7 +160,10 @@ class MACLR(ContextEncoder):
         from xmcbench.methods.maclr.schedule import ClusterSchedule
 
         raw_X, raw_Y = texts
-        documents, labels = tower.tokens(raw_X, self.cluster_length), tower.tokens(raw_Y, self.label_length)
+        documents, labels = (
+            tower.instance_tokens(raw_X, self.cluster_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         sources = Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, own_titles)
         schedule = ClusterSchedule(
             self.steps,
@@ -236,7 +239,10 @@ class MACLR(ContextEncoder):
                 "no document has a pseudo label",
                 "lower min_pseudo_score, or set pseudo_own_title=true",
             )
-        instances, labels = tower.tokens(read, self.instance_length), tower.tokens(raw_Y, self.label_length)
+        instances, labels = (
+            tower.instance_tokens(read, self.instance_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         drawn = instances, labels, pairs, self.batch, tower.temperature, self.seed
         task = SinglePairs(*drawn) if self.pseudo_loss == "single" else SecondStage(*drawn, self.pseudo_loss == "apart")
         plan = TrainingPlan(self.pseudo_steps, self.learning_rate, self.warmup, seed=self.seed)
@@ -272,7 +278,10 @@ class MACLR(ContextEncoder):
         from xmcbench.methods.dense.search import top_k
         from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
 
-        instances, labels = tower.tokens(raw_X, self.instance_length), tower.tokens(raw_Y, self.label_length)
+        instances, labels = (
+            tower.instance_tokens(raw_X, self.instance_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         identity = {
             "by": "encoder",
             "weights": tower.encoder.digest(),

@@ -299,7 +299,7 @@ def test_a_plugin_that_builds_on_a_method_depends_on_it(of_plugin, monkeypatch):
 
 def test_built_in_methods_have_their_own():
     digests = Registry().sources()
-    assert len({*digests.values()}) == len(digests) == 9
+    assert len({*digests.values()}) == len(digests) >= 9
     assert digests == Registry().sources()
 
 

@@ -193,12 +193,12 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench import environment
     from xmcbench.command import report
     from xmcbench.errors import UsageError
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
         raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
-    standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
+    standing, here = Registry(arguments.plugin).standing(), environment.packages()
     store, listing = Store(arguments.runs), []
     for record in store.records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}

@@ -14,7 +14,7 @@ import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -50,6 +50,11 @@ def source_of(*objects: object) -> Source:
 def source_digest(method: type) -> str:
     """SHA-256 (hex) of the source of a method. A result of another source is stale."""
     return source_of(method).digest
+
+
+def joined(digests: Sequence[str]) -> str:
+    """The digest of several sources that a result runs through; of one it is that one."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def module_digest(*modules: str) -> str:
