@@ -223,7 +223,10 @@ FORGERIES = {
     ),
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
     "other predictions": (forged(_better_predictions), "but its predictions give"),
-    "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but its predictions give 30"),
+    "counts": (
+        forged(lambda record, _: record["counts"].update(test=29)),
+        "its counts.test is 29, but its predictions give 30",
+    ),
     "a filter": (forged(_of_another_filter), "its metrics.self is "),
     "propensities": (
         forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
