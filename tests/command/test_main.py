@@ -119,8 +119,8 @@ def test_a_file_where_a_folder_should_be_is_not_an_internal_error(inside, tmp_pa
     (tmp_path / "file").touch()
     ended = inside("data", "build", "lf-debian-20k", "--out", "file")
     assert (ended.returncode, ended.stderr) == (
-        1,
-        "xmcbench: error: file: Not a directory (--debug shows the traceback)\n",
+        2,
+        "xmcbench: error: file already exists and is not a folder (choose a new or empty folder)\n",
     )
 
 

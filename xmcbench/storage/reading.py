@@ -32,7 +32,7 @@ class Unreadable(ValueError):
 
 
 def raised(limit: int) -> int:
-    """The limit, or what the user has raised it to, in bytes. Raises UsageError for what is no number of GiB."""
+    """The limit, or what the user has raised it to, in bytes. Raises UsageError for any other value."""
     given = os.environ.get(VARIABLE, "")
     try:
         return max(limit, int(float(given) * (1 << 30))) if given else limit
