@@ -42,6 +42,13 @@ class XRLinear(Method):
         "pecos": {"vectorizer": "pecos", "max_df": 0.98},
         "mixed": {"mixed": True},
     }
+    choices: ClassVar = {
+        "sklearn": (
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:pecos\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:sklearn"
+        ),
+        "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
+    }
 
     mixed: Annotated[bool, Doc("where there are known pairs, train on the pseudo pairs too")] = False
     pseudo_labels: Annotated[

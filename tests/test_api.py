@@ -211,7 +211,7 @@ def test_a_class_without_a_file_says_where_to_put_it(tiny, monkeypatch):
         raise OSError("source code not available")
 
     monkeypatch.setattr(inspect, "getfile", nowhere)
-    with pytest.raises(UsageError, match="InNoFile is not in a file"):
+    with pytest.raises(UsageError, match="InNoFile is not defined in a file"):
         xmcbench.run(tiny, methods=[InNoFile()])
 
 

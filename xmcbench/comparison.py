@@ -13,6 +13,7 @@ from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
 from xmcbench.records import Record, Standing, as_json
+from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, Selected, choose
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
@@ -227,18 +228,10 @@ def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[
     found: dict[str, tuple[object, object]] = {}
     for one, other in zip(map(as_json, first), map(as_json, second), strict=False):
         for name in sorted(one.keys() - {*_RESULT}):
-            for place, mine, theirs in _leaves(one[name], other[name], name):
+            for place, mine, theirs in differences(one[name], other[name], name):
                 found.setdefault(place, (mine, theirs))
     for place in sorted(found):
         yield place, found[place]
-
-
-def _leaves(first: object, second: object, place: str) -> Iterator[tuple[str, object, object]]:
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for name in sorted({*first, *second}):
-            yield from _leaves(first.get(name), second.get(name), f"{place}.{name}")
-    elif first != second:
-        yield place, first, second
 
 
 def _shown(value: object) -> str:

@@ -19,6 +19,8 @@ import difflib
 import errno
 from collections.abc import Iterable
 
+from xmcbench.escaping import visible
+
 #: Errors that mean there is no room for a file: device full, quota reached, file-size limit reached.
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -33,8 +35,8 @@ class XmcbenchError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
-        self.message = " ".join(message.split())
-        self.hint = " ".join(hint.split())
+        self.message = visible(" ".join(message.split()))
+        self.hint = visible(" ".join(hint.split()))
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -39,10 +39,10 @@ class Plugin(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a method is asked under parameters: to say something of itself, or whether something is missing."""
+    """What a method is asked under parameters: what it says of itself, what it uses, whether something is missing."""
 
     name: str
-    about: Literal["describe", "require"]
+    about: Literal["describe", "require", "uses"]
     values: Values
 
 
@@ -61,6 +61,8 @@ class Answer(Struct, frozen=True):
             made = method(**question.values)
             if question.about == "describe":
                 return cls(str(made.describe()))
+            if question.about == "uses":
+                return cls("\n".join(made.uses()))
             made.require()
         except XmcbenchError as error:
             kind = UsageError if isinstance(error, UnknownName) else type(error)
@@ -201,7 +203,9 @@ def _usual(methods: tuple[Inspected, ...]) -> Iterator[Question]:
     """What every run asks: how the rows of the presets are called."""
     for each in methods:
         about = each.description
-        for preset in ({}, *about.presets.values()) if about and about.describes else ():
+        if about is None or not about.describes:
+            continue
+        for preset in ({}, *about.presets.values()):
             yield Question(each.name, "describe", about.resolve(each.name, preset))
 
 

@@ -179,7 +179,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         raise PluginError(f"{owner} has no default", "give it one, or declare a constant as ClassVar")
     facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
     hint, optional = _without_none(_bare(hint))
-    choices: tuple[object, ...] = ()
+    choices: tuple[Scalar, ...] = ()
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         hint = type(choices[0])

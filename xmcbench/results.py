@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import Unavailable
-from xmcbench.leaderboard import curves, markup, tables
+from xmcbench.leaderboard import curves, markup, published, tables
 from xmcbench.leaderboard.rows import Row, grouped, names, rows
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
@@ -82,7 +82,7 @@ class Results:
         if any(row.figures for row in made):
             # Without the machine, a row measured on two machines would appear twice.
             costs = [(row, cost) for row in made for cost in row.costs.values()]
-            parts += [markup.plain(tables.metric_table(made, tables.MAIN)), markup.plain(tables.cost_table(costs))]
+            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(tables.cost_table(costs))]
         return "\n\n".join([*parts, *self.problems()])
 
     def _repr_html_(self) -> str:
@@ -91,7 +91,7 @@ class Results:
 
         from tabulate import tabulate
 
-        table = tables.metric_table(self.rows(), tables.MAIN)
+        table = tables.metric_table(self.rows(), published.MAIN)
         heads = [table.head, *(column.text for column in table.columns)]
         lines = [
             [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
@@ -147,7 +147,7 @@ class Ablated(Results):
         made = {row: rows(each, self.filter, self.standing)[0] for row, each in self.by_row.items()}
         done = {row: each for row, each in made.items() if each.figures}
         # One table of all rows, so that all have the column of seeds if one has.
-        measured = tables.metric_table(list(done.values()), tables.MAIN)
+        measured = tables.metric_table(list(done.values()), published.MAIN)
         lines = [
             tables.TableLine(
                 row, (*(tables.TableCell(_shown(self.changes[row].get(name))) for name in components), *line.cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -43,9 +44,11 @@ def save(
         tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
     tensors |= {f"task/{name}": torch.from_numpy(np.array(each)) for name, each in checkpoint.task.items()}
     facts = {"step": checkpoint.step, "curve": checkpoint.curve, "sums": checkpoint.sums, "identity": dict(identity)}
+    tensors = {name: each.detach().cpu().contiguous() for name, each in tensors.items()}
+    text = json.dumps(facts)
     try:
         with _in_its_place(folder) as file:
-            save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, file, _text(facts))
+            save_file(tensors, file, {"facts": text, "sha256": _sha256(text, tensors)})
     except (OSError, RuntimeError, SafetensorError) as error:
         raise XmcbenchError(
             f"cannot write the checkpoint of step {checkpoint.step} to {folder}: {error}",
@@ -70,15 +73,27 @@ def _in_its_place(folder: Path) -> Iterator[Path]:
 def restore(
     folder: Path, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> Checkpoint | None:
-    """Restore network and optimizer from the last checkpoint, if there is one of the same training."""
+    """Restore network and optimizer from the last checkpoint, if there is one of the same training.
+
+    Raises XmcbenchError if it is damaged.
+    """
     path = folder / _NAME
-    if not path.exists():
+    if not path.is_file():
         return None
-    with safe_open(path, "pt") as stream:
-        facts = json.loads(stream.metadata()["facts"])
-        if facts["identity"] != json.loads(json.dumps(dict(identity))) or "sums" not in facts:
-            return None
-        tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
+    try:
+        with safe_open(path, "pt") as stream:
+            text, noted = stream.metadata()["facts"], stream.metadata()["sha256"]
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
+        if _sha256(text, tensors) != noted:
+            raise ValueError("its content has changed")
+        facts = json.loads(text)
+    # safetensors and torch meet damaged bytes with many exceptions, and these are not documented.
+    except Exception as error:
+        raise XmcbenchError(
+            f"cannot read the checkpoint {path}: {error}", "delete it: the training begins again"
+        ) from error
+    if facts["identity"] != json.loads(json.dumps(dict(identity))):
+        return None
     network.load_state_dict(_below(tensors, "network/"), strict=False)  # of names that share a tensor there is one
     for name, parameter in network.named_parameters():
         state = {
@@ -120,8 +135,14 @@ def _each_once(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: each for name, each in tensors.items() if found[each.data_ptr()] == name}
 
 
-def _text(facts: Mapping[str, object]) -> dict[str, str]:
-    return {"facts": json.dumps(facts)}
+def _sha256(facts: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 (hex) of the content of a checkpoint."""
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(tensors):
+        each = tensors[name]
+        digest.update(f"{name} {each.dtype} {tuple(each.shape)}\n".encode())
+        digest.update(each.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

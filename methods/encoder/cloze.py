@@ -40,7 +40,7 @@ class ContextPairs:
 def context_pairs(
     artifacts: Artifacts,
     raw_X: Texts,
-    tokenizer: Tokenizer,
+    tokenizers: tuple[Tokenizer, Tokenizer],
     *,
     context_length: int,
     title_length: int,
@@ -50,8 +50,8 @@ def context_pairs(
 ) -> ContextPairs:
     """The pairs of all documents with at least ``min_sentences`` sentences of content and a title.
 
-    title_dropout: probability that a sentence loses the title's string. Lengths in tokens. Raises MethodError if
-    no document has a context.
+    tokenizers: of contexts and of titles. title_dropout: probability that a sentence loses the title's string. Lengths
+    in tokens. Raises MethodError where no document has a context.
     """
     rows = np.array(
         [row for row, context in enumerate(_contexts(raw_X, min_sentences, title_dropout, seed)) if context],
@@ -77,8 +77,8 @@ def context_pairs(
         "seed": seed,
     }
     return ContextPairs(
-        TokenStore.shared(artifacts, {**identity, "part": "contexts"}, contexts, tokenizer, context_length),
-        TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizer, title_length),
+        TokenStore.shared(artifacts, {**identity, "part": "contexts"}, contexts, tokenizers[0], context_length),
+        TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizers[1], title_length),
         rows,
         len(raw_X) - len(rows),
     )

@@ -15,6 +15,13 @@ Precision = Literal["auto", "bf16", "fp32"]
 #: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
 TOKENS = {"cpu": 1024, "cuda": 65_536}
+#: Tokens of a batch in inference under bfloat16 on a processor: measured, see ``tests/benchmarks``.
+_BF16_TOKENS = 4096
+
+
+def inference_tokens(device: str, precision: str) -> int:
+    """Tokens of a batch where nothing is trained, padding included."""
+    return _BF16_TOKENS if (device, precision) == ("cpu", "bf16") else TOKENS[device]
 
 
 def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
@@ -27,10 +34,14 @@ def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
 
 
 def chosen_precision(precision: Precision, device: str) -> Literal["bf16", "fp32"]:
-    """``auto`` is bfloat16 if the hardware multiplies it faster than float32."""
+    """``auto`` is bfloat16 if the hardware multiplies it faster than float32, which a GPU that emulates it does not."""
     if precision != "auto":
         return precision
-    fast = torch.cuda.is_bf16_supported() if device == "cuda" else bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
+    fast = (
+        torch.cuda.is_bf16_supported(including_emulation=False)
+        if device == "cuda"
+        else bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
+    )
     return "bf16" if fast else "fp32"
 
 

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, MethodError, UsageError, pairs_digest
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
-from xmcbench.methods.maclr.variants import ABLATION, PRESETS
+from xmcbench.methods.maclr.variants import ABLATION, CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,7 @@ class MACLR(ContextEncoder):
     packages: ClassVar = {**ContextEncoder.packages, "faiss": "faiss-cpu", "sparse_dot_topn": "sparse-dot-topn"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 
@@ -140,8 +141,8 @@ class MACLR(ContextEncoder):
     def _own_titles(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> OwnTitles:
         from xmcbench.methods.maclr.own_titles import OwnTitles
 
-        titles = tower.tokens(raw_X, self.label_length, titles=True)
-        return OwnTitles.of(titles, tower.tokens(raw_Y, self.label_length))
+        titles = tower.label_tokens(raw_X, self.label_length, titles=True)
+        return OwnTitles.of(titles, tower.label_tokens(raw_Y, self.label_length))
 
     def _measure(self, when: str, tower: Tower, drawn: ContextPairs, rows: np.ndarray) -> None:
         from xmcbench.methods.maclr.title_retrieval import title_retrieval
@@ -159,7 +160,10 @@ class MACLR(ContextEncoder):
         from xmcbench.methods.maclr.schedule import ClusterSchedule
 
         raw_X, raw_Y = texts
-        documents, labels = tower.tokens(raw_X, self.cluster_length), tower.tokens(raw_Y, self.label_length)
+        documents, labels = (
+            tower.instance_tokens(raw_X, self.cluster_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         sources = Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, own_titles)
         schedule = ClusterSchedule(
             self.steps,
@@ -235,7 +239,10 @@ class MACLR(ContextEncoder):
                 "no document has a pseudo label",
                 "lower min_pseudo_score, or set pseudo_own_title=true",
             )
-        instances, labels = tower.tokens(read, self.instance_length), tower.tokens(raw_Y, self.label_length)
+        instances, labels = (
+            tower.instance_tokens(read, self.instance_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         drawn = instances, labels, pairs, self.batch, tower.temperature, self.seed
         task = SinglePairs(*drawn) if self.pseudo_loss == "single" else SecondStage(*drawn, self.pseudo_loss == "apart")
         plan = TrainingPlan(self.pseudo_steps, self.learning_rate, self.warmup, seed=self.seed)
@@ -271,7 +278,10 @@ class MACLR(ContextEncoder):
         from xmcbench.methods.dense.search import top_k
         from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
 
-        instances, labels = tower.tokens(raw_X, self.instance_length), tower.tokens(raw_Y, self.label_length)
+        instances, labels = (
+            tower.instance_tokens(raw_X, self.instance_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         identity = {
             "by": "encoder",
             "weights": tower.encoder.digest(),

@@ -6,8 +6,8 @@ import gzip
 import hashlib
 import sys
 import zlib
-from collections.abc import Iterable
 from contextlib import redirect_stdout
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 
@@ -27,7 +27,8 @@ def read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
     numbers is GloVe's. Raises UsageError if the file is missing, in another format, damaged or not finite.
     """
     try:
-        words, vectors = _read(path, max_words)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
+            words, vectors = _read(path, max_words)
     # gensim raises different errors, depending on the damage.
     except (ValueError, EOFError, OSError, zlib.error, AssertionError, IndexError, MemoryError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -58,10 +59,10 @@ def _numbers(fields: list[bytes]) -> bool:
         return False
 
 
-def _glove(stream: Iterable[bytes], dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
+def _glove(stream: gzip.GzipFile | BufferedReader, dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
     """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
     vectors: dict[str, np.ndarray] = {}
-    for number, line in enumerate(islice(stream, max_words), 1):
+    for number, line in enumerate(islice(iter(lambda: stream.readline(_LINE), b""), max_words), 1):
         if not line.strip():
             continue
         word, *values = line.rstrip().rsplit(None, dimensions)
@@ -85,6 +86,8 @@ def _word2vec(path: Path, binary: bool, max_words: int) -> tuple[list[str], np.n
 
 def sha256(path: Path) -> str:
     """SHA-256 (hex) of a file. Raises UsageError if it cannot be read."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise UsageError(f"{path} is not a file of word vectors", f"formats: {_FORMATS}")
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

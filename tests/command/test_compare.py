@@ -164,7 +164,7 @@ def test_two_settings_of_one_method_are_compared_by_their_keys(inside, runs):
 
 def test_the_words_must_name_one_row_each(inside, runs):
     for words, message in (
-        (("tfidf", "bm25"), "tfidf names 2 rows"),
+        (("tfidf", "bm25"), "tfidf matches 2 rows"),
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),

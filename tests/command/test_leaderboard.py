@@ -51,7 +51,7 @@ def test_what_is_removed_comes_back_byte_for_byte(inside, runs):
     assert {path: path.read_bytes() for path in before} == before
     (runs / "tiny.md").write_text("changed")
     ended = inside("leaderboard", "--out", "sent", "--check")
-    assert (ended.returncode, "tiny.md differs" in ended.stderr) == (1, True)
+    assert (ended.returncode, "tiny.md is out of date" in ended.stderr) == (1, True)
 
 
 def test_a_remark_is_part_of_its_page(inside, runs):
@@ -60,7 +60,7 @@ def test_a_remark_is_part_of_its_page(inside, runs):
     remark = runs / "remarks" / "tiny.md"
     remark.write_text("Written by *hand*.\n")
     ended = inside("leaderboard", "--out", "sent", "--check")
-    assert (ended.returncode, ended.stderr.count("differs")) == (1, 1), ended.stderr
+    assert (ended.returncode, ended.stderr.count("is out of date")) == (1, 1), ended.stderr
     assert inside("leaderboard", "--out", "sent").returncode == 0
     assert "\n## Remarks\n\nWritten by *hand*.\n\n" in (runs / "tiny.md").read_text()
     assert remark.read_text() == "Written by *hand*.\n"
@@ -212,7 +212,7 @@ FORGERIES = {
         forged(lambda record, _: record["method"].update(deterministic=False)),
         "its method's deterministic is False",
     ),
-    "the title of another": (forged(_another_method), "its method mine uses the title of another method, TF-IDF"),
+    "the title of another": (forged(_another_method), "looks like that of tfidf"),
     "a time": (
         forged(lambda record, _: record["measured"].update(predict_ms_per_instance=-5.0)),
         "$.measured.predict_ms_per_instance",
@@ -222,12 +222,15 @@ FORGERIES = {
         "its predictions are /etc/passwd, and should be predictions/tiny/",
     ),
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
-    "other predictions": (forged(_better_predictions), "follows from its predictions"),
-    "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),
+    "other predictions": (forged(_better_predictions), "but its predictions give"),
+    "counts": (
+        forged(lambda record, _: record["counts"].update(test=29)),
+        "its counts.test is 29, but its predictions give 30",
+    ),
     "a filter": (forged(_of_another_filter), "its metrics.self is "),
     "propensities": (
         forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),
-        "its protocol.propensity[0] is 0.6, but 0.55 follows",
+        "its protocol.propensity[0] is 0.6, but its predictions give 0.55",
     ),
     "protocol": (
         forged(lambda record, _: record["protocol"].update(version=VERSION - 1)),
@@ -289,3 +292,63 @@ def test_a_cell_without_a_result_is_left_out(inside, tiny, plugin, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "failed: ValueError: no" in ended.stdout
     assert len(list((tmp_path / "board" / "records").rglob("*.json"))) == 1
+
+
+def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes_in(inside, tiny, runs, tmp_path):
+    """Plug-in methods, whose titles are free; --check says the same and changes nothing."""
+    paths = sorted((runs / "records").rglob("*.json"))
+    good, *others = paths
+    titles = {
+        "TF-IDF\u00a0": "its title is",
+        "\u0422F-IDF": "looks like that of tfidf",
+        "BM25 (fast)": "looks like that of bm25",
+    }
+    for number, (path, title) in enumerate(zip(others, titles, strict=True)):
+
+        def change(record, path, title=title, number=number):
+            record["cell"]["method"] = f"mine-{number}"
+            record["method"]["title"] = title
+            record["key"] = sha256_json(record["cell"])
+            root, before = path.parents[3], record["predictions"]["file"]
+            folder = before.rpartition("/")[0]
+            name = f"{folder}/mine-{number}-s0-{record['key'][:12]}.npz"
+            record["predictions"]["file"] = name
+            record["ranks"]["file"] = name.replace("predictions", "ranks")
+            (root / before).rename(root / name)
+
+        forged(change)(path)
+    words = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    checked = inside(*words, "--check")
+    assert checked.returncode == 1
+    assert not (tmp_path / "board").exists()
+    added = inside(*words)
+    assert added.returncode == 1
+    assert added.stderr == checked.stderr
+    for reason in titles.values():
+        assert reason in added.stderr
+    assert added.stdout.replace("added: ", "") == checked.stdout.replace("would be added: ", "")
+    assert [path.name for path in (tmp_path / "board" / "records").rglob("*.json")] == [good.name]
+    before = {path: path.read_bytes() for path in (tmp_path / "board").rglob("*") if path.is_file()}
+    assert inside(*words, "--check").returncode == 1
+    assert {path: path.read_bytes() for path in (tmp_path / "board").rglob("*") if path.is_file()} == before
+
+
+def test_one_record_that_no_page_can_hold_does_not_keep_the_others_out(inside, tiny, runs, tmp_path, monkeypatch):
+    """A fault of the code of a page that nobody knows yet."""
+    from xmcbench import admission
+    from xmcbench.leaderboard import pages
+
+    bad, *good = sorted((runs / "records").rglob("*.json"))
+    key = json.loads(bad.read_text())["key"]
+
+    def fails(records, *others, **named):
+        if any(record.key == key for record in records):
+            raise ZeroDivisionError("nobody thought of it")
+        return pages(records, *others, **named)
+
+    monkeypatch.setattr(admission, "pages", fails)
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert (ended.returncode, ended.stdout.count("added: ")) == (1, len(good))
+    (line,) = ended.stderr.splitlines()
+    assert f"refused: sent/{bad.relative_to(runs)}" in line
+    assert "it cannot be shown: ZeroDivisionError: nobody thought of it" in line

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
-from xmcbench.data.debian_index import index_digest, read_packages, trains, version_key
+from xmcbench.data.recipes.debian_packages.index import index_digest, read_packages, trains, version_key
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 PACKAGES = """\
@@ -216,9 +216,21 @@ def test_a_failed_build_leaves_what_was_there(card, indices):
 
 
 def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
-    (tmp_path / "letters.doc").touch()
-    with pytest.raises(UsageError, match="contains something other"):
-        build("letters", tmp_path, indices)
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "letters.doc").write_text("mine")
+    with pytest.raises(UsageError, match="contains letters.doc, which xmcbench did not write"):
+        build("letters", out, indices)
+    build("letters", out, indices, force=True)
+    assert (out / "letters.doc").read_text() == "mine"
+    before = (out / "trn.json.gz").read_bytes()
+    (out / "letters.doc").unlink()
+    (out / "trn.json.gz").write_text("changed by hand")
+    with pytest.raises(UsageError, match="contains trn.json.gz, which xmcbench did not write"):
+        build("letters", out, indices)
+    build("letters", out, indices, force=True)
+    assert (out / "trn.json.gz").read_bytes() == before
+    build("letters", out, indices)  # over its own files
 
 
 def test_what_has_no_recipe_says_where_to_get_it():
@@ -260,7 +272,7 @@ def apt(tmp_path, monkeypatch, indices):
         program.write_text(APT.format(codename=codename, folder=indices))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setattr("xmcbench.data.debian_archive._HELPER", program)
+        monkeypatch.setattr("xmcbench.data.recipes.debian_packages.archive._HELPER", program)
 
     return install
 

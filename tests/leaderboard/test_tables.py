@@ -1,8 +1,9 @@
 import pytest
 
 from xmcbench.leaderboard import rows
+from xmcbench.leaderboard.published import MAIN
 from xmcbench.leaderboard.rows import Estimate
-from xmcbench.leaderboard.tables import MAIN, cost_table, group_table, metric_table, ranks
+from xmcbench.leaderboard.tables import cost_table, group_table, metric_table, ranks
 
 
 def figures(*values, half_width=0.03):

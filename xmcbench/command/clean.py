@@ -32,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List the selected items, or remove them."""
+    from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.records.cleaning import items, remove
 
@@ -41,6 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--remove needs a selection", "use --kind, --older-than or --unneeded")
     store = Store(arguments.runs)
     found = items(store)
+    left_out = report.warn_left_out(store)
+    if left_out and arguments.unneeded and arguments.remove:
+        raise UsageError("what these records need is not known, so nothing is removed", "restore or delete them first")
     known = {item.kind for item in found}
     for kind in arguments.kind:
         if found and kind not in known:
@@ -68,13 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
             for item in chosen
         ]
         print(json.dumps({"removed": arguments.remove, "in_use": busy, "items": entries}, indent=1))
-        return 0
+        return left_out
     print(_table(chosen))
     if arguments.remove:
         print(f"\nremoved: {len(chosen)} items, {_size(sum(item.size for item in chosen))}")
     if busy:
         print(f"kept, because a running cell uses them: {busy}")
-    return 0
+    return left_out
 
 
 def _table(chosen: list[Item]) -> str:

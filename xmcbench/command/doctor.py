@@ -1,4 +1,7 @@
-"""Check what this machine has and what is missing, with the command that installs it."""
+"""Check what this machine has and what is missing, with the command that installs it.
+
+xmcbench doctor --deep --runs DIR   also read all that is kept in the cache and in a runs folder, and compare digests
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a file that defines methods; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="of --deep (default: ./runs)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     broken += [f"dataset {each.slug}: {each.problem}" for each in datasets if each.card is None]
     if not _writable(cache):
         broken.append(f"the cache {cache} is not writable: set XMCBENCH_CACHE to a folder that is")
+    if arguments.deep:
+        broken += _damaged(cache, arguments.runs)
     examination = {
         "machine": msgspec.structs.asdict(environment.hardware()),
         "packages": environment.packages(),
@@ -63,6 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{title}\n  {facts}")
     print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "nothing is broken")
     return 1 if broken else 0
+
+
+def _damaged(cache: Path, runs: Path) -> list[str]:
+    """A line for everything that is not as it was written."""
+    from xmcbench.records import Store
+    from xmcbench.records.examination import damaged
+    from xmcbench.storage import artifacts
+
+    kept = [(folder, problem) for folder, problem in artifacts.examine(cache) if problem]
+    found = [f"{folder}: {problem}; it will be made again when it is needed" for folder, problem in kept]
+    return found + (list(damaged(Store(runs))) if runs.is_dir() else [])
 
 
 def _existing(folder: Path) -> Path:

@@ -5,6 +5,7 @@ xmcbench leaderboard --refresh               run stale cells again first
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
 xmcbench leaderboard --format latex --out D  write every table as a file to \\input in a paper
 xmcbench leaderboard add RUNS...             score predictions again and copy the records that they confirm
+xmcbench leaderboard add RUNS... --check     change nothing; list what would be added and what is refused
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
-    parser.add_argument("--force", action="store_true", help="with add: replace a record of the same cell")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace files not generated; with add: a record of the same cell",
+    )
     parser.add_argument(
         "--plugin",
         action="append",
@@ -44,7 +49,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a file that defines methods; may be repeated",
     )
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
+    )
     parser.add_argument(
         "--refresh", action="store_true", help="first run stale cells again: those whose code has changed"
     )
@@ -62,9 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Write, compare, or add; 1 if --check finds a difference or ``add`` refuses a record."""
     if arguments.action == "add":
         return _add(arguments)
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if arguments.sources:
@@ -75,18 +83,20 @@ def run(arguments: argparse.Namespace) -> int:
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run --runs` wrote")
     registry = Registry(arguments.plugin)
-    standing = Standing(registry.sources())
+    standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
-    records, outdated = _with_current_figures(Store(runs), arguments.check)
+    store = Store(runs)
+    records, outdated = _with_current_figures(store, arguments.check)
+    left_out = report.warn_left_out(store)
     made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
         print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)
     if not arguments.check:
-        write(out, made)
+        write(out, made, arguments.force)
         index = f", the index is {out / 'README.md'}" if plain else ""
         print(f"{len(made)} files in {out}{index}")
-        return 1 if failed else 0
+        return 1 if failed or left_out else 0
     found = [*outdated, *differences(out, made)]
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
@@ -95,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not found
         else f"{len(found)} files are out of date: run `xmcbench leaderboard`"
     )
-    return 1 if found else 0
+    return 1 if found or left_out else 0
 
 
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
@@ -151,50 +161,32 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
 
 
 def _add(arguments: argparse.Namespace) -> int:
+    from xmcbench import admission
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.errors import StorageError, UsageError, XmcbenchError
-    from xmcbench.records import Store, read_record
+    from xmcbench.errors import UsageError
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.audit import audit
     from xmcbench.runner.scorer import Scorer
-    from xmcbench.storage.atomic import copy
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
+    for root in arguments.sources:
+        if not Store(root).record_files():
+            raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
     board = Store(arguments.out or BOARD)
-    registry = Registry(arguments.plugin)
-    loaded = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
-    refused = 0
+    datasets = {load_dataset(given).name: given for given in arguments.dataset}
     with Scorer() as scorer:
-        for root in arguments.sources:
-            sent, paths = Store(root), sorted((root / "records").rglob("*.json"))
-            if not paths:
-                raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
-            for path in paths:
-                try:
-                    record = read_record(path)
-                    if not record.ok:
-                        print(f"left out: {path}: {record.status}: {record.reason}")
-                        continue
-                    name = record.cell.dataset
-                    if name not in loaded:
-                        loaded[name] = (load_dataset(name), name)
-                    dataset, source = loaded[name]
-                    audit(record, sent, dataset, source, registry, scorer)
-                    cell = record.cell
-                    place = board.record_path(cell)
-                    if place.exists() and not arguments.force and (here := read_record(place)) != record:
-                        raise StorageError(
-                            f"{place} already holds another record of this cell, from {here.measured.started}",
-                            "--force replaces it",
-                        )
-                except XmcbenchError as error:
-                    refused += 1
-                    print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
-                    continue
-                copy(sent.predictions_path(cell), board.predictions_path(cell))
-                assert record.predictions is not None
-                scorer.score(cell, board.root, source, record.predictions.depth)  # writes the ranks
-                board.write(record)
+        registry = Registry(arguments.plugin)
+        found = admission.examine(arguments.sources, board, registry, scorer, datasets, force=arguments.force)
+        for path, reason in found.unfinished.items():
+            print(f"left out: {path}: {reason}")
+        for path, error in found.refused.items():
+            print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
+        if arguments.check:
+            for each in found.accepted:
+                print(f"would be added: {board.record_path(each.record.cell)}")
+        else:
+            for place in admission.add(found.accepted, board, scorer):
                 print(f"added: {place}")
-    return 1 if refused else 0
+    return 1 if report.warn_left_out(board) or found.refused else 0

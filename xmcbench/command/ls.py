@@ -37,13 +37,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the listing."""
     if arguments.name is not None:
         return _method(arguments)
-    listing = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
+    listing, code = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
     if arguments.json:
         print(json.dumps(listing, indent=1, sort_keys=True))
-        return 0
-    if not listing:
+    elif listing:
+        _print(listing)
+    else:
         print(f"no {arguments.what}")
-        return 0
+    return code
+
+
+def _print(listing: list[dict[str, Any]]) -> None:
     from tabulate import tabulate
 
     columns = [name for name in listing[0] if name not in _ASIDE]
@@ -68,7 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
                         break_long_words=False,
                     )
                 )
-    return 0
 
 
 def _shown(value: object, percent: bool = False) -> str:
@@ -84,7 +87,7 @@ def _shown(value: object, percent: bool = False) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 
-def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
 
@@ -103,7 +106,7 @@ def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "reason": found.partition(": ")[2],
             }
         )
-    return listing
+    return listing, 0
 
 
 def _method(arguments: argparse.Namespace) -> int:
@@ -146,8 +149,8 @@ def _method(arguments: argparse.Namespace) -> int:
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
-        for preset, command in method.choices.items():
-            print(f"\n{preset} was selected by: {command}")
+        for preset, origin in method.choices.items():
+            print(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}")
     return 0
 
 
@@ -166,7 +169,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
+def _datasets(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.data import known_datasets
 
     listing = []
@@ -182,20 +185,22 @@ def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
                 "hint": each.hint,
             }
         )
-    return listing
+    return listing, 0
 
 
-def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
         raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
-    standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
-    listing = []
-    for record in Store(arguments.runs).records():
+    standing, here = Registry(arguments.plugin).standing(), environment.packages()
+    store, listing = Store(arguments.runs), []
+    for record in store.records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}
         other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}
         listing.append(
@@ -213,4 +218,4 @@ def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "other_packages": other,
             }
         )
-    return listing
+    return listing, report.warn_left_out(store)

@@ -17,7 +17,9 @@ from typing import Any, NoReturn
 
 from xmcbench import __version__
 from xmcbench.command.settings_file import expand
+from xmcbench.command.terminal import inert_streams
 from xmcbench.errors import UnknownName, XmcbenchError
+from xmcbench.storage.reading import FLAG, VARIABLE
 
 #: Verb -> module; the first line of the module's docstring is its line of help.
 VERBS = (
@@ -139,14 +141,30 @@ def parser() -> Parser:
     verbs = top.add_subparsers(dest="verb", metavar="VERB")
     for verb in VERBS:
         module = import_module(f"xmcbench.command.{verb}")
-        summary = (module.__doc__ or "").strip().splitlines()[0]
+        summary = (module.__doc__ or verb).strip().splitlines()[0]  # python -OO leaves no docstring
         sub = verbs.add_parser(
             verb, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         sub.add_argument("--debug", action="store_true", help="show the traceback of errors")
+        sub.add_argument(
+            FLAG,
+            type=_gib,
+            metavar="GIB",
+            help="the largest file that is unpacked (default: 2 for arrays, less for text)",
+        )
         module.add(sub)
         sub.set_defaults(run=module.run)
     return top
+
+
+def _gib(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB")
+    return value
 
 
 def _parsed(words: list[str]) -> argparse.Namespace:
@@ -171,7 +189,11 @@ def _parsed(words: list[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: the process's own) and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    with inert_streams():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(words: list[str]) -> int:
     # Treat a scheduler's SIGTERM like Ctrl-C: cells are ended, finished records stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     debug = "--debug" in words
@@ -183,6 +205,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = _parsed(expand(words))
         finally:
             sys.stdout.flush()  # --help ends here
+        if arguments.max_unpacked is not None:
+            os.environ[VARIABLE] = str(arguments.max_unpacked)  # for the processes of cells and of the scorer too
         code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code

@@ -63,6 +63,13 @@ def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def warn_left_out(store: Store) -> int:
+    """One line for every record that could not be read; 1 if there are such."""
+    for error in store.left_out.values():
+        print(f"xmcbench: left out: {error}", file=sys.stderr)
+    return 1 if store.left_out else 0
+
+
 def warn_skipped(skipped: Sequence[Skipped]) -> None:
     """One line for every method that `all` leaves out."""
     for each in skipped:

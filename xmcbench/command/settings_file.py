@@ -18,6 +18,7 @@ import tomllib
 from pathlib import Path
 
 from xmcbench.errors import UsageError
+from xmcbench.storage.reading import read_text
 
 _FLAG = "--config"
 
@@ -41,10 +42,10 @@ def _insert(words: list[str], path: Path) -> list[str]:
 
 def _flags(path: Path) -> list[str]:
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(read_text(path))
     except OSError as error:
         raise UsageError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     if _FLAG.removeprefix("--") in settings:
         raise UsageError(f"{path}: a settings file cannot include another", "put all settings into one file")

@@ -14,6 +14,8 @@ from msgspec import Meta, Struct
 from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
+from xmcbench.storage.naming import check_name
+from xmcbench.storage.reading import read_text
 
 _Size = Annotated[int, Meta(ge=0)]
 _Positive = Annotated[float, Meta(gt=0)]
@@ -86,16 +88,15 @@ class Card(_Part, frozen=True):
     build: Recipe | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a name that is not a valid folder name."""
-        for key, value in (("name", self.name), ("slug", self.slug)):
-            if not value or "/" in value or value in (".", ".."):
-                raise ValueError(f"{key} is {value!r}, but it must be a valid folder name")
+        """Raise ValueError for a name that is not a valid file name."""
+        check_name("name", self.name)
+        check_name("slug", self.slug)
 
 
 def read_card(path: Path) -> Card:
     """Read a card. Raises DataError, naming file and key, if it is not a valid card."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Card)
+        return msgspec.convert(tomllib.loads(read_text(path)), Card)
     except FileNotFoundError:
         raise DataError(f"no card at {path}") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,14 +70,26 @@ def known_datasets() -> list[Listing]:
         if find_source(folder, "lbl.json"):
             folders.setdefault(slug, folder)
     for slug, folder in folders.items():
-        cards.setdefault(slug, (Card(name=folder.name, slug=slug), ""))
+        if slug not in cards:
+            try:
+                cards[slug] = (_bare_card(folder.name), "")
+            except DataError as error:
+                cards[slug] = (None, str(error))
     return [_listing(slug, *cards[slug], folders.get(slug), set(folders)) for slug in sorted(cards)]
 
 
 def _folders() -> Iterator[Path]:
     for root in roots():
-        if root.is_dir():
+        with suppress(OSError):  # a folder that may not be read holds nothing that could be used
             yield from (folder for folder in sorted(root.iterdir()) if folder.is_dir())
+
+
+def _bare_card(name: str) -> Card:
+    """The card of a folder that has none. Raises DataError for a name that cannot name files."""
+    try:
+        return Card(name=name, slug=slug_of(name))
+    except ValueError as error:
+        raise DataError(f"a dataset cannot be called after its folder: {error}", "rename it, or add a card") from None
 
 
 def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, with_data: set[str]) -> Listing:
@@ -172,9 +185,12 @@ def source_of(listing: Listing) -> Listing:
 
 
 def from_folder(folder: Path) -> Listing:
-    """The dataset in a folder, with its card or a minimal one. Raises DataError for a broken card."""
-    name = folder.resolve().name
-    card = read_card(folder / "card.toml") if (folder / "card.toml").is_file() else Card(name=name, slug=slug_of(name))
+    """The dataset in a folder, with the card that lies in it or a bare one.
+
+    Raises DataError for a broken card, and for a name that cannot name the files of a run.
+    """
+    path = folder / "card.toml"
+    card = read_card(path) if path.is_file() else _bare_card(folder.resolve().name)
     if card.derive and not find_source(folder, "lbl.json"):
         return Listing(card.slug, card.name, card, None)
     return Listing(card.slug, card.name, card, folder)

@@ -18,6 +18,7 @@ from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
+from xmcbench.storage.reading import read_text
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -240,8 +241,8 @@ def _write_filter(path: Path, pairs: csr_matrix) -> None:
 
 def _filter_digest(path: Path) -> str:
     try:
-        return path.with_suffix(".sha256").read_text()
-    except OSError as error:
+        return read_text(path.with_suffix(".sha256"))
+    except (OSError, ValueError) as error:
         hint = "delete its folder: it will be regenerated"
         raise DataError(f"cannot read the filter {path}: {error}", hint) from None
 

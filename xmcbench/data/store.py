@@ -24,6 +24,7 @@ from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.pairs import pairs_digest, write_pairs
+from xmcbench.storage.reading import read_text
 from xmcbench.texts import BATCH, Texts, text_digest
 
 if TYPE_CHECKING:
@@ -83,20 +84,29 @@ def fingerprint(path: Path) -> str:
     try:
         before = path.stat()
         state = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "ctime_ns": before.st_ctime_ns}
-        note = cache_root() / "hashes" / f"{sha256_json(str(path.resolve()))[:32]}.json"
+        note = cache_root() / "hashes" / f"{sha256_json(os.fsencode(path.resolve()).hex())[:32]}.json"
         try:
-            remembered = json.loads(note.read_text())
-            if remembered["state"] == state:
-                return str(remembered["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
+            remembered = json.loads(read_text(note))
+            digest = str(remembered["sha256"])
+            if remembered == _note(path, state, digest):
+                return digest
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass  # no valid note: hash the file
         digest = sha256_file(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
     if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
         with suppress(StorageError):  # without a writable cache this takes longer, but works
-            write_json(note, {"path": str(path.resolve()), "state": state, "sha256": digest})
+            write_json(note, _note(path, state, digest))
     return digest
+
+
+def _note(path: Path, state: Mapping[str, int], digest: str) -> dict[str, object]:
+    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
+    known = {"path": ascii(str(path.resolve())), "state": dict(state), "sha256": digest}
+    return {**known, "seal": sha256_json(known)}
 
 
 def corpus(path: Path, kind: Kind) -> Corpus:
@@ -111,8 +121,8 @@ def corpus(path: Path, kind: Kind) -> Corpus:
 def open_corpus(folder: Path) -> Corpus:
     """The corpus in a folder of the cache. Raises DataError when it is damaged."""
     try:
-        return Corpus(folder=folder, **json.loads((folder / "facts.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        return Corpus(folder=folder, **json.loads(read_text(folder / "facts.json")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(
             f"cannot read the store {folder}: {error}", "delete the folder: it will be regenerated"
         ) from error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xmcbench.data.compression import atomic_gzip, open_source
+from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lines
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
 
@@ -32,6 +32,9 @@ _ROWS = 65_536
 
 _NEWLINE, _SPACE = 10, 32
 
+#: Values are kept as float32.
+_LARGEST = float(np.finfo(np.float32).max)
+
 _ID = re.compile(rb"[0-9]{1,18}")
 
 
@@ -46,7 +49,7 @@ def read_matrix(path: Path) -> csr_matrix:
     not a finite number, and a number of rows that differs from the header.
     """
     with open_source(path) as stream:
-        rows, columns = _header(path, stream.readline(), ("rows", "columns"))
+        rows, columns = _header(path, next(lines(stream), b""), ("rows", "columns"))
         blocks = [
             _parse(path, block, columns, line) for line, block in _blocks(stream, path, rows, f"{rows} {columns}")
         ]
@@ -58,13 +61,17 @@ def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
     if len(parts) != len(names) or not all(_ID.fullmatch(part) for part in parts):
         shown = line.decode(errors="replace").strip()[:40]
         raise at(path, 1, f"the header is {shown!r}", f"it must hold the numbers of {', '.join(names)}")
-    return [int(part) for part in parts]
+    sizes = [int(part) for part in parts]
+    for size, name in zip(sizes, names, strict=True):
+        if size > np.iinfo(np.int32).max:
+            raise at(path, 1, f"the header says {size} {name}", f"there can be {np.iinfo(np.int32).max} at most")
+    return sizes
 
 
 def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines, each ended by a newline, with the number of the first; checks the number of lines."""
     line = 2
-    for block in _whole_lines(stream):
+    for block in whole_lines(stream, _BLOCK):
         yield line, block
         line += block.count(b"\n")
     if line - 2 != rows:
@@ -72,17 +79,6 @@ def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tu
             f"{path} has {line - 2} rows, but its header {header!r} says {rows}",
             "truncated? an empty row is a blank line",
         )
-
-
-def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    rest = b""
-    while chunk := stream.read(_BLOCK):
-        head, newline, tail = (rest + chunk).rpartition(b"\n")
-        if newline:
-            yield head + newline
-        rest = tail
-    if rest:
-        yield rest + b"\n"
 
 
 #: Entries per row, then the concatenated column ids and values of all rows.
@@ -125,7 +121,8 @@ def _columns_of(text: bytes, delimiter: str, types: dict[str, object]) -> pa.Tab
     try:
         return csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=list(types), block_size=_BLOCK),
+            # One block needs no threads, and threads of Arrow that outlive the interpreter can abort the process.
+            csv.ReadOptions(use_threads=False, column_names=list(types), block_size=_BLOCK),
             csv.ParseOptions(delimiter=delimiter, quote_char=False),
             csv.ConvertOptions(column_types=types, null_values=[]),
         )
@@ -158,7 +155,7 @@ def _finite(path: Path, line: int, entry: bytes, text: bytes) -> float:
         value = math.nan if b"_" in text else float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= _LARGEST:  # NaN too
         raise at(
             path,
             line,
@@ -215,7 +212,7 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
 
     documents, labels, line = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 1
     with open_source(path) as stream:
-        for block in _whole_lines(stream):
+        for block in whole_lines(stream, _BLOCK):
             try:
                 table = _columns_of(block, " ", {"document": pa.int64(), "label": pa.int64()})
                 pair = [table[name].to_numpy() for name in ("document", "label")]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from xmcbench.data.compression import atomic_gzip, open_source
+from xmcbench.data.compression import atomic_gzip, lines, open_source
 from xmcbench.errors import DataError
 
 #: A file of instances (trn, tst), or of labels (lbl).
@@ -42,7 +42,7 @@ def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
     check = _check_instance if kind == "instances" else _Labels().check
     rows = _empty()
     with open_source(path) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(lines(stream), 1):
             entry = _entry(path, number, line)
             check(path, number, entry, rows)
             uid, title, content = entry.get("uid"), entry.get("title"), entry.get("content", "")

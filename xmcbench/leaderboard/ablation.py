@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_curves, slug
-from xmcbench.leaderboard.published import Ablation, Source
+from xmcbench.leaderboard.published import MAIN, Ablation, Source
 from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows
-from xmcbench.leaderboard.tables import MAIN, ablation_table, text_table, without_switches
+from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Standing
 from xmcbench.storage.canonical import sha256_json
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.published import Source
@@ -27,7 +28,8 @@ class Figures:
     curves: tuple[Curve | LossCurve, ...]
 
 
-#: A block is a heading, a paragraph, a table or a row of figures.
+#: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
+#: whoever puts a name into one escapes it.
 Block = Heading | str | Table | Figures
 
 
@@ -43,14 +45,18 @@ class Page:
 def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Block]:
     """The section of sources: all, or those with a row of one dataset."""
     lines = [
-        f"[{number}] {source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
+        f"[{number}] {markdown(_reference(source))}"
         for number, source in enumerate(printed, 1)
         if dataset is None or any(row.dataset == dataset for row in source.rows)
     ]
     return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
 
 
+def _reference(source: Source) -> str:
+    return f"{source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
+
+
 def without_a_result(rows: Iterable[Row]) -> list[Block]:
     """Which rows failed or were skipped, and why: one line per seed."""
-    problems = [f"{row.name}, {problem}" for row in rows for problem in row.problems]
+    problems = [markdown(f"{row.name}, {problem}") for row in rows for problem in row.problems]
     return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard.published import Ablation, PublishedRow, Source
 from xmcbench.metrics import protocol
 from xmcbench.records import Record
@@ -129,7 +130,7 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
 
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
-    return f"{' and '.join(sorted(titles))} with a component switched off: [ablation](ablation.md)."
+    return f"{' and '.join(map(markdown, sorted(titles)))} with a component switched off: [ablation](ablation.md)."
 
 
 def ablation(printed: Ablation, source: Source) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from xmcbench import escaping
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
@@ -158,7 +159,8 @@ def as_csv(made: Curve) -> str:
                 values = [f"{100 * each:.4f}" for each in (point.value, point.low, point.high, point.half_width)]
                 seeds = " ".join(map(str, point.seeds))
                 head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
-                writer.writerow([*head, *values, seeds, made.filter, protocol.VERSION, " ".join(line.marks)])
+                line_values = [*head, *values, seeds, made.filter, protocol.VERSION, " ".join(line.marks)]
+                writer.writerow([escaping.csv(str(each)) for each in line_values])
     return stream.getvalue()
 
 

@@ -12,12 +12,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isfinite
 from statistics import fmean
 from typing import Any
 
+from xmcbench import escaping
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.records import Record
+
+#: Numbers up to this can be drawn: their sums and differences are finite.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ def as_csv(made: LossCurve) -> str:
         for row in line.rows:
             for point in line.points:
                 values = [f"{each:.6g}" for each in (point.value, point.low, point.high)]
-                writer.writerow([*what, row, f"{point.step:.15g}", *values, seeds])
+                line_values = [*what, row, f"{point.step:.15g}", *values, seeds]
+                writer.writerow([escaping.csv(each) for each in line_values])
     return stream.getvalue()
 
 
@@ -139,7 +143,7 @@ def _is_training(note: object) -> bool:
     if not isinstance(losses, list) or not isinstance(curve, list) or not all(isinstance(each, str) for each in losses):
         return False
     whole = all(isinstance(point, list) and len(point) == len(losses) + 1 for point in curve)
-    numbers = whole and all(type(each) in (int, float) and isfinite(each) for point in curve for each in point)
+    numbers = whole and all(type(each) in (int, float) and abs(each) <= _LARGEST for point in curve for each in point)
     return numbers and all(0 <= one[0] < other[0] for one, other in pairwise(curve))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import quote
 
 from xmcbench.errors import StorageError
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard import ablation, captions, consistency
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
-from xmcbench.leaderboard.published import PublishedRow, Source, sources
+from xmcbench.leaderboard.published import MAIN, PublishedRow, Source, sources
 from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
-from xmcbench.leaderboard.tables import MAIN, SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
@@ -77,10 +79,10 @@ def _index(
     for name in names:
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
-        lines.append(f"* [{name}]({name.lower()}.md): {kind}")
+        lines.append(f"* [{markdown(name)}]({quote(name.lower())}.md): {kind}")
     if ablated:
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
-        lines.append(f"* [Ablation](ablation.md) of {', '.join(methods)}")
+        lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]

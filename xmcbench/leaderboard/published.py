@@ -7,7 +7,9 @@ kept as printed text; nothing is computed from them.
 from __future__ import annotations
 
 import csv
+import io
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +21,15 @@ from msgspec import Struct
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
+from xmcbench.storage.reading import read_text
 from xmcbench.storage.shipped import shipped
+
+#: The paper's layout: every table of results has these.
+MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
+
+
+#: What may stand in a link of Markdown, and in a citation of LaTeX.
+_LINK, _KEY = re.compile(r"https?://[\w./?#@!$&'*+,;=%:~-]+", re.ASCII), re.compile(r"[\w.:+/-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -130,10 +140,12 @@ class _ResultLine(Struct, frozen=True):
 def read_source(path: Path) -> Source:
     """A source from its file. Raises DataError, naming the file, when it or one of its tables cannot be read."""
     try:
-        described = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _SourceFile)
+        described = msgspec.convert(tomllib.loads(read_text(path)), _SourceFile)
         columns = [each for each in described.errata if each.of_columns]
         cells = [each for each in described.errata if not each.of_columns]
         statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
+        if not _LINK.fullmatch(described.homepage.strip()) or not _KEY.fullmatch(described.key.strip()):
+            raise ValueError("homepage must be an http address, and key a BibTeX key")
         return Source(
             key=described.key.strip(),
             citation=described.citation.strip(),
@@ -143,7 +155,7 @@ def read_source(path: Path) -> Source:
             tables=described.tables,
             rows=tuple(_row(line, cells) for line in _lines(path.with_name(described.results))),
             column_notes={table: _notes(each for each in columns if each.about(table)) for table in described.tables},
-            statistics=tuple(statistics),
+            statistics=tuple(map(_sizes, statistics)),
             ablation=_ablation(path, described.ablation) if described.ablation else None,
         )
     except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
@@ -151,8 +163,13 @@ def read_source(path: Path) -> Source:
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream, strict=True))
+    """The lines of a CSV file. Raises ValueError for one with more or fewer fields than the first."""
+    found = []
+    for number, line in enumerate(csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), 2):
+        if None in line or None in line.values():
+            raise ValueError(f"{path.name}, line {number} has not as many fields as the first")
+        found.append(line)
+    return found
 
 
 def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
@@ -171,10 +188,21 @@ def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
 def _figures(line: Mapping[str, str]) -> dict[str, str]:
     """The figures of a line, by metric, as printed. Raises ValueError for other text."""
     figures = {name: value for name, value in line.items() if name and "@" in name}
+    for name in MAIN:
+        if name not in figures:
+            raise ValueError(f"a line has no {name}")
     for name, value in figures.items():
         if not math.isfinite(float(value)):
             raise ValueError(f"{name} is {value}")
     return figures
+
+
+def _sizes(line: Mapping[str, str]) -> Mapping[str, str]:
+    """A line of statistics. Raises ValueError for what is not a number, KeyError where one is missing."""
+    for name in ("N_train", "N_test", "N_label", "D_BoW"):
+        if not 0 <= int(line[name]) < 10**15:
+            raise ValueError(f"{name} is {line[name]}")
+    return {**line, "dataset": line["dataset"]}
 
 
 def _notes(errata: Iterable[_Erratum]) -> dict[str, tuple[str, ...]]:

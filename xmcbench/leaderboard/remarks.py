@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xmcbench.errors import StorageError
+from xmcbench.storage.reading import read_text
 
 
 def read_remarks(folder: Path) -> dict[str, str]:
@@ -12,8 +13,8 @@ def read_remarks(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.glob("*.md")):
         try:
-            text = path.read_text(encoding="utf-8").strip("\n")
-        except (OSError, UnicodeError) as error:
+            text = read_text(path).strip("\n")
+        except (OSError, ValueError) as error:
             raise StorageError(f"cannot read the remark {path}: {error}") from error
         if text:
             found[path.stem] = text

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
-from xmcbench.leaderboard.published import PublishedRow
+from xmcbench.leaderboard.published import MAIN, PublishedRow
 from xmcbench.leaderboard.rows import Cost, Estimate, Row
 
-#: The columns of the paper's tables, of a second table, and of each group of labels.
-MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
+#: The columns of a second table, and of each group of labels.
 SECOND = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 OF_GROUPS = ("P@1", "P@5", "R@100")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from xmcbench.errors import StorageError
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT, TEMPORARY_LOCK, UNFINISHED
+from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
 from xmcbench.storage.lock import exclusive
 
 #: Kinds besides those of artifacts.
@@ -50,7 +50,10 @@ class Item:
 
 
 def items(store: Store) -> list[Item]:
-    """All removable items of a runs folder. Raises StorageError for a record that cannot be read."""
+    """All removable items of a runs folder. Unreadable records do not count as users of an item.
+
+    Raises StorageError for a folder that cannot be read.
+    """
     records = store.records()
     return [*_artifacts(store, records), *_of_records(store, records)]
 
@@ -86,7 +89,7 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
             kind, lock = UNFINISHED, folder / TEMPORARY_LOCK
         elif folder.name.startswith("."):  # an unfinished artifact: .NAME.RANDOM.tmp
             kind, lock = UNFINISHED, folder.with_name(f"{folder.name.split('.')[1]}.lock")
-        cost = folder / "cost.json"
+        cost = folder / COST
         used = (cost if cost.exists() else folder).stat().st_mtime
         yield Item(kind, folder, _size(folder, seen), used, needed.get(f"{kind}/{folder.name}", 0), lock)
 

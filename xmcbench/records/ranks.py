@@ -65,7 +65,7 @@ class Ranks:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again") from error
         fits = (each.shape == (pairs,) and each.dtype == np.uint8 for each in arrays.values())
-        if len(bits) != -(-labels // 8) or not all(fits):
+        if bits.shape != (-(-labels // 8),) or not all(fits):
             raise StorageError(f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again")
         return cls({name: each for names, each in arrays.items() for name in names.split(_AND)[1:]}, seen)
 
@@ -111,9 +111,14 @@ class Truth:
         """Read what ``save`` wrote. Raises StorageError for anything else."""
         try:
             lengths, labels, frequency, instances = read_arrays(path, "lengths", "labels", "frequency", "instances")
-            rows = np.repeat(np.arange(len(lengths)), lengths)
-            if len(rows) != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
+            vectors = (lengths, labels, frequency)
+            if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in vectors) or (lengths < 0).any():
+                raise ValueError("its arrays are not vectors of counts and ids")
+            if instances.shape or instances.dtype.kind not in "iu":
+                raise ValueError("its number of training instances is not one number")
+            if lengths.sum() != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
                 raise ValueError("its arrays do not match")
+            rows = np.repeat(np.arange(len(lengths)), lengths)
             pairs = TruePairs(rows, labels.astype(np.int64), len(lengths))
             return cls(pairs, frequency.astype(np.int64), int(instances))
         except (OSError, ValueError, TypeError) as error:

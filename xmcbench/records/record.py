@@ -19,19 +19,24 @@ from msgspec import Meta, Struct
 
 from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
+from xmcbench.escaping import visible
+from xmcbench.metrics import METRICS
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
+from xmcbench.storage.naming import check_name
+from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, Meta(ge=0)]
-#: Seconds, milliseconds or shares of a run.
-Amount = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+#: Seconds or milliseconds. None took thirty thousand years; sums of such numbers stay finite.
+Amount = Annotated[float, Meta(ge=0, lt=1e15)]
 
 #: Keys of tables in a record: plain strings, so that any string can be looked up.
 FilterName = Annotated[str, Meta(pattern="^(none|self|file)$")]
-Counted = Annotated[str, Meta(pattern="^(train|test|labels|train_pairs|test_pairs)$")]
+_COUNTS = ("train", "test", "labels", "train_pairs", "test_pairs")
+Counted = Annotated[str, Meta(pattern=f"^({'|'.join(_COUNTS)})$")]
 
 Status = Literal["ok", "failed", "timeout", "skipped"]
 
@@ -53,9 +58,8 @@ class Cell(_Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that no run can have: a name that is not a file name, an invalid setting."""
-        for name in (self.dataset, self.method):
-            if not name.isprintable() or {*name} & {*"/\\"} or not name.strip(". "):
-                raise ValueError(f"{name!r} is not a valid file name")
+        check_name("the dataset", self.dataset)
+        check_name("the method", self.method)
         setting = self.setting
         try:
             valid = setting == Setting.of(setting.kind, setting.ratio, setting.by)
@@ -212,6 +216,16 @@ class Record(_Part, frozen=True, kw_only=True):
             raise ValueError("the key does not match the cell")
         if self.ok and (self.predictions is None or self.protocol.filter not in self.metrics):
             raise ValueError("status is ok, but predictions or figures are missing")
+        if missing := [name for name in _COUNTS if name not in self.counts]:
+            raise ValueError(f"counts have no {missing[0]}")
+        for scores in self.metrics.values():
+            if missing := [name for name in METRICS if name not in scores.values]:
+                raise ValueError(f"{missing[0]} is missing")
+            for figures in (scores, *scores.views.values()):
+                if figures.values.keys() != figures.intervals.keys():
+                    raise ValueError("metrics and intervals are not of the same names")
+                if missing := [name for name in METRICS if name[0] != "P" and name not in figures.values]:
+                    raise ValueError(f"{missing[0]} is missing in a group of labels")
 
     @property
     def ok(self) -> bool:
@@ -236,10 +250,22 @@ def sealed(record: Record) -> Record:
     return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
 
 
+def check_readable(part: Cell | Record) -> None:
+    """Raise ValueError, saying why, for a cell or a record that could be written but not be read back.
+
+    A method decides what its parameters and notes are: half of a surrogate pair, a number of a thousand digits.
+    """
+    try:
+        text = canonical_json(msgspec.to_builtins(part, str_keys=True))
+        msgspec.json.decode(text.encode(), type=type(part))
+    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"a record cannot hold it: {visible(str(error))}") from error
+
+
 def read_record(path: Path) -> Record:
     """Read a record. Raises StorageError, naming the file, if it is damaged, edited or not a record."""
     try:
-        values = msgspec.json.decode(path.read_bytes())
+        values = msgspec.json.decode(read_bytes(path))
         canonical_json(values).encode()  # half a surrogate pair is JSON, but not text
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
@@ -249,7 +275,7 @@ def read_record(path: Path) -> Record:
         raise StorageError(f"{path} is not a record of schema 1 or {SCHEMA}", hint)
     try:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
     if _seal(values) != values.get("sha256"):
         raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")

@@ -5,8 +5,6 @@ Times, memory and hardware cannot be checked.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from xmcbench.errors import StorageError
 from xmcbench.metrics import protocol
 from xmcbench.records import Record, Store, as_json
+from xmcbench.records.differences import differences
 from xmcbench.registry import Registry
 from xmcbench.runner.execution import subset_facts
 from xmcbench.runner.plan import variants
@@ -60,20 +59,15 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
     # Different metric code is acceptable if it gives the same figures.
     follows["protocol"]["source_sha256"] = said["protocol"]["source_sha256"]
     for field, value in follows.items():
-        for where, one, other in _differing(said[field], value, field):
+        for where, one, other in differences(said[field], value, field, _TOLERANCE):
             raise StorageError(f"its {where} is {one}, but its predictions give {other}")
 
 
 def _check_method(record: Record, registry: Registry) -> None:
-    """Check the name of a known method, and that no other method uses the title of a known one."""
+    """A method that is known here is called what its parameters make of it."""
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:
-        titles = {entry.title for entry in known.values() if entry.description}
-        if said.title in titles:
-            raise StorageError(
-                f"its method {name} uses the title of another method, {said.title}", "give its file: --plugin"
-            )
         return
     method = known[name].usable()
     follows = {
@@ -87,18 +81,3 @@ def _check_method(record: Record, registry: Registry) -> None:
     possible = variants(known[name], record.cell.parameters)
     if said.variant not in possible:
         raise StorageError(f"its variant is {said.variant!r}, but its parameters give {possible[0]!r}")
-
-
-def _differing(said: object, follows: object, place: str) -> Iterator[tuple[str, object, object]]:
-    """Where two JSON values differ: (place, one, other)."""
-    if isinstance(said, Mapping) and isinstance(follows, Mapping):
-        for name in sorted({*said, *follows}):
-            yield from _differing(said.get(name), follows.get(name), f"{place}.{name}")
-    elif isinstance(said, list | tuple) and isinstance(follows, list | tuple) and len(said) == len(follows):
-        for position, (one, other) in enumerate(zip(said, follows, strict=True)):
-            yield from _differing(one, other, f"{place}[{position}]")
-    elif isinstance(said, float | int) and isinstance(follows, float | int):
-        if not math.isclose(said, follows, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield place, said, follows
-    elif said != follows:
-        yield place, said, follows

@@ -16,12 +16,21 @@ from xmcbench import environment
 from xmcbench.data.catalogue import roots
 from xmcbench.data.store import cache_root
 from xmcbench.environment import Compute
-from xmcbench.errors import XmcbenchError
+from xmcbench.errors import StorageError, XmcbenchError
+from xmcbench.escaping import visible
 from xmcbench.metrics import DEPTH, protocol
 from xmcbench.processes.lifetime import end_orphans
 from xmcbench.processes.supervisor import Ending, supervise
 from xmcbench.records import Record, Store
-from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
+from xmcbench.records.record import (
+    Environment,
+    Measured,
+    MethodFacts,
+    Protocol,
+    Status,
+    SubsetFacts,
+    check_readable,
+)
 from xmcbench.records.standing import figures_current, metrics_digest
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
@@ -134,7 +143,10 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
-        outcome = Outcome.read(outcome_file)
+        try:
+            outcome = Outcome.read(outcome_file)
+        except StorageError as error:  # the method's process wrote there, or broke what we wrote
+            outcome = Outcome(status="failed", reason=str(error))
     status, reason = _status(outcome, ending, limits)
     scored = None
     if status == "ok":
@@ -148,12 +160,20 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         total_s=time.perf_counter() - begin,
         wall_s=outcome.wall_s if scored else {},
         reused_s=outcome.reused_s,
-        predict_ms_per_instance=1000 * outcome.wall_s["predict"] / len(dataset.test) if scored else None,
+        predict_ms_per_instance=1000 * outcome.wall_s.get("predict", 0.0) / len(dataset.test) if scored else None,
         # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
         peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
         peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
     )
-    return store.write(_record(planned, place, status, reason, outcome, scored, measured, store.relative(log)))
+    record = _record(planned, place, status, reason, outcome, scored, measured, store.relative(log))
+    try:
+        check_readable(record)
+    except ValueError as error:  # the notes of the method
+        reason = f"there is a result, but {error}"
+        record = _record(
+            planned, place, "failed", reason, Outcome(status="failed"), None, measured, store.relative(log)
+        )
+    return store.write(record)
 
 
 def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
@@ -199,7 +219,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
     if outcome is not None:  # how the process ended after that changes nothing
-        return outcome.status, outcome.reason
+        return outcome.status, visible(outcome.reason)
     if ending.timed_out:
         return "timeout", f"stopped after the time limit of {limits.time_s:g} s"
     return "failed", ending.reason

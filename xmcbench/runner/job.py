@@ -11,6 +11,7 @@ from msgspec import Struct
 from xmcbench.environment import Compute
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.reading import read_bytes
 
 
 class TextFile(Struct, frozen=True):
@@ -79,6 +80,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
         if not path.exists():
             return None
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except msgspec.MsgspecError as error:
+            return msgspec.json.decode(read_bytes(path), type=cls)
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise StorageError(f"the outcome of the cell cannot be read: {error}") from error

@@ -15,12 +15,14 @@ from pathlib import Path
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
+from xmcbench.escaping import visible
 from xmcbench.plugin import load
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner.parts import classes, keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import source_of
 from xmcbench.texts import Texts
 
@@ -43,7 +45,11 @@ def main(job_file: str) -> None:
     except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=": ".join(filter(None, [type(error).__name__, _line(error)])))
-    outcome.write(Path(job.outcome))
+    try:
+        outcome.write(Path(job.outcome))
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        reason = f"the notes of the method are not text: {error}"
+        Outcome(status="failed", reason=reason).write(Path(job.outcome))
 
 
 def run(job: Job) -> Outcome:
@@ -56,6 +62,7 @@ def run(job: Job) -> Outcome:
             pairs = read_pairs(Path(job.pairs), len(texts[1]))
             if pairs_digest(pairs.indptr, pairs.indices) != job.pairs_sha256:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
+            freeze(pairs)
     seal()
     needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
@@ -76,10 +83,13 @@ def run(job: Job) -> Outcome:
     )
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     predictions.save(Path(job.predictions))
+    if not job.plugin and not method.uses():
+        own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
+        keep_ranking(job.method, method, texts, pairs, job.k, Path(job.predictions), own_s + artifacts.reused_s)
     return Outcome(
         status="ok",
         notes=json_notes(method),
-        packages=package_versions(source_of(cls).packages),
+        packages=package_versions(source_of(*classes(method)).packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
         artifacts=tuple(dict.fromkeys(artifacts.used)),
@@ -97,7 +107,7 @@ def _texts(file: TextFile) -> Texts:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return visible(" ".join(str(error).split()))
 
 
 def _gpu_high_water_mark() -> int | None:

@@ -32,6 +32,11 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
         if self.held:
             self._stream.close()
 
+    def remove(self) -> None:
+        """Remove the lock file, where the lock is held: whoever waits for it takes another one."""
+        if self.held:
+            self._path.unlink(missing_ok=True)
+
 
 def in_use(path: Path) -> IO[str]:
     """Hold a shared lock on the file at ``path`` until the returned stream is closed.

@@ -31,14 +31,23 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
 
     try:
         indptr, indices = read_arrays(path, "indptr", "indices")
+        if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in (indptr, indices)):
+            raise ValueError("its arrays are not vectors of integers")
         if len(indices) < np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)
         pairs = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
         pairs.check_format(full_check=True)
         return pairs
-    except (OSError, ValueError) as error:
+    # Wrong shapes and types meet scipy in many ways.
+    except (OSError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
         hint = "delete its folder: it will be regenerated"
         raise DataError(f"cannot read the pairs {path}: {error}", hint) from None
+
+
+def freeze(pairs: csr_matrix) -> None:
+    """Make the arrays of a matrix read-only."""
+    for part in (pairs.data, pairs.indices, pairs.indptr):
+        part.flags.writeable = False
 
 
 def pairs_digest(indptr: np.ndarray, indices: np.ndarray) -> str:

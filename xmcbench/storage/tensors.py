@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError, StorageError
+from xmcbench.storage.reading import open_regular
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -32,11 +33,12 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read what ``save_arrays`` wrote. Raises DataError if it is missing or damaged."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
+        open_regular(path).close()
         arrays: dict[str, np.ndarray] = load_file(path)
         return arrays
-    except (OSError, SafetensorError) as error:
+    # SafetensorError, and KeyError or others for a type or a shape that numpy does not have.
+    except Exception as error:
         raise DataError(f"cannot read {path}: {error}", "delete its folder: it will be regenerated") from error

@@ -33,10 +33,10 @@ def test_documents_without_a_context_are_counted(artifacts, checkpoint):
     texts = Texts.from_lists(["apple", "bridge", "candle"], ["The old. The new.", "Only the old.", "The. Red. Green."])
     options = {"context_length": 16, "title_length": 8, "min_sentences": 2, "title_dropout": 0.9, "seed": 0}
     tokenizer = open_tokenizer(checkpoint())
-    drawn = context_pairs(artifacts, texts, tokenizer, **options)
+    drawn = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
     assert (drawn.left_out, drawn.rows.tolist(), len(drawn.contexts), len(drawn.titles)) == (1, [0, 2], 2, 2)
     assert drawn.titles[1].tolist() == tokenizer(["candle"], 8)[0]
-    again = context_pairs(artifacts, texts, tokenizer, **options)
+    again = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
     assert again.contexts.folder == drawn.contexts.folder
     with pytest.raises(MethodError, match="no document has a title and a context of at least 4 sentences"):
-        context_pairs(artifacts, texts, tokenizer, **{**options, "min_sentences": 4})
+        context_pairs(artifacts, texts, (tokenizer, tokenizer), **{**options, "min_sentences": 4})

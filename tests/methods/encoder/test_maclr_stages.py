@@ -35,7 +35,7 @@ def sources(artifacts, checkpoint, stories):
     drawn = context_pairs(
         artifacts,
         raw_X,
-        tokenizer,
+        (tokenizer, tokenizer),
         context_length=24,
         title_length=16,
         min_sentences=2,

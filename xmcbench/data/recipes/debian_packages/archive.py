@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.debian_index import INDICES
+from xmcbench.data.recipes.debian_packages.index import INDICES
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.temporary import scratch

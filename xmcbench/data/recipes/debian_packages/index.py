@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench.data.compression import open_source
+from xmcbench.data.compression import lines, open_source
 from xmcbench.data.xc_text import at, write_instances, write_labels
 from xmcbench.errors import DataError
 
@@ -111,7 +111,7 @@ def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     stanza: dict[str, str] = {}
     field, start = "", 1
     with open_source(path) as stream:
-        for number, raw in enumerate(stream, 1):
+        for number, raw in enumerate(lines(stream), 1):
             try:
                 line = raw.decode().rstrip("\n")
             except UnicodeDecodeError:
