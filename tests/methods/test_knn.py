@@ -54,7 +54,7 @@ def test_batches_change_nothing(fitted, corpus, monkeypatch):
     raw_X, raw_Y, pairs, _ = corpus
     method = fitted(KNN, raw_X, raw_Y, pairs)
     whole = method.predict(raw_X, k=4)
-    monkeypatch.setattr("xmcbench.methods.knn.method._BATCH", 7)
+    monkeypatch.setattr("xmcbench.methods.knn._BATCH", 7)
     parts = method.predict(raw_X, k=4)
     assert whole.indices.tobytes() == parts.indices.tobytes()
     assert whole.scores.tobytes() == parts.scores.tobytes()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.knn.spaces import EncoderSpace, Space, TfidfSpace
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.search import SparseIndex
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -28,14 +28,14 @@ class KNN(Method):
     Neighbors are searched among all training instances. One without a known pair votes for nothing, so that with few
     pairs the votes weigh little and the label texts decide.
 
-    Similarity is the inner product of TF-IDF vectors, or with a ``backbone`` the cosine of an encoder as it is. The k
-    best labels are exact: every label that is voted for and the k labels with the nearest texts are scored. Not in
-    MACLR's tables: the simple baseline that a method has to beat where it sees pairs.
+    Similarity is the inner product of TF-IDF vectors; ``pefa`` does the like with embeddings. The k best labels are
+    exact: every label that is voted for and the k labels with the nearest texts are scored. Not in MACLR's tables: the
+    simple baseline that a method has to beat where it sees pairs.
     """
 
     title = "kNN"
     supervision = "required"
-    described: ClassVar[tuple[str, ...]] = ("backbone",)
+    deterministic = True
     packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
 
     neighbors: Annotated[
@@ -56,37 +56,14 @@ class KNN(Method):
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
-    backbone: Annotated[
-        str | None, Doc("the encoder whose cosine is the similarity, named as for sentbert; none: TF-IDF")
-    ] = None
-    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("masked-language modeling of a scratch: backbone")] = 2000
-    instance_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of an instance at most, for the encoder; the rest is cut off")
-    ] = 128
-    label_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of a label at most, for the encoder; the rest is cut off")
-    ] = 64
-    precision: Annotated[
-        Literal["auto", "bf16", "fp32"],
-        Doc("of the encoder's matrix products; auto is bfloat16 where the hardware is faster with it, else float32"),
-    ] = "auto"
-
-    def describe(self) -> str:
-        """The encoder, if one is used."""
-        return self.backbone.rstrip("/").rpartition("/")[2] if self.backbone else ""
-
-    def require(self) -> None:
-        """Raise Unavailable where the weights of the backbone cannot be had."""
-        if self.backbone:
-            from xmcbench.methods.encoder.backbone import require_backbone
-
-            require_backbone(self.backbone)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Index the training instances and the labels."""
         assert pairs is not None, "supervision is required"
         self._pairs = pairs.astype(np.float64)
-        self._space = self._opened(raw_X, raw_Y)
+        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._instances = SparseIndex(self._features.transform(raw_X))
+        self._labels = SparseIndex(self._features.labels)
         self.notes["training_instances_with_a_pair"] = int((np.diff(pairs.indptr) > 0).sum())
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
@@ -94,41 +71,20 @@ class KNN(Method):
         parts = []
         for start in range(0, len(raw_X), _BATCH):
             batch = raw_X[start : start + _BATCH]
-            parts.append(self._ranked(self._space.embed(batch), k))
+            parts.append(self._ranked(self._features.transform(batch), k))
         return TopK.joined(parts, k)
 
-    def _opened(self, raw_X: Texts, raw_Y: Texts) -> Space:
-        if not self.backbone:
-            features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
-            return TfidfSpace(features, raw_X)
-        from xmcbench.methods.encoder.tower import Tower
-
-        tower = Tower.open(
-            self.backbone,
-            (raw_X, raw_Y),
-            self.artifacts,
-            self.compute,
-            head="native",
-            projection=False,
-            precision=self.precision,
-            mlm_steps=self.mlm_steps,
-            temperature=1.0,
-            lengths=(self.instance_length, self.label_length),
-            seed=self.seed,
-        )
-        self.notes["backbone"] = {**tower.backbone.note(), "head": "native", "pooling": tower.encoder.pooling}
-        self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
-        return EncoderSpace(tower, raw_X, raw_Y, self.notes)
-
-    def _ranked(self, queries: Any, k: int) -> TopK:
+    def _ranked(self, queries: csr_matrix, k: int) -> TopK:
         """The best of the labels that are voted for and of the k labels with the nearest texts: no other can be one."""
         from scipy.sparse import coo_matrix
 
-        votes = self._votes(self._space.instances(queries, self.neighbors)).tocoo()
-        texts = self._space.labels(queries, k).pairs(votes.shape[1]).tocoo()
+        from xmcbench.methods.sparse.pairwise import pair_scores
+
+        votes = self._votes(self._instances.search(queries, self.neighbors)).tocoo()
+        texts = self._labels.search(queries, k).pairs(votes.shape[1]).tocoo()
         rows, labels = np.concatenate([votes.row, texts.row]), np.concatenate([votes.col, texts.col])
         scores = coo_matrix((np.concatenate([votes.data, 0 * texts.data]), (rows, labels)), shape=votes.shape).tocsr()
-        similarity = self._space.scores(queries, scores.indptr, scores.indices)
+        similarity = pair_scores(queries, self._features.labels, scores.indptr, scores.indices)
         scores.data = (1 - self.text) * scores.data + self.text * similarity
         scores.eliminate_zeros()
         return TopK.from_scores(scores, k)
@@ -137,7 +93,7 @@ class KNN(Method):
         """The share of the neighbors that has each label, by weight: CSR float64 [N, L]."""
         from scipy.sparse import csr_matrix
 
-        # A negative cosine is no vote; a missing neighbor scores -inf.
+        # A missing neighbor scores -inf.
         weights = np.maximum(nearest.scores.astype(np.float64), 0) ** self.power
         total = weights.sum(axis=1, keepdims=True)
         np.divide(weights, total, out=weights, where=total > 0)
