@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts, TopK
+    from xmcbench.methods.encoder.contrastive import ContrastiveTask
     from xmcbench.methods.encoder.tower import Tower
+    from xmcbench.methods.encoder.training import TrainingPlan
 
 
 class DualEncoder(Method):
     """An encoder whose inner product of instance and label is the score (MACLR, equation 1).
 
     Without pairs it ranks with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch
-    contrastive loss (equation 2), where another true label of an instance is not a negative for it.
+    contrastive loss (equation 2).
     """
 
     supervision = "optional"
@@ -62,18 +64,77 @@ class DualEncoder(Method):
         int, Ge(3), Unit("tokens"), Doc("of a label at most; the rest is cut off", "MACLR, section 5.1")
     ] = 64
     finetune_steps: Annotated[
-        int, Ge(0), Unit("steps"), Doc("of fine-tuning on the known pairs", "MACLR, section 5.1, for 1% of the labels")
+        int,
+        Ge(0),
+        Unit("steps"),
+        Doc("of fine-tuning on the known pairs; see finetune_growth", "MACLR, section 5.1, for 1% of the labels"),
     ] = 2000
+    finetune_growth: Annotated[
+        Literal["fixed", "labels"],
+        Doc(
+            "fixed: finetune_steps however much is known; labels: finetune_steps for every 1% of the labels that have "
+            "a known pair, as the paper's 2,000 at 1% and 10,000 at 5%",
+            "MACLR, section 5.1",
+        ),
+    ] = "fixed"
+    finetune_epochs: Annotated[
+        float | None, Gt(0), Doc("passes over the known pairs at most, where that is less than finetune_steps")
+    ] = None
     finetune_batch: Annotated[
         int, Ge(2), Unit("pairs"), Doc("of a step of fine-tuning, over all processes", "MACLR, section 5.1: 8 x 32")
     ] = 256
     finetune_rate: Annotated[float, Gt(0), Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
+    finetune_full_rate: Annotated[
+        int,
+        Ge(0),
+        Unit("pairs"),
+        Doc("with fewer known pairs than this the learning rate falls with the square root of their number; 0: never"),
+    ] = 0
+    finetune_share: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("of the fine-tuned weights; the rest are those before", "WiSE-FT, Wortsman et al. 2022"),
+    ] = 1.0
+    finetune_balanced: Annotated[
+        bool, Doc("whether a label is drawn once before any comes again; else each pair is")
+    ] = False
+    negatives: Annotated[
+        Literal["all", "untrue"],
+        Doc(
+            "which other labels of a batch are negatives of an instance: all, as in the paper and in MACLR's code, or "
+            "all but those known not to be: its other true or pseudo labels, and labels that repeat its title"
+        ),
+    ] = "untrue"
+    clip: Annotated[
+        float | None,
+        Gt(0),
+        Doc(
+            "Euclidean norm of the gradient at most; none: any. The paper names no limit; MACLR's code has 1, after "
+            "the gradient was divided among 8 processes, which is 8 here"
+        ),
+    ] = 1.0
+    cached_tokens: Annotated[
+        int | None,
+        Ge(1),
+        Unit("tokens"),
+        Doc(
+            "embedded at a time in training, their activations computed twice: any batch fits into memory, and the "
+            "loss still sees all of it; none: all at once",
+            "GradCache, Gao et al. 2021",
+        ),
+    ] = None
+    recomputed_layers: Annotated[
+        bool, Doc("whether activations of a layer are computed twice to save memory (activation checkpointing)")
+    ] = False
     warmup: Annotated[
         float, Interval(ge=0, le=1), Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")
     ] = 0.1
     precision: Annotated[
-        Literal["auto", "bf16", "fp32"],
-        Doc("of matrix products; auto is bfloat16 where the hardware is faster with it, else float32"),
+        Literal["auto", "bf16", "fp16", "fp32"],
+        Doc(
+            "of matrix products; auto is bfloat16 where the hardware has it, float16 with loss scaling on a GPU that "
+            "only has that (V100, T4), else float32"
+        ),
     ] = "auto"
 
     #: Whether a dense layer stands between the pooled vector and the loss in training; the head ``paper`` has its own.
@@ -145,25 +206,62 @@ class DualEncoder(Method):
             temperature=1.0 if self.head == "paper" else self.temperature,
             lengths=(self.instance_length, self.label_length),
             seed=self.seed,
+            cached_tokens=self.cached_tokens,
+            recomputed_layers=self.recomputed_layers,
         )
         self.notes["backbone"] = {**tower.backbone.note(), "head": self.head, "pooling": tower.encoder.pooling}
         self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
         return tower
 
+    def _plan(self, steps: int, rate: float) -> TrainingPlan:
+        """A training of this method."""
+        from xmcbench.methods.encoder.training import TrainingPlan
+
+        return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
+
     def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
         from xmcbench.methods.encoder.contrastive import KnownPairs
-        from xmcbench.methods.encoder.training import TrainingPlan
+        from xmcbench.methods.encoder.fine_tuning import effort
 
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = raw_X.take(rows)
         instances, labels = tower.tokens(known, self.instance_length), tower.tokens(raw_Y, self.label_length)
-        task = KnownPairs(instances, labels, pairs[rows], self.finetune_batch, tower.temperature, self.seed)
-        plan = TrainingPlan(self.finetune_steps, self.finetune_rate, self.warmup, seed=self.seed)
+        task = KnownPairs(
+            instances,
+            labels,
+            pairs[rows],
+            self.finetune_batch,
+            tower.temperature,
+            self.seed,
+            self.negatives,
+            self.finetune_balanced,
+        )
+        planned = effort(
+            pairs,
+            steps=self.finetune_steps,
+            batch=self.finetune_batch,
+            rate=self.finetune_rate,
+            growth=self.finetune_growth,
+            epochs=self.finetune_epochs,
+            full_rate_pairs=self.finetune_full_rate,
+        )
         identity = {
             "kind": "known pairs",
             "pairs": pairs_digest(pairs.indptr, pairs.indices),
+            "negatives": self.negatives,
+            "balanced": self.finetune_balanced,
             "instances": raw_X.digest,
             "labels": raw_Y.digest,
         }
+        whole, identity = self._beside(tower, raw_X, task, identity)
+        plan = self._plan(planned.steps, planned.rate)
         # No other cell starts from these weights: they are not kept.
-        self.notes["fine-tuning"] = tower.train(task, plan, identity, self.finetune_batch, keep=False)
+        self.notes["fine-tuning"] = tower.train(
+            whole, plan, identity, self.finetune_batch, keep=False, share=self.finetune_share
+        )
+
+    def _beside(
+        self, tower: Tower, raw_X: Texts, task: ContrastiveTask, identity: dict[str, object]
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        """The task of a fine-tuning with what is trained beside it, and its identity."""
+        return task, identity

@@ -10,11 +10,16 @@ import torch
 from xmcbench import Unavailable
 
 Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "bf16", "fp32"]
+Precision = Literal["auto", "bf16", "fp16", "fp32"]
+Chosen = Literal["bf16", "fp16", "fp32"]
 
 #: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
 TOKENS = {"cpu": 1024, "cuda": 65_536}
+
+
+#: The first compute capability that multiplies float16 faster than float32.
+_TENSOR_CORES = (7, 0)
 
 
 def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
@@ -26,12 +31,18 @@ def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
     return device
 
 
-def chosen_precision(precision: Precision, device: str) -> Literal["bf16", "fp32"]:
-    """``auto`` is bfloat16 where the hardware multiplies it faster than float32."""
+def chosen_precision(precision: Precision, device: str) -> Chosen:
+    """``auto`` is 16 bits where the hardware multiplies them faster than float32: bfloat16, else float16 on a GPU.
+
+    Volta and Turing (V100, T4) only emulate bfloat16, which is slower than float32; they are fast with float16.
+    """
     if precision != "auto":
         return precision
-    fast = torch.cuda.is_bf16_supported() if device == "cuda" else bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
-    return "bf16" if fast else "fp32"
+    if device != "cuda":
+        return "bf16" if {"avx512_bf16", "amx_bf16"} & _cpu_flags() else "fp32"
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16"
+    return "fp16" if torch.cuda.get_device_capability() >= _TENSOR_CORES else "fp32"
 
 
 def _cpu_flags() -> set[str]:

@@ -10,7 +10,8 @@ from safetensors import SafetensorError
 
 from xmcbench import MethodError, UsageError, XmcbenchError
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, TwoViews
+from xmcbench.methods.encoder.contrastive import KnownPairs, TwoViews
+from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
