@@ -46,6 +46,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["PYTHONSAFEPATH"] = "1"
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--faults",
+        choices=("sample", "full"),
+        default="sample",
+        help="how many trials tests/faults makes: a sample (default), or all, as `tox -e faults` does",
+    )
+
+
 def _block_network() -> None:
     spec = importlib.util.spec_from_file_location("blocked_network", BLOCKED / "sitecustomize.py")
     spec.loader.exec_module(importlib.util.module_from_spec(spec))

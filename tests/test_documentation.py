@@ -1,5 +1,6 @@
-"""The recipes and the notebook of docs/, run as they are written."""
+"""The recipes and the notebook of docs/, run as they are written, and the tests that the promises name."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -34,3 +35,19 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path, monkeypatch):
     assert names["scores"].values["P@1"] == pytest.approx(
         names["frame"].set_index("method").loc["tfidf", "P@1"], abs=1e-12
     )
+
+
+def promises():
+    """(promise, its tests) of every row of the tables in promises.md."""
+    rows = [line for line in (DOCS / "promises.md").read_text().splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return [(f"{when}: {what}", tests) for when, what, tests in cells if when != "When" and set(when) != {"-"}]
+
+
+@pytest.mark.parametrize(("promise", "tests"), promises(), ids=lambda text: text[:40])
+def test_the_tests_of_a_promise_exist(promise, tests):
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
+    assert named, f"no test is named for: {promise}"
+    for path, name in named:
+        tree = ast.parse((DOCS.parent / path).read_text())
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{path} has no {name}"
