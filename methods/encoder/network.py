@@ -105,7 +105,9 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         """Set how much of a step is computed twice to save memory."""
         self.cached_tokens, self.recomputed_layers = cached_tokens, recomputed_layers
         if recomputed_layers:
-            self.transformer.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+            transformer: Any = self.transformer
+            enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
+            (enable or transformer.gradient_checkpointing_enable)({"use_reentrant": False})
 
     def _batch(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The pooled vectors of one batch [rows, hidden], with its activations, or with what makes them again."""

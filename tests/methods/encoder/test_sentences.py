@@ -6,15 +6,16 @@ from xmcbench import Texts
 from xmcbench.methods.encoder.sentences import splitter
 
 THINGS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle"]
+NAMES = ["Adams", "Baker", "Clark", "Davis", "Evans", "Foster", "Green", "Harris", "Irwin", "Jones"]
 
 
 @pytest.fixture
 def corpus():
     """Sentences that end with many words; "Dr." stands inside of one, which no list of abbreviations has to say."""
     contents = [
-        f"The {one} of Dr. {two.title()} sees a {two}. It finds Dr. {one.title()} here. Many like the {one}."
-        for one in THINGS
-        for two in THINGS
+        f"The {thing} of Dr. {name} sees a {other}. It finds Dr. {name} and the {other}. Many like the {thing}."
+        for thing, name in zip(THINGS, NAMES, strict=True)
+        for other in THINGS
     ]
     return Texts.from_lists(THINGS * 10, contents)
 
@@ -32,8 +33,8 @@ def test_punkt_learns_abbreviations_from_the_corpus(artifacts, corpus):
     split = splitter("punkt", artifacts, corpus)
     content = corpus.contents[0]
     assert split(content) == [
-        "The apple of Dr. Apple sees a apple.",
-        "It finds Dr. Apple here.",
+        "The apple of Dr. Adams sees a apple.",
+        "It finds Dr. Adams and the apple.",
         "Many like the apple.",
     ]
     assert split("  ") == []
