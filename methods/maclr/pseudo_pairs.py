@@ -106,7 +106,8 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0) -> TopK:
     """
     from scipy.sparse import csr_matrix
 
-    total, votes, floors = None, None, np.zeros(len(sources[0]))
+    shape = len(sources[0]), labels
+    total, votes, floors = csr_matrix(shape, dtype=np.float64), csr_matrix(shape, dtype=np.float64), np.zeros(shape[0])
     for source in sources:
         listed = source.indices >= 0
         best = source.scores[:, 0][listed[:, 0]]
@@ -114,21 +115,16 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0) -> TopK:
         floor = np.where(listed.any(1), scaled.min(1), 0.0)
         floors += floor
         rows, places = np.nonzero(listed)
+        cells = rows, source.indices[rows, places]
         # What is equal to the floor is listed too, and a stored zero would be lost in a sum.
-        above = scaled[rows, places] - floor[rows] + 1e-9
-        cells = (rows, source.indices[rows, places])
-        part = csr_matrix((above, cells), shape=(len(source), labels))
-        vote = csr_matrix(((places < depth).astype(np.float64), cells), shape=part.shape)
-        total, votes = (part, vote) if total is None else (total + part, votes + vote)
-    assert total is not None
+        total = total + csr_matrix((scaled[rows, places] - floor[rows] + 1e-9, cells), shape=shape)
+        votes = votes + csr_matrix(((places < depth).astype(np.float64), cells), shape=shape)
     if depth:
-        agreed = votes.multiply(votes >= len(sources)).tocsr()
-        agreed.eliminate_zeros()
-        agreed.data[:] = 1.0
-        total = total.multiply(agreed).tocsr()
-    ranked = TopK.from_scores(total, min(DEPTH, max(1, int(np.diff(total.indptr).max(initial=1)))))
-    scores = np.where(ranked.indices >= 0, ranked.scores + floors[:, None].astype(np.float32), -np.inf)
-    return TopK.ranked(ranked.indices, scores)
+        total = total.multiply(votes >= len(sources)).tocsr()
+        total.eliminate_zeros()
+    width = min(DEPTH, max(1, int(np.diff(total.indptr).max(initial=1))))
+    ranked = TopK.from_scores(total, width)
+    return TopK.ranked(ranked.indices, ranked.scores + floors[:, None].astype(np.float32))
 
 
 def chosen(found: TopK, labels: int, top: int, least: float | None = None, margin: float = 0.0) -> PseudoPairs:
