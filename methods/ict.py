@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.methods.encoder.budgets import GPU, HOUR, QUICK, SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ class ICT(ContextEncoder):
             "head": "paper",
             "min_sentences": 1,
             "title_dropout": 0.0,
-            "negatives": "all",
-            "clip": None,
-            "finetune_growth": "labels",
+            **PAPER_FINETUNING,
         },
         "quick": QUICK,
         "small": SMALL,

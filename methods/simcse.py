@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc
-from xmcbench.methods.encoder.budgets import GPU, HOUR, QUICK, SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class SimCSE(PretrainedEncoder):
 
     title = "SimCSE"
     presets: ClassVar = {
-        "paper": {"backbone": "bert-base-uncased", "head": "cls"},
+        "paper": {"backbone": "bert-base-uncased", "head": "cls", **PAPER_FINETUNING},
         "quick": QUICK,
         "small": SMALL,
         "hour": HOUR,

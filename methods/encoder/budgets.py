@@ -9,6 +9,8 @@ from __future__ import annotations
 #: Texts of the pre-training by preset: what two cores do in a minute, in minutes, and in an hour, and a GPU in an hour.
 TEXTS = {"quick": 1920, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu": 3_072_000}
 
+#: How the paper fine-tunes (MACLR, section 5.1), where that is no default.
+PAPER_FINETUNING: dict[str, object] = {"negatives": "all", "clip": None, "finetune_growth": "labels"}
 #: Fine-tuning of a sentence encoder that is good already: gentle where few pairs are known.
 _FINETUNING: dict[str, object] = {
     "finetune_steps": 60,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xmcbench.methods.encoder.budgets import GPU, HOUR, QUICK, SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
 
 #: The parameters that switch a component on, and the rows of the paper's ablation (its section 5.5) with an x for on.
 COMPONENTS = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
@@ -20,9 +20,7 @@ _PAPER: dict[str, object] = {
     "head": "paper",
     "min_sentences": 1,
     "title_dropout": 0.0,
-    "negatives": "all",
-    "clip": None,
-    "finetune_growth": "labels",
+    **PAPER_FINETUNING,
 }
 
 #: The authors' code where it departs from the paper. Its clip of 1 comes after a division by 8 processes.
