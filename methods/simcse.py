@@ -25,7 +25,7 @@ class SimCSE(PretrainedEncoder):
 
     title = "SimCSE"
     presets: ClassVar = {
-        "paper": {"backbone": "bert-base-uncased", "head": "cls", **PAPER_FINETUNING},
+        "paper": {"backbone": "bert-base-uncased", "head": "cls", **PAPER_FINETUNING, "clip": 1.0},
         "quick": QUICK,
         "small": SMALL,
         "hour": HOUR,

@@ -91,9 +91,13 @@ class DualEncoder(Method):
         Doc("with fewer known pairs than this the learning rate falls with the square root of their number; 0: never"),
     ] = 0
     finetune_share: Annotated[
-        float,
+        float | None,
         Interval(ge=0, le=1),
-        Doc("of the fine-tuned weights; the rest are those before", "WiSE-FT, Wortsman et al. 2022"),
+        Doc(
+            "of the fine-tuned weights; the rest are those before; none: chosen on held-out labels of the known pairs, "
+            "after a fine-tuning on the others",
+            "WiSE-FT, Wortsman et al. 2022",
+        ),
     ] = 1.0
     finetune_balanced: Annotated[
         bool, Doc("whether a label is drawn once before any comes again; else each pair is")
@@ -220,15 +224,47 @@ class DualEncoder(Method):
         return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
 
     def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
+        share = self.finetune_share
+        if share is None:
+            share = self._share_by_held_out_labels(tower, raw_X, raw_Y, pairs)
+        self._train_on_pairs(tower, raw_X, raw_Y, pairs, share)
+
+    def _share_by_held_out_labels(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> float:
+        """The share of the fine-tuned weights that ranks held-out labels of the known pairs best.
+
+        Fine-tunes on the other known labels first, and leaves the tower as it was.
+        """
+        from xmcbench.methods.encoder.fine_tuning import SHARES, TOO_FEW_LABELS, held_out_labels
+        from xmcbench.methods.encoder.label_retrieval import label_retrieval
+
+        training, held_out, candidates = held_out_labels(pairs, self.seed)
+        if not held_out.nnz:
+            self.notes["held-out labels"] = "too few labels are known to hold some out"
+            return TOO_FEW_LABELS
+        rows = np.flatnonzero(np.diff(held_out.indptr))
+        instances = tower.tokens(raw_X.take(rows), self.instance_length)
+        labels = tower.tokens(raw_Y, self.label_length)
+        before = tower.weights()
+        self._train_on_pairs(tower, raw_X, raw_Y, training)
+        after, found = tower.weights(), {}
+        for share in SHARES:
+            tower.set_weights(after)
+            tower.blend(before, share)
+            found[share] = label_retrieval(tower.encoder, instances, labels, held_out[rows], candidates)
+        tower.set_weights(before)
+        by_share = {str(share): each for share, each in found.items()}
+        self.notes["held-out labels"] = {"pairs": int(held_out.nnz), "MRR by share": by_share}
+        return max(SHARES, key=lambda share: (found[share], -share))
+
+    def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
         from xmcbench.methods.encoder.contrastive import KnownPairs
         from xmcbench.methods.encoder.fine_tuning import effort
 
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = raw_X.take(rows)
-        instances, labels = tower.tokens(known, self.instance_length), tower.tokens(raw_Y, self.label_length)
         task = KnownPairs(
-            instances,
-            labels,
+            tower.tokens(known, self.instance_length),
+            tower.tokens(raw_Y, self.label_length),
             pairs[rows],
             self.finetune_batch,
             tower.temperature,
@@ -256,9 +292,8 @@ class DualEncoder(Method):
         whole, identity = self._beside(tower, raw_X, task, identity)
         plan = self._plan(planned.steps, planned.rate)
         # No other cell starts from these weights: they are not kept.
-        self.notes["fine-tuning"] = tower.train(
-            whole, plan, identity, self.finetune_batch, keep=False, share=self.finetune_share
-        )
+        note = tower.train(whole, plan, identity, self.finetune_batch, keep=False, share=share)
+        self.notes["fine-tuning"] = {**note, "share": share}
 
     def _beside(
         self, tower: Tower, raw_X: Texts, task: ContrastiveTask, identity: dict[str, object]

@@ -143,6 +143,10 @@ class Tower:
         """All weights as they are now, a copy."""
         return {name: each.detach().clone() for name, each in self.encoder.state_dict().items()}
 
+    def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Take over what ``weights`` returned."""
+        self.encoder.load_state_dict(dict(weights))
+
     def blend(self, before: Mapping[str, torch.Tensor], share: float) -> None:
         """Take ``share`` of the weights as they are and the rest from ``before``."""
         now = self.encoder.state_dict()
