@@ -11,15 +11,17 @@ TEXTS = {"quick": 1920, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu"
 
 #: How the paper fine-tunes (MACLR, section 5.1), where that is no default.
 PAPER_FINETUNING: dict[str, object] = {"negatives": "all", "clip": None, "finetune_growth": "labels"}
-#: Fine-tuning of a sentence encoder that is good already: gentle where few pairs are known.
-_FINETUNING: dict[str, object] = {
+#: Fine-tuning of a sentence encoder that is good already: gentle where few pairs are known, as a rate that is right for
+#: thousands of pairs makes unseen labels worse where there are hundreds.
+FINETUNING: dict[str, object] = {
     "finetune_steps": 60,
     "finetune_batch": 32,
     "finetune_rate": 2e-5,
+    "finetune_full_rate": 5500,
 }
 #: ``quick`` and ``small``: from a checkpoint that is a sentence encoder already.
 QUICK: dict[str, object] = {
-    **_FINETUNING,
+    **FINETUNING,
     "instance_length": 64,
     "label_length": 32,
     "steps": 30,
@@ -30,7 +32,7 @@ QUICK: dict[str, object] = {
 SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60}
 #: ``hour``: an hour on two cores.
 HOUR: dict[str, object] = {
-    **_FINETUNING,
+    **FINETUNING,
     "instance_length": 128,
     "label_length": 32,
     "steps": 1000,
@@ -41,7 +43,7 @@ HOUR: dict[str, object] = {
 }
 #: ``gpu``: an hour on one.
 GPU: dict[str, object] = {
-    **_FINETUNING,
+    **FINETUNING,
     "steps": 6000,
     "batch": 256,
     "learning_rate": 2e-5,
