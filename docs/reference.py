@@ -15,7 +15,6 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 import xmcbench
-from xmcbench import parameters
 from xmcbench.command.main import VERBS, parser
 from xmcbench.metrics import protocol
 from xmcbench.registry import Registry
@@ -70,13 +69,13 @@ def _help(of: argparse.ArgumentParser) -> str:
 def _methods() -> str:
     parts = ["# Methods\n"]
     for entry in Registry():
-        method = entry.method
+        method = entry.description
         if method is None:
             continue
-        parts.append(f"## {method.title or entry.name} {{ #{entry.name} }}\n\n{inspect.getdoc(method)}\n")
+        parts.append(f"## {entry.title} {{ #{entry.name} }}\n\n{method.doc}\n")
         parts.append(f"Name on the command line: `{entry.name}`. Pairs: {method.supervision}.\n")
         parts.append("| parameter | type | range | default | meaning |\n|---|---|---|---|---|")
-        for name, each in parameters.declared(method).items():
+        for name, each in method.parameters.items():
             said = each.doc.text + (f" [{each.doc.source}]" if each.doc.source else "")
             unit = f" ({each.unit})" if each.unit else ""
             kind = each.type_name.replace("|", "\\|")

@@ -23,7 +23,7 @@ class BM25(Method):
 
     Not in MACLR's tables. bm25s scores every term of every label when it builds its index; the sum over the terms of
     a query is then a sparse product, so that the scores are those of ``bm25s.BM25.retrieve`` without a dense row for
-    each query. Pairs and training texts are never looked at: document frequencies are those among the labels.
+    each query. Pairs and training texts are not used: document frequencies are those of the labels.
 
     A label that shares no term with the instance is not a prediction. An instance without a term has none, and a label
     without a term is never one. The variants of BM25 that score absent terms as well (BM25L, BM25+) are left out.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from xmcbench import Texts
 
-#: What ``vectors`` begins with where gensim's downloader shall bring them.
+#: Prefix of ``vectors`` that are downloaded by gensim.
 _DOWNLOAD = "gensim:"
 _PAPER = "GloVe, section 4.2"
 
@@ -28,16 +28,16 @@ class GloVe(Method):
     """Mean of the word vectors of a text, compared by inner product (MACLR section 5, baseline GloVe).
 
     The vectors are trained on the co-occurrence counts of the training texts and the label texts (Pennington, Socher
-    and Manning, EMNLP 2014), or given. Pairs are never looked at. A word is a run of letters and digits.
+    and Manning, EMNLP 2014), or given. Pairs are not used. A word is a run of letters and digits.
 
     A label without a known word is never predicted; an instance without one has no prediction. Both are counted in
     the notes.
 
-    A weak row, as in the paper. Where instances and labels share words, as in LF-Debian, even random word vectors do
-    better in such a mean: they are a random projection of the bag of words, and these vectors blur it.
+    A weak baseline, as in the paper. If instances and labels share words, even random word vectors do better in such a
+    mean: they are a random projection of the bag of words, which trained vectors blur.
 
-    Of the training, ``paper`` has the values of Pennington et al., section 4.2, and ``quick`` fewer epochs and an
-    x_max for small corpora, as in the authors' own example (10 for text8).
+    For training, ``paper`` has the values of Pennington et al., section 4.2; ``quick`` has fewer epochs and an x_max
+    for small corpora, as in the authors' example (10 for text8).
     """
 
     title = "GloVe"
@@ -84,7 +84,7 @@ class GloVe(Method):
         counts = Cooccurrence.of(vocabulary.stream(corpora), len(vocabulary), self.window)
         if not len(counts.counts):
             raise UsageError(
-                f"no two of the {len(vocabulary)} words that occur {self.min_count} times or more stand in one text",
+                f"no two of the {len(vocabulary)} words that occur at least {self.min_count} times are in one text",
                 "lower glove.min_count, or give vectors",
             )
         vectors, losses = trainer.train(
@@ -95,7 +95,7 @@ class GloVe(Method):
         return WordVectors(vocabulary, vectors).arrays()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Embed the labels. Raises UsageError where no label has a known word or a file of vectors is bad."""
+        """Embed the labels. Raises UsageError if no label has a known word or a file of vectors is invalid."""
         arrays = self._given() if self.vectors != "corpus" else self.pretrained or self.pretrain(raw_X, raw_Y)
         self._words = WordVectors.from_arrays(arrays, self.lowercase)
         self.notes["words"] = len(self._words.vocabulary)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class ICT(ContextEncoder):
     """The inverse cloze task on the corpus (Lee et al. 2019; MACLR sections 4.2 and 5.1, its ablation's row 1).
 
-    The context of a document is to find the document's title among those of the batch: the in-batch contrastive loss
+    The context of a document is matched with its title among those of the batch: the in-batch contrastive loss
     (equation 2). With pairs it is fine-tuned on them.
     """
 

@@ -9,7 +9,7 @@ from xmcbench.methods.encoder.dual_encoder import DualEncoder
 
 
 class MPNet(DualEncoder):
-    """paraphrase-mpnet-base-v2 under its own mean pooling (Song et al. 2020; MACLR section 5.1, Paraphrase MPNet).
+    """paraphrase-mpnet-base-v2 with its mean pooling (Song et al. 2020; MACLR section 5.1, Paraphrase MPNet).
 
     The weights come from the hub or its cache. With pairs it is fine-tuned on them.
     """

@@ -1,4 +1,4 @@
-"""SentBERT: a sentence encoder trained elsewhere, as it is."""
+"""SentBERT: a pre-trained sentence encoder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class SentBERT(DualEncoder):
     """A Sentence-BERT model under its own pooling (Reimers and Gurevych 2019; MACLR section 5.1).
 
     MACLR names no checkpoint, so it is a parameter. The preset ``paper`` takes the first published one, trained on
-    natural-language inference, which is what its low precision suggests; ``quick`` takes all-MiniLM-L6-v2, which is at
-    hand without a hub. With pairs it is fine-tuned on them, with the paper's numbers for its own method at 1% of the
-    labels.
+    natural-language inference, which matches its low precision there; ``quick`` takes all-MiniLM-L6-v2, which is
+    available without the hub. With pairs it is fine-tuned on them, with the paper's numbers for its own method at 1% of
+    the labels.
     """
 
     title = "SentBERT"

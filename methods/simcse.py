@@ -20,7 +20,7 @@ class SimCSE(PretrainedEncoder):
 
     Each training document is embedded twice, under two dropout masks; the other documents of the batch are negatives
     (InfoNCE over cosines). A dense layer with tanh follows the pooled vector in training only. The published recipe
-    takes [CLS] of BERT-base; ``quick`` trains the pooling that its checkpoint was made for.
+    takes [CLS] of BERT-base; ``quick`` trains with the pooling of its checkpoint.
     """
 
     title = "SimCSE"

@@ -25,12 +25,12 @@ class XRLinear(Method):
     """A tree of linear classifiers over TF-IDF features (PECOS, Yu et al. 2020, Algorithm 2; MACLR section 4.1).
 
     Labels are clustered by the mean of their instances' features (PIFA) into a tree by hierarchical 2-means; at every
-    node a linear SVM says which children to follow, trained against the teacher-forcing negatives.
+    node a linear SVM decides which children to follow, trained against the teacher-forcing negatives.
 
-    With pairs it is trained on the pairs alone: instances without a pair and labels without a pair take no part,
+    With pairs it is trained on the pairs alone: instances without a pair and labels without a pair are not used,
     because such a label has neither an embedding nor a classifier, and is never predicted. Without pairs it is
-    trained on pseudo pairs, each training instance with its TF-IDF top labels. All ``k`` predictions that are asked for
-    are made, where PECOS stops at 20.
+    trained on pseudo pairs, each training instance with its TF-IDF top labels. All ``k`` requested predictions are
+    made, while PECOS stops at 20.
     """
 
     title = "XR-Linear"
@@ -87,7 +87,7 @@ class XRLinear(Method):
             self._model = self._train(X, pairs[rows][:, self._seen])
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
-        """The k best labels that the beam reaches; fewer where fewer labels were seen in training.
+        """The k best labels that the beam reaches; fewer if fewer labels were seen in training.
 
         Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
         at the k-th place PECOS decides, the same way in every run.

@@ -150,7 +150,7 @@ def test_a_frame_has_a_row_a_cell_and_fractions(tiny, options):
 
 def test_a_frame_without_pandas_says_what_brings_it(monkeypatch, record):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(Unavailable, match=r"a frame needs pandas \(pip install pandas\)"):
+    with pytest.raises(Unavailable, match=r"frame() needs pandas \(pip install pandas\)"):
         Results((record(),), "self", "runs").frame()
 
 
@@ -201,7 +201,9 @@ class InNoFile(Method):
 def test_a_class_without_a_file_says_where_to_put_it(tiny, monkeypatch):
     typed = type("Typed", (InNoFile,), {"__module__": "__main__"})
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>")
-    with pytest.raises(UsageError, match="Typed is not in a file, and a cell is a process of its own") as caught:
+    with pytest.raises(
+        UsageError, match="Typed is not defined in a file, and every cell is a separate process"
+    ) as caught:
         xmcbench.run(tiny, methods=[typed()])
     assert "%%writefile my_method.py" in caught.value.hint
 
@@ -209,7 +211,7 @@ def test_a_class_without_a_file_says_where_to_put_it(tiny, monkeypatch):
         raise OSError("source code not available")
 
     monkeypatch.setattr(inspect, "getfile", nowhere)
-    with pytest.raises(UsageError, match="InNoFile is not in a file"):
+    with pytest.raises(UsageError, match="InNoFile is not defined in a file"):
         xmcbench.run(tiny, methods=[InNoFile()])
 
 
@@ -230,7 +232,7 @@ def test_a_script_that_is_its_own_plugin_does_not_run_itself(tiny, plugin, monke
     module.__file__ = str(script)
     monkeypatch.setitem(sys.modules, "script", module)
     code = compile(script.read_text(), str(script), "exec")
-    with pytest.raises(PluginError, match=r'it starts a run when it is imported \(put that below `if __name__ == "__'):
+    with pytest.raises(PluginError, match=r'it starts a run on import \(move that below `if __name__ == "__'):
         exec(code, namespace)
     script.write_text(script.read_text().replace("xmcbench.run", "if __name__ == 'script': xmcbench.run"))
     exec(compile(script.read_text(), str(script), "exec"), namespace)
@@ -257,7 +259,7 @@ def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
         ({"methods": "tfdif"}, "did you mean 'tfidf'"),
         ({"setting": "zero"}, "unknown setting 'zero'"),
         ({"setting": "fs"}, "needs a ratio"),
-        ({"ratio": 0.5}, "the setting ez takes no --ratio"),
+        ({"ratio": 0.5}, "--ratio and --by cannot be used with --setting ez"),
         ({"methods": "bm25", "filter": "file"}, "has no filter 'file'"),
         ({"methods": "bm25", "set": {"bm25": {"b": 2}}}, "out of range"),
         ({"methods": "bm25", "preset": "lucen"}, "did you mean 'lucene'"),
@@ -299,7 +301,7 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
 
 def test_a_curve_of_nothing(tiny, options):
     for methods in ((), "all", ["all", "bm25"]):
-        with pytest.raises(UsageError, match="a curve is drawn of methods that are named"):
+        with pytest.raises(UsageError, match="a curve needs the names of its methods"):
             xmcbench.curve(tiny, methods, options=options)
     with pytest.raises(UsageError, match=r"selects nothing|outside"):
         xmcbench.curve(tiny, "xr-linear", ratios=[2.0], options=options)
@@ -346,9 +348,9 @@ def test_an_ablation_has_its_rows_in_order(tiny, plugin):
 
 def test_an_ablation_that_cannot_be(tiny, plugin, options):
     both = Options(plugins=(plugin(SWITCHED, "switched.py"),))
-    with pytest.raises(UsageError, match=r"--method is needed: methods that name rows of an ablation: maclr, switched"):
+    with pytest.raises(UsageError, match=r"--method is required; methods with an ablation: maclr, switched"):
         xmcbench.ablation(tiny, options=both)
-    with pytest.raises(UsageError, match="bm25 has no rows of an ablation"):
+    with pytest.raises(UsageError, match="bm25 defines no ablation"):
         xmcbench.ablation(tiny, "bm25", options=both)
     with pytest.raises(UsageError, match="--set switched.up is what the rows of the ablation change"):
         xmcbench.ablation(tiny, "switched", set={"switched": {"up": True}}, options=both)
@@ -371,7 +373,7 @@ def test_two_rows_compared(tiny, options):
     turned = xmcbench.compare("popular", "bm25", runs="runs", dataset=str(tiny), setting="full", seed=[0])
     assert turned.first.seeds == [0]
     assert turned.differences["P@1"].delta == pytest.approx(-found.differences["P@1"].delta)
-    with pytest.raises(UsageError, match="--ratio and --by belong to --setting fs"):
+    with pytest.raises(UsageError, match="--ratio and --by need --setting fs"):
         xmcbench.compare("bm25", "popular", ratio=0.5)
     with pytest.raises(UnknownName, match="did you mean 'popular'"):
         xmcbench.compare("bm25", "populr")

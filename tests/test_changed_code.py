@@ -155,13 +155,13 @@ def test_another_version_of_the_protocol_is_written_into_the_records(tree):
 KEYS = """
 import json, sys
 from xmcbench import Artifacts
+from xmcbench.plugin import load
 from xmcbench.registry import Registry
-from xmcbench.storage.source import source_of
 
-registry, store = Registry(), Artifacts()
+store = Artifacts()
 print(json.dumps({
-    entry.name: [source_of(entry.usable()).digest, store.unfinished("pretraining", {}, entry.usable()).name]
-    for entry in registry
+    entry.name: [entry.source_sha256, store.unfinished("pretraining", {}, load(entry.name)).name]
+    for entry in Registry()
 }))
 assert "torch" not in sys.modules
 """

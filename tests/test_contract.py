@@ -44,7 +44,7 @@ def findings(tmp_path):
         question, answer = tmp_path / "question.json", tmp_path / "findings.json"
         asked = Question(name=name, plugin=str(path), parameters=values)
         question.write_bytes(msgspec.json.encode(asked))
-        contract.main(str(question), str(answer))
+        contract.main(str(question), str(answer), str(tmp_path / "finished.json"))
         return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
 
     return checked
@@ -71,13 +71,13 @@ def broken(found):
             "            scores = np.random.RandomState(self.seed).rand(len(raw_X), self.labels)\n"
             "            return TopK.from_scores(scores, k)",
             "under any seed",
-            "`deterministic = True` says that they do not",
+            "`deterministic = True` promises that they do not",
         ),
         ("def predict(self, raw_X, k=100): assert all(map(str.strip, raw_X)); return 1", "empty", "AssertionError"),
     ],
 )
 @pytest.mark.usefixtures("no_cell")
-def test_a_broken_promise_is_found(plugin, findings, body, failed, reason):
+def test_a_broken_contract_is_found(plugin, findings, body, failed, reason):
     path = plugin(BROKEN.format(name="Broken", body=body))
     found = broken(findings("broken", path))
     assert {each.status for each in found} == {"failed"}
@@ -96,7 +96,7 @@ def test_an_error_of_the_methods_own_is_placed_once(plugin, findings):
 
 
 @pytest.mark.usefixtures("no_cell")
-def test_what_is_missing_is_no_broken_promise(plugin, findings):
+def test_what_is_missing_is_not_a_broken_contract(plugin, findings):
     source = "    import xmcbench" + BROKEN.replace("{body}", "def {}: {}").replace("{name}", "Here")
     raises = "raise xmcbench.Unavailable('no weights', 'get-weights')"
     late = plugin(source.format("predict(self, raw_X, k=100)", raises), "late.py")
@@ -183,18 +183,18 @@ def test_a_method_that_has_read_the_test_pairs_is_found(plugin, findings, tmp_pa
     path = plugin(BROKEN.format(name="Broken", body=body.strip()))
     (only,) = [each for each in broken(findings("broken", path)) if "chance" in each.name]
     assert only.status == "failed"
-    assert "it hits 400 of 400 random test pairs at rank 1, where chance hits 20" in only.reason
+    assert "400 of 400 random test pairs are at rank 1; by chance there would be 20" in only.reason
     assert broken(findings("base", path)) == []
 
 
 def test_a_method_that_does_not_load_is_one_finding(plugin, findings):
     (only,) = findings("plugin", plugin("import nothing_of_that_name"))
     assert (only.name, only.status) == ("loads", "failed")
-    assert "does not import: ModuleNotFoundError" in only.reason
+    assert "cannot be imported: ModuleNotFoundError" in only.reason
 
 
 def test_the_command_line_of_it(inside, plugin, monkeypatch):
-    """Every method of a file, a finding a line; something missing is no broken contract and no success either."""
+    """Every method of a file, a finding a line; something missing is neither a broken contract nor a success."""
     asked = []
 
     def answer(question):
@@ -212,7 +212,7 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
     assert "bad\n  ok       loads\n  FAILED   learns: the reason\n" in bad.stdout
     assert "poor\n  ok       loads\n  missing  learns: the reason\n" in bad.stdout
     poor = inside("check", plugin(BROKEN.format(name="Poor", body="pass"), "poor.py"))
-    assert (poor.returncode, poor.stdout.splitlines()[-1]) == (1, "something is missing, so not all of it was checked")
+    assert (poor.returncode, poor.stdout.splitlines()[-1]) == (1, "something is missing, so some checks did not run")
     ended = inside("check", both, "--json")
     document = json.loads(ended.stdout)
     assert ended.returncode == 1

@@ -21,7 +21,7 @@ def _rooms(folder):
     return [path.parent.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("__init__.py")]
 
 
-def test_every_data_set_is_shipped_and_none_is_python():
+def test_every_dataset_is_shipped_and_none_is_python():
     targets = PROJECT["tool"]["setuptools"]["data-files"]
     shipped = {target.rpartition("/")[2] for target in targets if target.startswith("share/xmcbench/datasets/")}
     assert shipped == {path.name for path in (ROOT / "datasets").iterdir()}

@@ -1,11 +1,13 @@
 import importlib
+import os
 import textwrap
 
 import pytest
 
 from xmcbench import UsageError
-from xmcbench.errors import PluginError, UnknownName
-from xmcbench.registry import Registry, from_file
+from xmcbench.errors import PluginError, Unavailable, UnknownName
+from xmcbench.plugin import from_file, load
+from xmcbench.registry import Registry
 
 GOOD = """
     from xmcbench import Method, TopK
@@ -35,19 +37,20 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
     (entry,) = from_file(path)
     assert entry.name == expected
     assert entry.origin == f"{path}:4"
-    assert Registry([path])[expected].usable().__name__ == name
+    assert Registry([path])[expected].usable().cls.endswith(f":{name}")
+    assert load(expected, path).__name__ == name
 
 
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("import nothing_of_that_name", "does not import: ModuleNotFoundError"),
-        ("def broken(:", "does not import: SyntaxError"),
-        ("raise SystemExit(3)", "does not import: SystemExit"),
+        ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
+        ("def broken(:", "cannot be imported: SyntaxError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit"),
         ("x = 1", "defines no subclass"),
-        (GOOD.format(name="A").replace("def fit", "def fitt"), "A has no fit"),
-        (GOOD.format(name="A").replace("def predict", "def guess"), "A has no predict"),
-        (GOOD.format(name="A") + "        alpha: list = None\n", "is of type"),
+        (GOOD.format(name="A").replace("def fit", "def fitt"), "A does not define fit"),
+        (GOOD.format(name="A").replace("def predict", "def guess"), "A does not define predict"),
+        (GOOD.format(name="A") + "        alpha: list = None\n", "has the type"),
         (GOOD.format(name="A") + "        presets = {'quick': {'alpha': 1}}\n", "preset 'quick': unknown parameter"),
         (GOOD.format(name="A") + "        supervision = 'require'\n", "not one of unused, optional, required"),
         (
@@ -60,7 +63,7 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
             + "        steps: Annotated[int, Ge(1)] = 1\n        presets = {'quick': {'steps': 0}}\n",
             "preset 'quick': A.steps = 0 is out of range: it must be at least 1",
         ),
-        (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is a name of the contract"),
+        (GOOD.format(name="A") + "        seed: int = 3\n", "A.seed is part of the contract"),
     ],
 )
 def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):
@@ -88,13 +91,15 @@ def test_a_missing_file_is_a_usage_error(tmp_path):
 
 def test_a_missing_package_is_named_with_its_command(plugin):
     source = GOOD.format(name="A") + "        packages = {'no_such_package': 'no-such'}\n"
-    (entry,) = from_file(plugin(source))
-    assert entry.missing == {"no_such_package": "no-such"}
-    with pytest.raises(Exception, match="pip install no-such"):
-        entry.usable()
+    path = plugin(source)
+    entry = Registry([path])["a"]
+    assert entry.description.missing == {"no_such_package": "no-such"}
+    for ask in (entry.usable, lambda: load("a", path)):
+        with pytest.raises(Unavailable, match="pip install no-such"):
+            ask()
 
 
-def test_a_class_that_is_not_finished_is_no_method(plugin):
+def test_a_class_that_is_not_finished_is_not_a_method(plugin):
     source = "    from abc import ABC, abstractmethod\n" + GOOD.format(name="Base").replace("(Method)", "(Method, ABC)")
     source += "        @abstractmethod\n        def score(self): ...\n"
     source += "\n    class Whole(Base):\n        def score(self): ...\n"
@@ -113,6 +118,7 @@ def installed(tmp_path, monkeypatch):
         (info / "entry_points.txt").write_text(f"[xmcbench.methods]\n{name} = {package}_module:Method_\n")
         (site / f"{package}_module.py").write_text(textwrap.dedent(source or GOOD.format(name="Method_")))
         monkeypatch.syspath_prepend(str(site))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ["PYTHONPATH"]]))
         importlib.invalidate_caches()
 
     return install
@@ -153,5 +159,5 @@ def test_an_installed_plugin_may_not_take_the_name_of_a_built_in_method(installe
 
 def test_a_broken_package_is_an_entry_with_its_reason(installed):
     installed("crooked", "crooked", "import nothing_of_that_name")
-    assert Registry()["crooked"].problem.startswith("does not import: ModuleNotFoundError")
+    assert Registry()["crooked"].problem.startswith("cannot be imported: ModuleNotFoundError")
     assert Registry()["tfidf"].problem == ""

@@ -56,7 +56,7 @@ def test_seeds_draw_differently_and_repeatably():
 
 
 def test_a_draw_that_selects_nothing_says_what_would():
-    with pytest.raises(UsageError, match=r"selects nothing.*--ratio 0.02\d+ draws one"):
+    with pytest.raises(UsageError, match=r"selects nothing.*--ratio 0.02\d+ selects one"):
         draw(pairs(), Setting.of("fs", 0.001), 0)
 
 
@@ -67,8 +67,8 @@ def test_a_draw_that_selects_nothing_says_what_would():
         (("fs", 0), "outside"),
         (("fs", 1.5), "outside"),
         (("fs", float("nan")), "outside"),
-        (("fs", 0.5, "row"), "cannot draw by"),
-        (("ez", 0.5), "takes no --ratio"),
+        (("fs", 0.5, "row"), "cannot sample by"),
+        (("ez", 0.5), "cannot be used with"),
         (("zero",), "unknown setting"),
     ],
 )

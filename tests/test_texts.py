@@ -42,7 +42,7 @@ def test_columns_take_and_bounds():
     assert list(corpus.take(np.array([2, 0]))) == ["c\tz", "a\tx"]
     with pytest.raises(IndexError):
         corpus[3]
-    with pytest.raises(ValueError, match="steps of 1"):
+    with pytest.raises(ValueError, match="a step of 1"):
         corpus[::2]
 
 

@@ -143,13 +143,13 @@ def test_saves_equal_bytes_and_loads_them(tmp_path):
 
 
 def test_load_explains_a_bad_file(tmp_path):
-    with pytest.raises(DataError, match="there is no prediction file"):
+    with pytest.raises(DataError, match="no prediction file at"):
         TopK.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with pytest.raises(DataError, match="is no prediction file"):
+    with pytest.raises(DataError, match="is not a prediction file"):
         TopK.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    with pytest.raises(DataError, match="is no prediction file: it has no array 'indices'"):
+    with pytest.raises(DataError, match="is not a prediction file: it has no array 'indices'"):
         TopK.load(tmp_path / "other.npz")
     np.savez(tmp_path / "flat.npz", indices=np.zeros(5, np.int32), scores=np.zeros(5, np.float32))
     with pytest.raises(DataError, match=r"the shapes \(5,\) and \(5,\)"):

@@ -15,12 +15,15 @@ from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
 from xmcbench.data.catalogue import default_dataset
 from xmcbench.data.sealing import check_open
+from xmcbench.description import class_path
 from xmcbench.environment import Compute
 from xmcbench.errors import PluginError, UsageError
+from xmcbench.inspection import Inspection, Plugin
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
+from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
-from xmcbench.registry import Registry, check_imported, from_file, method_name
+from xmcbench.registry import Registry
 from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner.execution import Limits, Place, Progress, execute
 from xmcbench.runner.plan import Plan, Request, plan, resolve
@@ -33,7 +36,7 @@ RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 @dataclass(frozen=True)
 class Options:
-    """How cells run, whatever they are.
+    """How cells are run.
 
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
     refresh: those whose code has changed. progress: called when a cell starts and when it ends.
@@ -48,9 +51,9 @@ class Options:
     progress: Progress = lambda *_: None
 
     def registry(self) -> Registry:
-        """The methods that can be run. Raises UsageError for a file that is imported as a plug-in right now."""
+        """All methods by name. Raises UsageError while a plug-in file is being imported."""
         check_imported()
-        return Registry(self.plugins)
+        return Registry(self.plugins, self.limits.time_s)
 
     def planned(self, requests: Sequence[Request], registry: Registry) -> Plan:
         """The cells of requests. Raises what ``plan`` raises."""
@@ -82,7 +85,7 @@ def run(
     ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter
     -> value. seed: one or several. filter: default is that of the dataset's card.
 
-    Raises UsageError and its kin for a request that makes no sense, DataError for data; a cell that fails is a record.
+    Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
     names, options, instances = _named(methods, options or Options())
     wanted = Request(
@@ -108,11 +111,11 @@ def curve_requests(
     overrides: Mapping[str, Mapping[str, object]] | None = None,
     seeds: Sequence[int] = (0,),
 ) -> list[tuple[float, Request]]:
-    """What runs at each share: methods that never look at pairs once, those that need pairs not at 0."""
+    """What runs at each share: methods that never look at pairs run once, those that need pairs do not run at 0."""
     from xmcbench.leaderboard.curves import setting_at
 
     if not methods or "all" in methods:
-        raise UsageError("a curve is drawn of methods that are named", "--methods tfidf,xr-linear")
+        raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")
     supervision = {name: registry[name.partition(":")[0]].usable().supervision for name in methods}
     requests = []
     for flat in (True, False):
@@ -145,7 +148,8 @@ def curve(
 ) -> Coverage:
     """Run methods at several shares of known labels or pairs: 0 is the zero-shot setting, 1 all pairs.
 
-    Methods that never look at pairs run once. execute_missing: False takes what there is. Raises what ``run`` raises.
+    Methods that never look at pairs run once. execute_missing: False only
+    reads finished cells. Raises what ``run`` raises.
     """
     options = options or Options()
     registry = options.registry()
@@ -178,7 +182,7 @@ def coverage(
     """The records of a curve's plan, with what the curve should hold."""
     expected = []
     for each in planned.cells:
-        # A finished cell is called as when it ran.
+        # A finished cell keeps the name under which it ran.
         name = each.record.name if each.record and each.state != "to run" else each.name
         expected.append((name, requests[each.request][0], each.cell.seed))
     shares = tuple(sorted({*ratios}))
@@ -202,7 +206,7 @@ def ablation_requests(
     name = method.partition(":")[0]
     rows = registry[name].usable().ablation
     if not rows:
-        raise UsageError(f"{name} has no rows of an ablation", "its class attribute `ablation` would name them")
+        raise UsageError(f"{name} defines no ablation", "a method defines one in its class attribute `ablation`")
     given = overrides or {}
     own = given.get(name, {})
     for changes in rows.values():
@@ -271,9 +275,9 @@ def evaluate(
 ) -> Scores:
     """Score predictions [n_test, k] on a dataset, by the protocol in ``xmcbench.metrics.protocol``.
 
-    predictions: or the .npz file that ``TopK.save`` wrote. filter: ``none``, ``self`` or ``file``; default is that of
-    the dataset's card. Raises MethodError where the predictions are not a valid answer, DataError and UsageError for
-    files and names.
+    predictions: a TopK, or the .npz file that ``TopK.save`` wrote. filter: ``none``, ``self`` or ``file``; default is
+    that of the dataset's card. Raises MethodError where the predictions are not a valid answer, DataError and
+    UsageError for files and names.
     """
     data = load_dataset(dataset) if isinstance(dataset, str | Path) else dataset
     answer = TopK.load(Path(predictions)) if isinstance(predictions, str | Path) else predictions
@@ -291,11 +295,11 @@ def filter_of(dataset: Dataset, name: str | None) -> str:
 
 
 def only_ablation(registry: Registry) -> str:
-    """The one method that names rows of an ablation. Raises UsageError where there is none, or several."""
-    found = [entry.name for entry in registry if entry.method is not None and entry.method.ablation]
+    """The only method that defines an ablation. Raises UsageError if there is none, or more than one."""
+    found = [entry.name for entry in registry if entry.description is not None and entry.description.ablation]
     if len(found) != 1:
         known = ", ".join(found) or "none does"
-        raise UsageError(f"--method is needed: methods that name rows of an ablation: {known}")
+        raise UsageError(f"--method is required; methods with an ablation: {known}")
     return found[0]
 
 
@@ -310,19 +314,22 @@ def _seeds(seed: int | Sequence[int]) -> tuple[int, ...]:
 def _named(
     methods: str | Sequence[str | Method], options: Options
 ) -> tuple[tuple[str, ...], Options, dict[str, dict[str, object]]]:
-    """Names of methods, the options with the files of those that are not installed, and the parameters of instances."""
-    check_open("a run")  # a script that is its own plug-in would run itself in every cell
+    """Names of methods, the options extended by the files of methods that are not installed, parameters of
+    instances."""
+    check_open("a run")  # a script that is its own plug-in would otherwise run itself in every cell
     given = [methods] if isinstance(methods, str) else list(methods)
     names: list[str] = []
     values: dict[str, dict[str, object]] = {}
     files = list(options.plugins)
-    installed = {entry.method: entry.name for entry in options.registry() if entry.method}
+    instances = [each for each in given if not isinstance(each, str)]
+    described = [(entry.name, entry.description) for entry in (options.registry() if instances else ())]
+    installed = {about.cls: name for name, about in described if about}
     for each in given:
         if isinstance(each, str):
             names.append(each)
             continue
         cls = type(each)
-        name = installed.get(cls)
+        name = installed.get(class_path(cls))
         if name is None:
             name = method_name(cls)
             files.append(_file_of(cls, name))
@@ -335,9 +342,9 @@ def _named(
 
 
 def _file_of(cls: type[Method], name: str) -> Path:
-    """The file that another process imports a method from, under this name.
+    """The file from which another process imports the method of this name.
 
-    Raises UsageError for a class that is in none, PluginError for a file that cannot be imported.
+    Raises UsageError for a class that is not in a file, PluginError for a file that cannot be imported.
     """
     try:
         path = Path(inspect.getfile(cls))
@@ -345,12 +352,12 @@ def _file_of(cls: type[Method], name: str) -> Path:
         path = Path()
     if path.suffix != ".py" or not path.is_file():
         raise UsageError(
-            f"{cls.__name__} is not in a file, and a cell is a process of its own",
+            f"{cls.__name__} is not defined in a file, and every cell is a separate process",
             "write the class to a file (in a notebook: %%writefile my_method.py) and import it from there",
         )
-    found = {entry.name: entry for entry in from_file(path)}
+    found = {each.name: each for each in Inspection(Plugin(file=str(path)), str(path)).methods}
     if name not in found:
-        problem = next((entry.problem for entry in found.values() if entry.problem), f"{cls.__name__} is not in it")
+        problem = next((each.problem for each in found.values() if each.problem), f"{cls.__name__} is not in it")
         raise PluginError(f"{path}: {problem}", "a cell imports it as a plug-in file")
     return path
 

@@ -1,4 +1,4 @@
-"""Two rows compared instance by instance: which metrics differ, by how much, how surely; and what else differs."""
+"""Comparison of two rows on the same instances: differences of metrics with p-values, and what else differs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
 from xmcbench.records import Record, Standing, as_json
+from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, Selected, choose
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
@@ -20,10 +21,10 @@ from xmcbench.setting import Setting
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Differences with an adjusted p-value below this are called differences.
+#: A difference is significant if its adjusted p-value is below this.
 LEVEL = 0.05
 
-#: Fields of a record that are the result, not its circumstances; the seed of the cell is told apart.
+#: Fields of a record that are the result rather than its conditions; the seed of the cell is shown separately.
 _RESULT = (
     "key",
     "sha256",
@@ -46,7 +47,7 @@ class Comparison:
 
     differences: metric -> difference, as fractions. adjusted: metric -> p-value after Holm's correction over the
     metrics; empty where the rows could not be paired, for the reason in ``unpaired``. instances: that were paired.
-    apart: place in a record -> what the two rows have there. problems: of either row, such as that it is stale.
+    apart: field of a record -> its values in the two rows. problems: of either row, such as that it is stale.
     """
 
     first: Selected
@@ -64,7 +65,7 @@ class Comparison:
         try:
             import pandas as pd
         except ImportError:
-            raise Unavailable("a frame needs pandas", "pip install pandas") from None
+            raise Unavailable("frame() needs pandas", "pip install pandas") from None
         lines = [{"metric": name, **each} for name, each in self.as_json()["metrics"].items()]
         return pd.DataFrame(lines).set_index("metric")
 
@@ -85,12 +86,12 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        """The rows, the table of metrics, the verdict, and what differs besides."""
+        """The rows, the table of metrics, the verdict, and what else differs."""
         rows = zip("AB", (self.first, self.second), self.problems, strict=True)
         parts = ["\n".join(_described(*row) for row in rows), self._table()]
-        parts.append(f"no test: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict())
+        parts.append(f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict())
         lines = [f"  {place}: {_shown(one)} | {_shown(other)}" for place, (one, other) in self.apart.items()]
-        parts.append("\n".join(["What differs:", *lines] if lines else ["The rows differ in nothing else."]))
+        parts.append("\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."]))
         return "\n\n".join(parts)
 
     def _table(self) -> str:
@@ -105,7 +106,7 @@ class Comparison:
                 figures += [interval, f"{each.p:.4f}", f"{self.adjusted[name]:.4f}"]
             lines.append([name, *figures])
         heads = ["Metric", "A", "B", "A - B", *(["95% interval", "p", "p (Holm)"] if self.adjusted else [])]
-        head = f"Per cent; filter {self.filter}, metric protocol {protocol.VERSION}"
+        head = f"Percent; filter {self.filter}, metric protocol {protocol.VERSION}"
         head += f", paired over {self.instances:,} test instances." if self.adjusted else "."
         aligned = ("left", *["right"] * (len(heads) - 1))
         return f"{head}\n\n{tabulate(lines, heads, disable_numparse=True, colalign=aligned)}"
@@ -114,12 +115,16 @@ class Comparison:
         over_seeds = any(each.over_seeds for each in self.differences.values())
         test = "test over instances and seeds" if over_seeds else "randomization test over instances"
         found = [name for name, p in self.adjusted.items() if p < LEVEL]
-        verdict = f"At the 5% level these differ: {', '.join(found)}" if found else "No metric differs at the 5% level"
+        verdict = (
+            f"Significant at the 5% level: {', '.join(found)}"
+            if found
+            else "No metric differs significantly at the 5% level"
+        )
         lines = [f"{verdict} ({test}; Holm's correction over {len(self.adjusted)} metrics)."]
         if any(each.about_runs for each in self.differences.values()):
             lines.append(
-                "The verdict is about these runs, not about the methods: a side has one run, and another seed would "
-                "give it other results. Several seeds on each side (--seed 0,1,2) tell methods apart."
+                "The verdict is about these runs, not about the methods: one side has a single run, and another seed "
+                "would change its results. Use several seeds on each side (--seed 0,1,2) to compare the methods."
             )
         return "\n".join(lines)
 
@@ -150,11 +155,11 @@ def compare(
     """
     chosen = Setting.of(setting, ratio, by) if setting else None
     if chosen is None and (ratio is not None or by):
-        raise UsageError("--ratio and --by belong to --setting fs")
+        raise UsageError("--ratio and --by need --setting fs")
     one, other = choose(Path(runs), first, second, Choice(dataset, chosen, seed, force))
     unpaired = _obstacle(one, other)
     if unpaired and not force:
-        raise UsageError(f"the two rows differ in their {unpaired}", "--force puts them side by side, without a test")
+        raise UsageError(f"the two rows differ in their {unpaired}", "--force compares them anyway, without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
     judged = standing or Standing()
     return Comparison(
@@ -171,7 +176,7 @@ def compare(
 
 
 def _obstacle(first: Selected, second: Selected) -> str:
-    """What prevents the instances of two rows from being paired."""
+    """Why the instances of two rows cannot be paired; empty if they can."""
     one, other = first.records[0], second.records[0]
     if one.cell.dataset != other.cell.dataset:
         return f"datasets: {one.cell.dataset} and {other.cell.dataset}"
@@ -219,22 +224,14 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Where two rows differ, but for their results: (place, (one, other)), of the first seed that differs there."""
+    """Where two rows differ, results aside: (field, (one, other)), for the first seed that differs there."""
     found: dict[str, tuple[object, object]] = {}
     for one, other in zip(map(as_json, first), map(as_json, second), strict=False):
         for name in sorted(one.keys() - {*_RESULT}):
-            for place, mine, theirs in _leaves(one[name], other[name], name):
+            for place, mine, theirs in differences(one[name], other[name], name):
                 found.setdefault(place, (mine, theirs))
     for place in sorted(found):
         yield place, found[place]
-
-
-def _leaves(first: object, second: object, place: str) -> Iterator[tuple[str, object, object]]:
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for name in sorted({*first, *second}):
-            yield from _leaves(first.get(name), second.get(name), f"{place}.{name}")
-    elif first != second:
-        yield place, first, second
 
 
 def _shown(value: object) -> str:
@@ -245,5 +242,5 @@ def _shown(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(_shown, value)) or "none"
     text = str(value)
-    # A hash says that something differs; all of it is for machines.
+    # The start of a hash is enough for a reader.
     return f"{text[:12]}..." if len(text) == 64 else text

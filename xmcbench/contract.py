@@ -6,7 +6,6 @@ import inspect
 import math
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,18 +17,21 @@ from msgspec import Struct
 
 from xmcbench import parameters
 from xmcbench.data.xc_text import write_instances, write_labels
+from xmcbench.description import DEFAULT_PRESET
 from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError
 from xmcbench.method import Method
+from xmcbench.plugin import load
+from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
-from xmcbench.registry import Entry, Registry
+from xmcbench.registry import Registry
 from xmcbench.runner.execution import Limits, Place, execute
-from xmcbench.runner.plan import DEFAULT_PRESET, Request, plan
+from xmcbench.runner.plan import Request, plan
 from xmcbench.runner.prediction import Phases, predict
-from xmcbench.runner.supervisor import supervise
 from xmcbench.setting import Setting
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.temporary import scratch
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -42,12 +44,12 @@ _TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", 
 
 #: The dataset of the chance test: instances of either side, labels, true labels per instance.
 _ROWS, _LABELS, _TRUE = 400, 40, 2
-#: No honest method hits so many more test pairs than chance in a million checks.
+#: No honest method exceeds chance by this much in a million checks.
 _SIGNIFICANCE = 1e-6
 
 
 class Finding(Struct, frozen=True):
-    """One check. status: missing where something that the method needs is not on this machine. reason: why not ok."""
+    """One check. status: missing if something that the method needs is not on this machine. reason: why not ok."""
 
     name: str
     status: Literal["ok", "failed", "missing"]
@@ -65,53 +67,61 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 def check(question: Question) -> list[Finding]:
-    """Every check that applies to the method, in a process of its own, which ends at the limits of the question.
+    """Every check that applies to the method, in a separate process under the limits of the question.
 
-    The later checks are left out where the method does not load; where the process does not run to its end, that is
-    the last finding.
+    If the method does not load, the later checks are left out. If the process does not run to its end, that is the last
+    finding.
     """
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
-        asked, answered = Path(folder, "question.json"), Path(folder, "findings.json")
+    with scratch() as folder:
+        asked, answered, finished = (folder / name for name in ("question.json", "findings.json", "finished.json"))
         write_json(asked, msgspec.to_builtins(question))
         ending = supervise(
-            [sys.executable, "-P", "-m", "xmcbench.contract", str(asked), str(answered)],
-            Path(folder, "log"),
-            {**os.environ, "PYTHONHASHSEED": "0"},
+            "xmcbench.contract",
+            [str(asked), str(answered), str(finished)],
+            folder / "log",
+            {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
+            finished,
             question.time_s,
             int(question.memory_gib * 2**30) if question.memory_gib else None,
         )
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
-        if ending.returncode == 0:
+        if finished.exists():
             return found
         reason = f"stopped after {question.time_s:g} s" if ending.timed_out else ending.reason
         return [*found, Finding("runs to its end", "failed", reason)]
 
 
-def main(asked: str, answered: str) -> None:
-    """Check the method that a file asks for, and write the findings after each check."""
+def main(asked: str, answered: str, finished: str) -> None:
+    """Check the method that a file asks for; write the findings after each check, and in the end that it was the last.
+
+    A method can end the process at any time, so that its exit code says nothing.
+    """
     question = msgspec.json.decode(Path(asked).read_bytes(), type=Question)
-    registry = Registry([Path(question.plugin)] if question.plugin else [])
-    entry = registry[question.name]
     found: list[Finding] = []
-    for finding in _findings(entry, registry, question):
+    for finding in _findings(question):
         same = finding.reason and any(finding.reason == each.reason for each in found)
         found.append(Finding(finding.name, finding.status, "as above") if same else finding)
         write_json(Path(answered), msgspec.to_builtins(found))
+    write_json(Path(finished), len(found))
 
 
-def _findings(entry: Entry, registry: Registry, question: Question) -> Iterator[Finding]:
-    try:
-        method = entry.usable()
-        given = parameters.resolve(method, entry.name, method.presets.get(DEFAULT_PRESET, {}))
-        values = parameters.resolve(method, entry.name, {**given, **question.parameters})
+def _findings(question: Question) -> Iterator[Finding]:
+    loaded: list[type[Method]] = []
+    values: dict[str, object] = {}
+
+    def loads() -> None:
+        method = load(question.name, Path(question.plugin) if question.plugin else None)
+        loaded.append(method)
+        known = parameters.declared(method)
+        given = parameters.resolve(known, question.name, method.presets.get(DEFAULT_PRESET, {}))
+        values.update(parameters.resolve(known, question.name, {**given, **question.parameters}))
         method(**values).require()
-    except Unavailable as error:
-        yield Finding("loads", "missing", str(error))
+
+    finding = _finding("loads", loads, None)
+    yield finding
+    if finding.status != "ok":
         return
-    except XmcbenchError as error:
-        yield Finding("loads", "failed", str(error))
-        return
-    yield Finding("loads", "ok")
+    (method,) = loaded
     checks: dict[str, Callable[[], None]] = {"declares its parameters": lambda: _declares(method)}
     if method.supervision != "required":
         checks["learns without pairs (ez)"] = lambda: _valid(method, values, pairs=False)
@@ -119,28 +129,26 @@ def _findings(entry: Entry, registry: Registry, question: Question) -> Iterator[
         checks["learns from pairs (fs, full)"] = lambda: _valid(method, values, pairs=True)
         checks["leaves the pairs as they are"] = lambda: _leaves_pairs(method, values)
     checks["pads where k is larger than the number of labels"] = lambda: _valid(method, values, pairs=True, k=50)
-    checks["takes empty and unknown texts"] = lambda: _strange_texts(method, values)
+    checks["accepts empty and unknown texts"] = lambda: _strange_texts(method, values)
     checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
     if method.deterministic:
         checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
     limits = Limits(question.time_s, question.memory_gib)
-    checks["is at chance where test pairs are random"] = lambda: _at_chance(entry, registry, values, limits)
+    checks["is at chance where test pairs are random"] = lambda: _at_chance(question, method, values, limits)
     for name, run in checks.items():
         yield _finding(name, run, method)
 
 
-def _finding(name: str, run: Callable[[], None], method: type[Method]) -> Finding:
+def _finding(name: str, run: Callable[[], None], method: type[Method] | None) -> Finding:
     try:
         run()
     except Unavailable as error:
         return Finding(name, "missing", str(error))
     except XmcbenchError as error:
         return Finding(name, "failed", str(error))
-    except BaseException as error:  # a method can end in anything, sys.exit() included; the other checks go on
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except BaseException as error:  # a method can raise anything, even SystemExit; the other checks go on
         said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
-        return Finding(name, "failed", f"{said}{_place(error, method)}")
+        return Finding(name, "failed", f"{said}{_place(error, method) if method else ''}")
     return Finding(name, "ok")
 
 
@@ -205,7 +213,7 @@ def _leaves_pairs(cls: type[Method], values: Mapping[str, object]) -> None:
     before = pairs.copy()
     _predict(cls, values, train[:5], pairs, 5)
     if pairs.shape != before.shape or pairs.nnz != before.nnz or (pairs != before).nnz:
-        raise MethodError("fit changed the pairs it was handed", "work on a copy: other methods share them")
+        raise MethodError("fit changed the pairs that it was given", "work on a copy: other methods share them")
 
 
 def _strange_texts(cls: type[Method], values: Mapping[str, object]) -> None:
@@ -221,32 +229,34 @@ def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, 
     if not same and seeds[0] == seeds[1]:
         raise MethodError("two runs with one seed predict differently", "draw every random number from self.seed")
     if not same:
-        raise MethodError("two seeds predict differently", "`deterministic = True` says that they do not")
+        raise MethodError(
+            "two runs with different seeds predict differently", "`deterministic = True` promises that they do not"
+        )
 
 
-def _at_chance(entry: Entry, registry: Registry, values: Mapping[str, object], limits: Limits) -> None:
-    """Run a cell on a dataset whose test pairs are drawn at random: who hits them has seen them."""
-    method = entry.usable()
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
-        root = Path(folder, "random-pairs")
+def _at_chance(question: Question, method: type[Method], values: Mapping[str, object], limits: Limits) -> None:
+    """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
+    name, registry = question.name, Registry([Path(question.plugin)] if question.plugin else [])
+    with scratch() as folder:
+        root = folder / "random-pairs"
         root.mkdir()
         _write_random(root)
         setting = Setting.of("ez" if method.supervision == "unused" else "full")
-        store = Store(Path(folder, "runs"))
-        planned = plan([Request(str(root), setting, (entry.name,), None, {entry.name: values})], registry, store)
+        store = Store(folder / "runs")
+        planned = plan([Request(str(root), setting, (name,), None, {name: values})], registry, store)
         (record,) = execute(planned, Place(store, limits))
     if not record.ok:
         raise MethodError(record.reason)
     hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored
     if _chance(hits, scored, _TRUE / _LABELS) < _SIGNIFICANCE:
         raise MethodError(
-            f"it hits {hits} of {scored} random test pairs at rank 1, where chance hits {scored * _TRUE // _LABELS}",
-            "nothing in the texts or the training pairs says anything about them: the method has read them",
+            f"{hits} of {scored} random test pairs are at rank 1; by chance there would be {scored * _TRUE // _LABELS}",
+            "texts and training pairs hold no information about them, so the method has read them",
         )
 
 
 def _write_random(folder: Path) -> None:
-    """Texts that speak of two labels each; the training pairs are these, the test pairs random."""
+    """Texts that each mention two labels: these are the training pairs. The test pairs are random."""
     random = np.random.RandomState(0)
     labels = [f"the {topic} of {kind}" for kind in ("gold", "iron", "salt", "wool") for topic in _TOPICS]
 
@@ -262,7 +272,7 @@ def _write_random(folder: Path) -> None:
 
 
 def _chance(hits: int, rows: int, share: float) -> float:
-    """The probability of at least so many hits in so many rows."""
+    """The probability of at least this many hits in this many rows."""
     return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
 
 

@@ -29,15 +29,15 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def kind(self) -> str:
-        """One line that names a class of machine; times are ranked within a class only."""
+        """One line that names a class of machine; times are only compared within a class."""
         accelerator = ", ".join(self.accelerators) or "no accelerator"
         return f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {accelerator}"
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a cell computes, which is not part of what it is.
+    """Where a cell computes, which is not part of its identity.
 
-    device: ``auto`` is a GPU where there is one. processes: that train together on this machine.
+    device: ``auto`` is a GPU if there is one. processes: number of training processes on this machine.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -113,7 +113,7 @@ def _commit() -> str:
         except (subprocess.SubprocessError, OSError):
             return ""
         return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
-    try:  # what pip notes of an installation from a repository (PEP 610)
+    try:  # what pip records about an installation from a repository (PEP 610)
         noted = json.loads(metadata.distribution("xmcbench").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):
         return ""
@@ -122,7 +122,7 @@ def _commit() -> str:
 
 @cache
 def packages() -> dict[str, str]:
-    """Versions of Python and of the packages that results can depend on, as far as they are installed."""
+    """Versions of Python and of the installed packages that results can depend on."""
     from packaging.requirements import Requirement
 
     versions = {"python": platform.python_version()}
@@ -152,4 +152,4 @@ def _version(import_name: str) -> str:
 
 @cache
 def _distributions() -> Mapping[str, list[str]]:
-    return metadata.packages_distributions()  # reads every installed package, so only where a name does not say it
+    return metadata.packages_distributions()  # slow: reads the metadata of every installed package

@@ -5,9 +5,9 @@
     |  |- UnknownName        no method, dataset, parameter, ... of that name (did you mean ...?)
     |- DataError             files of a dataset are missing, damaged or break the format
     |- MethodError           a method broke the contract
-    |- PluginError           a plug-in could not be loaded
+    |- PluginError           a plug-in cannot be loaded
     |- Unavailable           a package or weights that a method needs are not on this machine
-    |- StorageError          a result could not be written (full disk, no permission) or read back
+    |- StorageError          a result cannot be written (full disk, no permission) or read
 
 The text of the exception is the message of the command line: one line, then the hint. A traceback is shown with
 ``--debug`` only.
@@ -19,7 +19,9 @@ import difflib
 import errno
 from collections.abc import Iterable
 
-#: What the system says when there is no room for a file: device full, quota reached, file-size limit reached.
+from xmcbench.escaping import visible
+
+#: Errors that mean there is no room for a file: device full, quota reached, file-size limit reached.
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -33,8 +35,8 @@ class XmcbenchError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
-        self.message = " ".join(message.split())
-        self.hint = " ".join(hint.split())
+        self.message = visible(" ".join(message.split()))
+        self.hint = visible(" ".join(hint.split()))
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -47,7 +49,7 @@ class UsageError(XmcbenchError):
 
 
 class UnknownName(UsageError):
-    """Nothing of this kind has this name."""
+    """There is no method, dataset, parameter, ... of this name."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         known = sorted(known)
@@ -56,7 +58,7 @@ class UnknownName(UsageError):
             name_near = next(candidate for candidate in known if candidate.lower() == near[0])
             hint = f"did you mean {name_near!r}?"
         elif not hint:
-            hint = f"known: {', '.join(known)}" if known else f"there is no {kind.rstrip(':')} at all"
+            hint = f"known: {', '.join(known)}" if known else "there are none"
         super().__init__(f"unknown {kind} {name!r}", hint)
 
 
@@ -69,24 +71,24 @@ class MethodError(XmcbenchError):
 
 
 class PluginError(XmcbenchError):
-    """A plug-in could not be loaded."""
+    """A plug-in cannot be loaded."""
 
 
 class Unavailable(XmcbenchError):
-    """Something a method needs is not on this machine; the hint is the command that brings it."""
+    """Something a method needs is not on this machine; the hint is the command that installs it."""
 
 
 class StorageError(XmcbenchError):
-    """A result could not be written, or not be read back."""
+    """A result cannot be written or read."""
 
     @classmethod
     def from_os_error(cls, error: OSError, path: object) -> StorageError:
         """The same failure, in one line."""
         if is_full_disk(error):
-            return cls(f"no room left to write {path}", "free some space or choose another folder, then run again")
+            return cls(f"no space left to write {path}", "free some space or choose another folder, then run again")
         return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")
 
 
 def is_full_disk(error: OSError) -> bool:
-    """Whether there was no room left. numpy says how much of an array it could write, and no number."""
+    """Whether there was no space left. numpy reports how much of an array it wrote, without an error number."""
     return error.errno in _FULL_DISK or (error.errno is None and str(error).endswith(" written"))

@@ -1,4 +1,4 @@
-"""The contract of a method: what every competitor, built in or plugged in, subclasses."""
+"""The contract of a method: the base class of every method, built in or plugged in."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Supervision = Literal["unused", "optional", "required"]
 
 
 class Method:
-    """A method learns from raw text, and from known pairs if it is given any, and ranks labels for new instances.
+    """Learns from raw text, and from known pairs if there are any, and ranks labels for new instances.
 
     Typed class attributes are the hyperparameters (``xmcbench.parameters``): shown by ``xmcbench ls methods NAME``, set
-    by ``--set name.parameter=value``, checked, and written into the record. What a class says of itself is in
+    by ``--set name.parameter=value``, checked, and written into the record. Its description is in
     ``ClassVar`` attributes:
 
     title        the name in tables
@@ -33,11 +33,11 @@ class Method:
     packages     import name -> what to ``pip install``, for packages beyond numpy, scipy and pyarrow
     presets      named sets of parameter values: ``paper``, ``reference``, ``quick``, ...
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
-    described    parameters that ``describe`` says already, so that a row's name says nothing twice
-    deterministic  whether the seed changes nothing, so that one run tells all
-    choices      preset -> the command, on a dataset without test labels, by which its values were chosen
+    described    parameters that ``describe`` includes, so that a row's name does not repeat them
+    deterministic  whether results do not depend on the seed, so that one run is enough
+    choices      preset -> the command, on a ``-dev`` dataset, by which its values were chosen
 
-    A method that can split off what does not depend on the pairs also defines
+    A method with a part that does not depend on the pairs can also define
 
         def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]
 
@@ -45,8 +45,8 @@ class Method:
     ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
 
     The harness also sets ``self.seed`` (an int: draw every random number from it), ``self.artifacts`` (what cells
-    share, kept by content) and ``self.compute`` (device and processes). Whatever a reader of the result should know
-    goes into ``self.notes``, as JSON values.
+    share, kept by content) and ``self.compute`` (device and processes). Put what a reader of the result should know
+    into ``self.notes``, as JSON values.
     """
 
     title: ClassVar[str] = ""
@@ -59,7 +59,7 @@ class Method:
     choices: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Let ``predict`` of the class take a plain list of strings, as a script or a notebook has it."""
+        """Let ``predict`` of the class accept a plain list of strings, as in a script or a notebook."""
         super().__init_subclass__(**options)
         own = vars(cls).get("predict")
         if own is not None:
@@ -74,8 +74,9 @@ class Method:
             cls.predict = predict  # type: ignore[method-assign]
 
     def __init__(self, **values: object) -> None:
-        """Set hyper-parameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
-        for name, value in parameters.resolve(type(self), type(self).__name__, values).items():
+        """Set hyperparameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
+        known = parameters.declared(type(self))
+        for name, value in parameters.resolve(known, type(self).__name__, values).items():
             setattr(self, name, value)
         self._pretrained: dict[str, np.ndarray] = {}
         self._seed = 0
@@ -98,7 +99,7 @@ class Method:
 
     @property
     def artifacts(self) -> Artifacts:
-        """The store of what cells share; a temporary one outside the harness."""
+        """The store that cells share; outside the harness, a temporary one."""
         if self._artifacts is None:
             self._artifacts = Artifacts()
         return self._artifacts
@@ -136,13 +137,13 @@ class Method:
         return self._notes
 
     def describe(self) -> str:
-        """What of the parameters belongs to the row's name: the encoder really used, the training budget."""
+        """The parameters to show in the row's name: the encoder actually used, the training budget."""
         return ""
 
     def require(self) -> None:
         """Raise Unavailable if these parameters need something that is not on this machine, weights for example.
 
-        Asked when a run is planned, of methods with a cell to run: it looks, and imports nothing heavy.
+        Called when a run is planned, for methods with a cell to run. It must be fast and import nothing heavy.
         """
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:
@@ -151,8 +152,8 @@ class Method:
         raw_X: N training texts. raw_Y: L label texts. pairs: None in the zero-shot setting, else a binary CSR
         matrix, float32 [N, L]. The return value is ignored.
         """
-        raise TypeError(f"{type(self).__name__} has no fit")
+        raise TypeError(f"{type(self).__name__} does not define fit")
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
-        """Rank the labels for M new texts: a TopK of shape [M, k]. A plain list of strings is made Texts first."""
-        raise TypeError(f"{type(self).__name__} has no predict")
+        """Rank the labels for M new texts: a TopK of shape [M, k]. A plain list of strings is converted to Texts."""
+        raise TypeError(f"{type(self).__name__} does not define predict")

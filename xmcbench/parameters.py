@@ -3,8 +3,8 @@
     class Popularity(Method):
         smoothing: Annotated[float, Ge(0), Doc("pairs added to every label")] = 1.0
 
-declares one: its type, its range (``annotated_types``), what it means, and its default. A plain
-``smoothing: float = 1.0`` does too, without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
+declares one: its type, its range (``annotated_types``), its meaning, and its default. A plain
+``smoothing: float = 1.0`` does the same without range and meaning. Types: ``bool``, ``int``, ``float``, ``str``,
 ``Literal[...]`` and each of them with ``| None``. Names with a leading underscore and ``ClassVar`` are not
 hyperparameters.
 """
@@ -18,41 +18,59 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, Unit
+from msgspec import Struct
 
 from xmcbench.errors import PluginError, UnknownName, UsageError
 
+#: What a hyperparameter can be: a JSON value.
+Scalar = bool | int | float | str | None
+
+_KINDS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "str": str}
 _SCALARS = (bool, int, float, str)
 
 
-class Limit(NamedTuple):
-    """One end of a range: how it reads in an error and in a listing, its test, and the bound."""
+#: Sign of a limit -> how it reads in an error, and its test.
+_LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    ">=": ("at least", operator.ge),
+    ">": ("greater than", operator.gt),
+    "<=": ("at most", operator.le),
+    "<": ("less than", operator.lt),
+}
 
-    words: str
-    sign: str
-    holds: Callable[[Any, Any], bool]
-    bound: float
+
+class Limit(Struct, frozen=True):
+    """One end of a range: ``>=``, ``>``, ``<=`` or ``<``, and the bound."""
+
+    sign: Literal[">=", ">", "<=", "<"]
+    bound: int | float
+
+    @property
+    def words(self) -> str:
+        """How it reads in an error."""
+        return f"{_LIMITS[self.sign][0]} {self.bound:g}"
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value keeps it."""
+        return _LIMITS[self.sign][1](value, self.bound)
 
 
-@dataclass(frozen=True)
-class Doc:
-    """What a hyperparameter means. source: where its default is from, such as a section of a paper."""
+class Doc(Struct, frozen=True):
+    """The meaning of a hyperparameter. source: where its default is from, such as a section of a paper."""
 
     text: str
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One hyperparameter: its name, what values it takes, its default, and what it means."""
+class Parameter(Struct, frozen=True):
+    """One hyperparameter: its name, type, range, default and meaning."""
 
     name: str
-    kind: type
-    default: object
-    choices: tuple[object, ...] = ()
+    kind: Literal["bool", "int", "float", "str"]
+    default: Scalar
+    choices: tuple[Scalar, ...] = ()
     optional: bool = False
     limits: tuple[Limit, ...] = ()
     unit: str = ""
@@ -60,52 +78,52 @@ class Parameter:
 
     @property
     def type_name(self) -> str:
-        """The type as a reader would write it."""
-        name = " | ".join(repr(choice) for choice in self.choices) if self.choices else self.kind.__name__
+        """The type, as written in Python."""
+        name = " | ".join(repr(choice) for choice in self.choices) if self.choices else self.kind
         return f"{name} | none" if self.optional else name
 
     @property
     def range(self) -> str:
-        """The range, such as ">= 0, < 1"; empty where there is none."""
+        """The range, such as ">= 0, < 1"; empty if there is none."""
         return ", ".join(f"{limit.sign} {limit.bound:g}" for limit in self.limits)
 
-    def check(self, value: object, owner: str) -> object:
-        """The value in the parameter's own type. Raises UsageError where it is of another type or out of range."""
+    def check(self, value: object, owner: str) -> Scalar:
+        """The value, converted to the parameter's type. Raises UsageError for another type or a value out of range."""
         if value is None and self.optional:
             return None
-        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if self.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if type(value) is not self.kind:
+        if type(value) is not _KINDS[self.kind]:
             raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}", self.doc.text)
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{owner}.{self.name} = {value!r} is not a finite number", self.doc.text)
         if self.choices and value not in self.choices:
             raise UnknownName(f"value of {owner}.{self.name}:", str(value), [str(choice) for choice in self.choices])
         for limit in self.limits:
-            if not limit.holds(value, limit.bound):
+            if not limit.holds(value):
                 raise UsageError(
-                    f"{owner}.{self.name} = {value!r} is out of range: it must be {limit.words} {limit.bound:g}",
-                    self.doc.text,
+                    f"{owner}.{self.name} = {value!r} is out of range: it must be {limit.words}", self.doc.text
                 )
-        return value
+        return value  # type: ignore[return-value] # its type was looked at
 
-    def parse(self, text: str, owner: str) -> object:
+    def parse(self, text: str, owner: str) -> Scalar:
         """The value that ``--set`` spelled as text. Raises UsageError."""
         if self.optional and text.lower() == "none":
             return None
-        if self.kind is bool:
+        if self.kind == "bool":
             if text.lower() not in ("true", "false"):
                 raise UsageError(f"{owner}.{self.name} = {text!r} is not of type bool", "true or false")
             return text.lower() == "true"
         try:
-            value = self.kind(text)
+            value = _KINDS[self.kind](text)
         except ValueError:
             raise UsageError(f"{owner}.{self.name} = {text!r} is not of type {self.type_name}", self.doc.text) from None
         return self.check(value, owner)
 
 
 def declared(cls: type) -> dict[str, Parameter]:
-    """The hyperparameters that a class declares, its bases' first. Raises PluginError on a type that cannot be one."""
+    """The hyperparameters that a class declares, those of its bases first. Raises PluginError for an unsupported
+    type."""
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()
@@ -114,7 +132,7 @@ def declared(cls: type) -> dict[str, Parameter]:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """The types of the public attributes of a class. Those of private ones may be known to a type checker alone."""
+    """The types of the public attributes of a class. Types of private ones may only exist for a type checker."""
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
@@ -122,12 +140,12 @@ def _hints(cls: type) -> dict[str, Any]:
         try:
             hints |= typing.get_type_hints(stand_in, include_extras=True)
         except NameError as error:
-            raise PluginError(f"{owner.__name__}: the type of an attribute is not known: {error}") from error
+            raise PluginError(f"{owner.__name__}: the type of an attribute cannot be resolved: {error}") from error
     return hints
 
 
 def undeclared(cls: type, base: type) -> list[str]:
-    """What looks like a hyperparameter, or like an attribute of the contract, and is neither: a sentence for each.
+    """Attributes that look like a hyperparameter or like part of the contract and are neither: a sentence for each.
 
     ``base`` is the class whose attributes are the contract.
     """
@@ -151,25 +169,25 @@ def undeclared(cls: type, base: type) -> list[str]:
     return found
 
 
-#: Values that a hyperparameter or an attribute of the contract could have.
+#: Types of values that a hyperparameter or an attribute of the contract could have.
 _PLAIN = (*_SCALARS, dict, list, tuple)
 
 
 def _parameter(cls: type, name: str, hint: Any) -> Parameter:
     owner = f"{cls.__name__}.{name}"
     if not hasattr(cls, name):
-        raise PluginError(f"{owner} has no default", "every hyperparameter has one; a constant is a ClassVar")
+        raise PluginError(f"{owner} has no default", "give it one, or declare a constant as ClassVar")
     facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
     hint, optional = _without_none(_bare(hint))
-    choices: tuple[object, ...] = ()
+    choices: tuple[Scalar, ...] = ()
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         hint = type(choices[0])
     if hint not in _SCALARS:
-        raise PluginError(f"{owner} is of type {hint}", "a hyperparameter is a bool, int, float, str or Literal")
+        raise PluginError(f"{owner} has the type {hint}", "a hyperparameter must be a bool, int, float, str or Literal")
     parameter = Parameter(
         name,
-        hint,
+        hint.__name__,
         getattr(cls, name),
         choices,
         optional,
@@ -185,7 +203,7 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
 
 
 def _facts(hint: Any) -> Iterator[object]:
-    """What ``Annotated`` says of a type, at any level of it."""
+    """The metadata that ``Annotated`` attaches to a type, at any level."""
     if typing.get_origin(hint) is Annotated:
         for fact in hint.__metadata__:
             yield from fact if isinstance(fact, GroupedMetadata) else (fact,)
@@ -209,21 +227,20 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 def _limits(facts: Iterable[object]) -> Iterator[Limit]:
     for fact in facts:
         if isinstance(fact, Ge):
-            yield Limit("at least", ">=", operator.ge, fact.ge)  # type: ignore[arg-type]
+            yield Limit(">=", fact.ge)  # type: ignore[arg-type]
         elif isinstance(fact, Gt):
-            yield Limit("greater than", ">", operator.gt, fact.gt)  # type: ignore[arg-type]
+            yield Limit(">", fact.gt)  # type: ignore[arg-type]
         elif isinstance(fact, Le):
-            yield Limit("at most", "<=", operator.le, fact.le)  # type: ignore[arg-type]
+            yield Limit("<=", fact.le)  # type: ignore[arg-type]
         elif isinstance(fact, Lt):
-            yield Limit("less than", "<", operator.lt, fact.lt)  # type: ignore[arg-type]
+            yield Limit("<", fact.lt)  # type: ignore[arg-type]
 
 
-def resolve(cls: type, owner: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Every hyperparameter of ``cls`` with its value: the default, or what is given (text is parsed).
+def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, object]) -> dict[str, Scalar]:
+    """Every hyperparameter with its value: the default, or what is given (text is parsed).
 
-    Raises UnknownName and UsageError.
+    known: the hyperparameters of a method by name, as ``declared`` finds them. Raises UnknownName and UsageError.
     """
-    known = declared(cls)
     values = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
         if name not in known:

@@ -1,95 +1,141 @@
 """Finding methods: entry points of the group ``xmcbench.methods`` and plug-in files.
 
-A plug-in that is broken is an entry with its reason; it never breaks a listing or another method.
+A run knows a method by its description. The class is imported in the process of a cell; only the methods that ship with
+xmcbench are also imported here, to describe them. Plug-ins are described by another process (``xmcbench.inspection``).
+A broken plug-in is an entry with a reason; it never breaks a listing or another method.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib import metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Protocol
 
-from xmcbench import parameters
-from xmcbench.errors import PluginError, Unavailable, UnknownName, UsageError, XmcbenchError
-from xmcbench.method import Method, Supervision
-from xmcbench.storage.source import PLUGIN_PREFIX, source_digest
+from xmcbench.description import Description, Values
+from xmcbench.errors import PluginError, UnknownName, UsageError
+from xmcbench.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
+from xmcbench.method import Method
+from xmcbench.plugin import check_file, distribution_of, from_point, origin_of, points
+from xmcbench.storage.source import source_digest
 
-GROUP = "xmcbench.methods"
 
-_Loaded = TypeVar("_Loaded")
+class Subject(Protocol):
+    """Whoever speaks for a method: what its source is, and what it says under parameters."""
 
-#: Plug-in files that are being imported.
-_IMPORTING: list[Path] = []
+    def source_sha256(self) -> str:
+        """SHA-256 (hex) of its source."""
+
+    def answer(self, question: Question) -> Answer:
+        """What it says."""
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A class that is imported here."""
+
+    method: type[Method]
+
+    def source_sha256(self) -> str:
+        return source_digest(self.method)
+
+    def answer(self, question: Question) -> Answer:
+        return Answer.of(self.method, question)
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """A class that another process imports."""
+
+    inspection: Inspection
+    inspected: Inspected
+
+    def source_sha256(self) -> str:
+        return self.inspected.source_sha256
+
+    def answer(self, question: Question) -> Answer:
+        return self.inspection.answer(question)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method by name: where it comes from, and the class or the reason why there is none.
+    """One method by name: its origin, and its description or why it cannot be loaded.
 
     plugin: the file of a method that is not installed.
     """
 
     name: str
     origin: str
-    method: type[Method] | None
+    description: Description | None
     problem: str = ""
     plugin: Path | None = None
+    subject: Subject | None = field(default=None, repr=False)
+
+    def usable(self) -> Description:
+        """The description. Raises PluginError when the method is broken, Unavailable when a package is missing."""
+        if self.description is None:
+            raise PluginError(f"{self.name} ({self.origin}): {self.problem}")
+        self.description.check_packages(self.name)
+        return self.description
 
     @property
-    def missing(self) -> dict[str, str]:
-        """Packages the method needs that are not installed: import name -> what to ``pip install``."""
-        packages = self.method.packages if self.method else {}
-        return {name: install for name, install in packages.items() if not _installed(name)}
+    def title(self) -> str:
+        """The method's name in tables."""
+        return (self.description.title if self.description else "") or self.name
 
-    def usable(self) -> type[Method]:
-        """The class. Raises PluginError when it is broken, Unavailable when a package is missing."""
-        if self.method is None:
+    @property
+    def source_sha256(self) -> str:
+        """SHA-256 (hex) of the method's source. Raises PluginError when it is broken."""
+        return self._subject().source_sha256()
+
+    def describe(self, values: Values) -> str:
+        """What of these parameters belongs to a row's name. Raises PluginError where the method fails to say it."""
+        return self._said("describe", values) if self._has("describes") else ""
+
+    def require(self, values: Values) -> None:
+        """Raise Unavailable where these parameters need what is not here, PluginError where the method fails."""
+        if self._has("requires"):
+            self._said("require", values)
+
+    def _has(self, which: str) -> bool:
+        return bool(getattr(self.usable(), which))
+
+    def _said(self, about: str, values: Values) -> str:
+        return self._subject().answer(Question(self.name, about, dict(values))).taken()  # type: ignore[arg-type]
+
+    def _subject(self) -> Subject:
+        if self.subject is None:
             raise PluginError(f"{self.name} ({self.origin}): {self.problem}")
-        if self.missing:
-            raise Unavailable(
-                f"{self.name} needs {', '.join(self.missing)}", f"pip install {' '.join(self.missing.values())}"
-            )
-        return self.method
-
-
-def _installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # the parent of a dotted name
-        return False
+        return self.subject
 
 
 class Registry:
-    """All methods by name, in alphabetical order. An entry point is imported when its entry is asked for."""
+    """All methods by name, in alphabetical order. An entry point is looked at when its entry is asked for."""
 
-    def __init__(self, plugins: Iterable[Path] = ()) -> None:
+    def __init__(self, plugins: Iterable[Path] = (), time_limit_s: float | None = None) -> None:
         """Entry points of the installed packages, then the plug-in files.
 
         A file goes before an installed plug-in of the same name, which ``notes`` says: that is how a plug-in is edited.
-        Raises UsageError when two others claim one name: both origins are named, none wins silently.
+        time_limit_s: what a plug-in has to be imported and to answer, at most a minute. Raises UsageError for a file
+        that is not there, and when two others claim one name: both origins are named, none wins silently.
         """
         self.notes: list[str] = []
+        self._limit_s = min(time_limit_s or TIME_LIMIT_S, TIME_LIMIT_S)
         self._origins: dict[str, str] = {}
         self._replaceable: set[str] = set()
         self._load: dict[str, Callable[[], Entry]] = {}
+        self._broken_files: list[Entry] = []
         foreign: set[str] = set()
-        for point in metadata.entry_points(group=GROUP):
-            distribution = point.dist.name if point.dist else "?"
-            origin = f"{point.value} in {distribution}"
-            self._add(point.name, origin, partial(_entry, point.name, origin, point.load))
-            if distribution != "xmcbench":
+        for point in points():
+            own = distribution_of(point) == "xmcbench"
+            self._add(point.name, origin_of(point), partial(_built_in if own else self._installed, point))
+            if not own:
                 foreign.add(point.name)
         self._replaceable = foreign
         for path in plugins:
-            for entry in from_file(path):
+            for entry in self._in_file(path):
                 self._add(entry.name, entry.origin, partial(_itself, entry))
 
     def _add(self, name: str, origin: str, load: Callable[[], Entry]) -> None:
@@ -100,128 +146,51 @@ class Registry:
         elif other is not None:
             raise UsageError(
                 f"two methods are called {name!r}: {other} and {origin}",
-                "rename one, or uninstall the package that brings the other",
+                "rename one, or uninstall the package of the other",
             )
         self._origins[name] = origin
         self._load[name] = cache(load)
+
+    def _installed(self, point: EntryPoint) -> Entry:
+        inspection = Inspection(Plugin(name=point.name), origin_of(point), self._limit_s)
+        return _looked_at(inspection, inspection.methods[0])
+
+    def _in_file(self, path: Path) -> list[Entry]:
+        check_file(path)
+        inspection = Inspection(Plugin(file=str(path)), str(path), self._limit_s)
+        entries = [_looked_at(inspection, each, path) for each in inspection.methods]
+        # The origin of a class is a line of the file.
+        self._broken_files += [entry for entry in entries if entry.problem and entry.origin == str(path)]
+        return entries
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([self._load[name]() for name in sorted(self._load)])
 
     def sources(self) -> dict[str, str]:
         """Method -> SHA-256 (hex) of its source here, of all that can be imported."""
-        return {entry.name: source_digest(entry.method) for entry in self if entry.method}
+        return {entry.name: entry.source_sha256 for entry in self if entry.description}
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._load:
-            raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
-        return self._load[name]()
+        """The entry of a method. One that no plug-in brings, where a plug-in is broken, is as broken as that."""
+        if name in self._load:
+            return self._load[name]()
+        if self._broken_files:
+            broken = self._broken_files[0]
+            return Entry(name, broken.origin, None, broken.problem, broken.plugin)
+        raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
 
 
-def _itself(loaded: _Loaded) -> _Loaded:
-    return loaded
+def _itself(entry: Entry) -> Entry:
+    return entry
 
 
-def _entry(name: str, origin: str, load: Callable[[], object]) -> Entry:
-    try:
-        method = load()
-        problem = contract_problem(method)
-    except XmcbenchError as error:
-        return Entry(name, origin, None, str(error))
-    except BaseException as error:  # an import can end in anything, sys.exit() included; a listing must survive it
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return Entry(name, origin, None, f"does not import: {type(error).__name__}: {' '.join(str(error).split())}")
-    if problem:
-        return Entry(name, origin, None, problem)
-    return Entry(name, origin, method)  # type: ignore[arg-type]
+def _built_in(point: EntryPoint) -> Entry:
+    found = from_point(point)
+    if found.method is None:
+        return Entry(found.name, found.origin, None, found.problem)
+    return Entry(found.name, found.origin, Description.of(found.method), subject=_Here(found.method))
 
 
-def contract_problem(method: object) -> str:
-    """Why this object cannot be a method, or an empty string."""
-    if not inspect.isclass(method) or not issubclass(method, Method):
-        return f"{method!r} is not a subclass of xmcbench.Method"
-    for name in ("fit", "predict"):
-        if getattr(method, name) is getattr(Method, name):
-            return f"{method.__name__} has no {name}"
-    if method.supervision not in get_args(Supervision):
-        return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
-    for name in parameters.declared(method):
-        if hasattr(Method, name):  # the harness would overwrite a parameter called `seed`
-            return f"{method.__name__}.{name} is a name of the contract: leave its type out, or call it otherwise"
-    for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
-        for name, values in variants.items():
-            try:
-                parameters.resolve(method, method.__name__, values)
-            except UsageError as error:
-                return f"{kind} {name!r}: {error}"
-    return ""
-
-
-def from_file(path: Path) -> list[Entry]:
-    """The methods a plug-in file defines, each under its class name in lower case with dashes (``MyBM25`` -> my-bm25).
-
-    Raises UsageError when there is no such file; a file that does not import, or defines no method, is one entry with
-    its reason.
-    """
-    if not path.is_file():
-        raise UsageError(f"there is no plug-in file {path}", "--plugin takes a .py file with a subclass of Method")
-    origin = str(path)
-    # get_type_hints looks a class's module up in sys.modules: the name must be there, and be the file's own.
-    module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.append(str(path.resolve().parent))  # a plug-in may import what is beside it
-    try:
-        with _importing(path):
-            spec.loader.exec_module(module)
-    except BaseException as error:  # as in _entry
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        reason = f"does not import: {type(error).__name__}: {' '.join(str(error).split())}"
-        return [Entry(path.stem, origin, None, reason, path)]
-    classes = [
-        member
-        for _, member in inspect.getmembers(module, inspect.isclass)
-        if issubclass(member, Method) and member.__module__ == module_name and not inspect.isabstract(member)
-    ]
-    if not classes:
-        return [Entry(path.stem, origin, None, "defines no subclass of xmcbench.Method", path)]
-    entries = [_entry(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
-    return [replace(entry, plugin=path) for entry in entries]
-
-
-@contextmanager
-def _importing(path: Path) -> Iterator[None]:
-    _IMPORTING.append(path)
-    try:
-        yield
-    finally:
-        _IMPORTING.pop()
-
-
-def check_imported() -> None:
-    """Raise UsageError while a plug-in file is imported: a run that it starts would start in every cell again."""
-    if _IMPORTING:
-        raise UsageError("it starts a run when it is imported", 'put that below `if __name__ == "__main__":`')
-
-
-def method_name(cls: type) -> str:
-    """The name of a method in a plug-in file: its class name in lower case, with dashes (``MyBM25`` -> ``my-bm25``)."""
-    name = cls.__name__
-    parts = "".join(
-        f"-{letter}" if letter.isupper() and before and (before.islower() or before.isdigit()) else letter
-        for before, letter in zip(" " + name, name, strict=False)
-    )
-    return parts.strip("- ").lower()
-
-
-def _line(method: type) -> int:
-    try:
-        return inspect.getsourcelines(method)[1]
-    except OSError:
-        return 1
+def _looked_at(inspection: Inspection, each: Inspected, plugin: Path | None = None) -> Entry:
+    subject = _Elsewhere(inspection, each) if each.description else None
+    return Entry(each.name, each.origin, each.description, each.problem, plugin, subject)

@@ -1,4 +1,4 @@
-"""Results of a run, a curve or an ablation: records, and tables, frames and figures made from them."""
+"""Results of a run, a curve or an ablation: records, and the tables, frames and figures made from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import Unavailable
-from xmcbench.leaderboard import curves, markup, tables
+from xmcbench.leaderboard import curves, markup, published, tables
 from xmcbench.leaderboard.rows import Row, grouped, names, rows
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """The records of a request, with what is needed to read them.
+    """The records of a request, and what is needed to read them.
 
-    filter: under which figures are shown. runs: the folder of results. standing: today's code, by which stale results
-    are marked. skipped: methods that were left out of ``all``.
+    filter: of the figures shown. runs: the folder of results. standing: today's code, by which stale results are
+    marked. skipped: methods that ``all`` left out.
     """
 
     records: tuple[Record, ...]
@@ -42,27 +42,28 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether there is a result, and nothing failed or ran out of time."""
+        """Whether there is a result, nothing failed or ran out of time, and no method that was named was left out."""
         statuses = {record.status for record in self.records}
-        return "ok" in statuses and not statuses & {"failed", "timeout"}
+        left_out = any(each.named for each in self.skipped)
+        return "ok" in statuses and not statuses & {"failed", "timeout"} and not left_out
 
     def rows(self) -> list[Row]:
-        """A row for each method and its parameters, seeds together, best P@1 first."""
+        """One row per method and parameters, with all its seeds; best P@1 first."""
         return rows(self.records, self.filter, self.standing)
 
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with one row per cell: what it is, every metric with its interval as fractions, costs.
+        """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs.
 
         Raises Unavailable where pandas is not installed.
         """
         try:
             import pandas as pd
         except ImportError:
-            raise Unavailable("a frame needs pandas", "pip install pandas") from None
+            raise Unavailable("frame() needs pandas", "pip install pandas") from None
         return pd.DataFrame([_flat(record, self.filter, self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
-        """What failed, with the last line of its log, and what is stale: a line each."""
+        """One line for each failed cell, with the last line of its log, and for each stale one."""
         several = len({record.cell.setting for record in self.records}) > 1
         found = []
         for record in (each for each in self.records if not each.ok):
@@ -75,13 +76,13 @@ class Results:
         return found
 
     def __str__(self) -> str:
-        """Metrics, then costs, as text tables; then what failed and what is stale."""
+        """Metrics, then costs, as text tables; then failed and stale cells."""
         made = self.rows()
         parts = []
         if any(row.figures for row in made):
-            # One machine has run all this, or a row is there twice.
+            # Without the machine, a row measured on two machines would appear twice.
             costs = [(row, cost) for row in made for cost in row.costs.values()]
-            parts += [markup.plain(tables.metric_table(made, tables.MAIN)), markup.plain(tables.cost_table(costs))]
+            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(tables.cost_table(costs))]
         return "\n\n".join([*parts, *self.problems()])
 
     def _repr_html_(self) -> str:
@@ -90,7 +91,7 @@ class Results:
 
         from tabulate import tabulate
 
-        table = tables.metric_table(self.rows(), tables.MAIN)
+        table = tables.metric_table(self.rows(), published.MAIN)
         heads = [table.head, *(column.text for column in table.columns)]
         lines = [
             [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
@@ -103,7 +104,7 @@ class Results:
 class Coverage(Results):
     """The results of a curve: a metric against the share of labels, or of pairs, that are known.
 
-    expected: (row, ratio, seed) of everything that was asked for.
+    expected: (row, ratio, seed) of everything that was requested.
     """
 
     by: str = "label"
@@ -111,13 +112,13 @@ class Coverage(Results):
     expected: tuple[tuple[str, float, int], ...] = ()
 
     def curve(self, metric: str) -> Curve | None:
-        """The curve of a metric; None where there is no result."""
+        """The curve of a metric; None if there is no result."""
         return curves.curve(self.records, self.by, metric, self.filter, self.ratios, self.expected, self.standing)
 
     def draw(self, metrics: Sequence[str], folder: Path, png: bool = False) -> list[Path]:
-        """Write the figure of each metric as SVG, its points as CSV, and PNG where asked for; returns the files.
+        """Write the figure of each metric as SVG, its points as CSV, and PNG if requested; returns the files.
 
-        Raises Unavailable where PNG is not to be had, StorageError where a file cannot be written.
+        Raises Unavailable if PNG needs a missing package, StorageError if a file cannot be written.
         """
         from xmcbench.leaderboard import drawing, raster, write
 
@@ -134,18 +135,19 @@ class Coverage(Results):
 
 @dataclass(frozen=True)
 class Ablated(Results):
-    """The results of an ablation. by_row: name of a row -> its records; changes: what each row changes."""
+    """The results of an ablation. by_row: name of a row -> its records; changes: the parameters that each row
+    changes."""
 
     by_row: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The rows in the method's order, components first, as in the paper's table; then what failed."""
+        """The rows in the method's order, components first, as in the paper's table; then failed cells."""
         components = list(dict.fromkeys(name for changes in self.changes.values() for name in changes))
         made = {row: rows(each, self.filter, self.standing)[0] for row, each in self.by_row.items()}
         done = {row: each for row, each in made.items() if each.figures}
-        # One table of all rows, so that every row has the column of seeds if one has.
-        measured = tables.metric_table(list(done.values()), tables.MAIN)
+        # One table of all rows, so that all have the column of seeds if one has.
+        measured = tables.metric_table(list(done.values()), published.MAIN)
         lines = [
             tables.TableLine(
                 row, (*(tables.TableCell(_shown(self.changes[row].get(name))) for name in components), *line.cells)
@@ -158,7 +160,7 @@ class Ablated(Results):
 
 
 def _log(record: Record, runs: Path) -> str:
-    """Where the log of a cell is, and how it ends."""
+    """The path of a cell's log, and its last line."""
     if record.log is None:
         return ""
     try:
@@ -185,7 +187,7 @@ def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any
         "filter": filter_name,
     }
     figures = record.metrics[filter_name] if record.ok else None
-    # Every row has every column: their order is not that of whatever comes first.
+    # All rows have all columns, in an order that does not depend on the first row.
     for name in METRICS:
         low, high = figures.intervals.get(name, (None, None)) if figures else (None, None)
         flat |= {name: figures.values.get(name) if figures else None, f"{name} low": low, f"{name} high": high}

@@ -1,6 +1,6 @@
 """Settings: which training pairs a method may see, and the few-shot subsets (MACLR, sections 3 and 5).
 
-    ez     no pair at all (EZ-XMC)
+    ez     no pairs (EZ-XMC)
     fs     a drawn subset (FS-XMC): ``by label`` all training pairs of floor(ratio x labels with a training pair)
            labels, as in the paper's Tables 3 and 4; ``by pair`` floor(ratio x training pairs) pairs, as in its appendix
     full   every training pair
@@ -37,19 +37,17 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
         """A checked setting. Raises UsageError."""
         if kind not in ("ez", "fs", "full"):
-            raise UsageError(f"unknown setting {kind!r}", "ez (no pair), fs (few pairs) or full (all pairs)")
+            raise UsageError(f"unknown setting {kind!r}", "ez (no pairs), fs (few pairs) or full (all pairs)")
         if kind != "fs":
             if ratio is not None or by is not None:
-                raise UsageError(f"the setting {kind} takes no --ratio and no --by", "these belong to --setting fs")
+                raise UsageError(f"--ratio and --by cannot be used with --setting {kind}", "they need --setting fs")
             return cls(kind)  # type: ignore[arg-type]
         if ratio is None:
             raise UsageError("the few-shot setting needs a ratio", "for example --setting fs --ratio 0.01")
         if not 0 < ratio <= 1:
-            raise UsageError(
-                f"the ratio {ratio:g} is outside (0, 1]", "0.01 is 1%; for no pair at all use --setting ez"
-            )
+            raise UsageError(f"the ratio {ratio:g} is outside (0, 1]", "0.01 is 1%; for no pairs use --setting ez")
         if by not in (None, "label", "pair"):
-            raise UsageError(f"cannot draw by {by!r}", "--by label or --by pair")
+            raise UsageError(f"cannot sample by {by!r}", "--by label or --by pair")
         return cls("fs", by or "label", float(ratio))  # type: ignore[arg-type] # 1 and 1.0 are one setting
 
     @property
@@ -59,10 +57,10 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def title(self) -> str:
-        """The setting as a reader of a table would call it."""
+        """The name of the setting in tables."""
         if self.kind == "fs":
             return f"few-shot, {100 * (self.ratio or 0):g}% of the {self.by}s"
-        return "zero-shot (no pair)" if self.kind == "ez" else "full (all training pairs)"
+        return "zero-shot (no pairs)" if self.kind == "ez" else "full (all training pairs)"
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,9 @@ def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
     number = math.floor(Fraction(str(setting.ratio)) * len(units))
     if number == 0:
         what = "labels with a training pair" if setting.by == "label" else "training pairs"
-        smallest = f"--ratio {math.ceil(10**6 / len(units)) / 10**6:g} draws one" if len(units) else "it has no pairs"
+        smallest = f"--ratio {math.ceil(10**6 / len(units)) / 10**6:g} selects one" if len(units) else "it has no pairs"
         raise UsageError(f"a ratio of {setting.ratio:g} of {len(units)} {what} selects nothing", smallest)
-    # RandomState's streams are frozen for good (NEP 19): a subset can be drawn again with any later numpy.
+    # RandomState's streams are frozen (NEP 19): any later numpy draws the same subset.
     drawn = units[np.random.RandomState(seed).permutation(len(units))[:number]]
     if setting.by == "label":
         kept = np.isin(pairs.indices, drawn)

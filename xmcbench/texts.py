@@ -1,8 +1,8 @@
 """Raw text of instances or labels: a read-only, memory-mapped sequence of strings.
 
 The text of a row is its title, or title + TAB + content where there is a content (the convention of the MACLR
-archive). Rows live in an Arrow IPC file that is mapped, not read: slices are views, and a corpus of 1.8M documents
-costs no Python strings until somebody asks for them.
+archive). Rows are in an Arrow IPC file that is mapped, not read: slices are views, and a corpus of 1.8M documents
+creates no Python strings until they are used.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Texts(Sequence[str]):
                 table = pa.ipc.open_file(source).read_all()
         except (OSError, pa.ArrowInvalid) as error:
             raise DataError(
-                f"cannot read the text store {path}: {error}", "delete its folder: it is made anew"
+                f"cannot read the text store {path}: {error}", "delete its folder: it will be regenerated"
             ) from error
         return cls(table, (table.schema.metadata or {}).get(b"digest", b"").decode())
 
@@ -145,11 +145,11 @@ class Texts(Sequence[str]):
 
     @property
     def uids(self) -> Column:
-        """Identifier of every row, as the source wrote it."""
+        """Identifier of every row, as in the source."""
         return Column(self._table["uid"])
 
     def intact(self) -> bool:
-        """Whether the content still has the digest that was noted when it was written. Reads all of it."""
+        """Whether the content still has the digest stored when it was written. Reads everything."""
         return text_digest(self._table) == self.digest
 
     @property
@@ -182,7 +182,7 @@ def text_digest(table: pa.Table) -> str:
 def _view(index: slice, length: int) -> tuple[int, int]:
     start, stop, step = index.indices(length)
     if step != 1:
-        raise ValueError("a corpus is sliced in steps of 1 only; use take() for other rows")
+        raise ValueError("slices must have a step of 1; use take() for other rows")
     return start, max(0, stop - start)
 
 

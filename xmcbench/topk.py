@@ -1,4 +1,4 @@
-"""Predictions: for every instance its best labels, best first."""
+"""Predictions: the top labels of every instance, best first."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _FILE = "an .npz with int32 'indices' and float32 'scores', both [N, k]"
 class TopK:
     """Top-k labels of N instances.
 
-    indices: int32 [N, k], label ids, best first; -1 where there is no further prediction.
-    scores: float32 [N, k], never rising along a row; -inf where the index is -1. Equal scores stand in the order of
-    the label id, the lower first.
+    indices: int32 [N, k], label ids, best first; -1 for missing predictions.
+    scores: float32 [N, k], non-increasing along a row; -inf where the index is -1. Equal scores are ordered by label
+    id, lower first.
     """
 
     indices: np.ndarray
@@ -41,7 +41,7 @@ class TopK:
 
     @property
     def k(self) -> int:
-        """Predictions a row has room for."""
+        """Number of predictions per row."""
         return int(self.indices.shape[1])
 
     @classmethod
@@ -117,7 +117,7 @@ class TopK:
     def joined(cls, parts: Sequence[TopK], k: int, instances: int | None = None) -> TopK:
         """The rows of several predictions below one another, in k columns.
 
-        instances: how many rows there are to be; rows that no part brings stay empty (default: those of the parts).
+        instances: number of rows; rows beyond those of the parts stay empty (default: those of the parts).
         """
         total = sum(map(len, parts)) if instances is None else instances
         indices, scores = np.full((total, k), -1, np.int32), np.full((total, k), -np.inf, np.float32)
@@ -137,7 +137,7 @@ class TopK:
         return csr_matrix((ones, (rows, self.indices[rows, places])), shape=(len(self), labels))
 
     def check(self, instances: int, k: int, labels: int) -> None:
-        """Raise MethodError unless this is a valid answer [instances, k] over ``labels`` labels."""
+        """Raise MethodError unless these are valid predictions [instances, k] over ``labels`` labels."""
         indices, scores = self.indices, self.scores
         if indices.shape != (instances, k) or scores.shape != (instances, k):
             raise MethodError(
@@ -162,12 +162,12 @@ class TopK:
         try:
             indices, scores = read_arrays(path, "indices", "scores")
         except FileNotFoundError:
-            raise DataError(f"there is no prediction file {path}") from None
+            raise DataError(f"no prediction file at {path}") from None
         except (OSError, ValueError) as error:
-            raise DataError(f"{path} is no prediction file: {error}", _FILE) from error
+            raise DataError(f"{path} is not a prediction file: {error}", _FILE) from error
         if indices.ndim != 2 or scores.ndim != 2:
             raise DataError(
-                f"{path} is no prediction file: its arrays have the shapes {indices.shape} and {scores.shape}", _FILE
+                f"{path} is not a prediction file: its arrays have the shapes {indices.shape} and {scores.shape}", _FILE
             )
         return cls(indices, scores)
 

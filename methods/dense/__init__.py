@@ -1,1 +1,1 @@
-"""Dense vectors: what methods that embed instances and labels share once the embeddings exist."""
+"""Search over dense vectors."""

@@ -1,9 +1,9 @@
 """Nearest items by inner product: exact up to a stated size, HNSW above it.
 
 Exact search is FAISS's flat scan on a processor and a blocked matrix product with top-k on a GPU, or where FAISS is not
-installed. Both only propose candidates. Scores are then computed anew, pair by pair in one order of summation, so that
-equal vectors have equal scores and neither the engine, the number of threads nor the block size shows in a result. A
-row in which a place among the first k hangs on the last bits of the scan is scanned a second time.
+installed. Both only propose candidates. Scores are then recomputed pair by pair in a fixed order of summation, so that
+equal vectors have equal scores, and results do not depend on the engine, the number of threads or the block size. A
+row whose top k depends on the rounding of the scan is scanned a second time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 #: Items above which a search on a processor is approximate. Two cores compare about 10^5 queries of 384 dimensions
-#: with as many items in 2 minutes; beyond, building and asking an HNSW index costs less than the scan.
+#: with as many items in 2 minutes; beyond that, building and querying an HNSW index is cheaper.
 EXACT_UP_TO = 200_000
-#: Candidates fetched beyond k: places at which the scan's own rounding can be put right.
+#: Candidates fetched beyond k, to correct the rounding of the scan.
 MARGIN = 16
 #: HNSW: links of a node (FAISS's default), and how many nodes it looks at to place a new one (twice FAISS's default).
 LINKS, EF_CONSTRUCTION = 32, 80
@@ -49,12 +49,12 @@ def top_k(
 
     queries: float32 [N, d]; items: float32 [L, d]; memory maps are read block by block. device: ``cpu`` or ``cuda``.
     With more than ``exact_up_to`` items a processor searches approximately, by HNSW. ``notes["search"]`` is set to
-    what was done: the index and, for HNSW, its recall against exact search on a sample of the queries drawn from
+    the method used: the index and, for HNSW, its recall against exact search on a sample of the queries drawn from
     ``seed``. The result is padded where L < k. Raises MethodError where a vector is not finite.
     """
     queries, items = (np.ascontiguousarray(each, np.float32) for each in (queries, items))
     if not np.isfinite(largest := _largest_norm(items)) or not np.isfinite(_largest_norm(queries)):
-        raise MethodError("an embedding is not finite", "a diverged training? check the loss")
+        raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
     said: dict[str, object] = {"index": "exact", "items": len(items)}
     if device == "cpu" and len(items) > exact_up_to and find_spec("faiss"):
         found = _approximate(queries, items, k, seed, largest, said)
@@ -66,7 +66,7 @@ def top_k(
 
 
 def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest: float) -> TopK:
-    """Candidates by a scan, scores by pairs, and a second look at the rows that are too close to call."""
+    """Candidates from a scan, scores by pairs, and a second scan of rows that are too close to call."""
     kept, fetched = min(k, len(items)), min(k + MARGIN, len(items))
     if not len(queries) or not kept:
         return TopK.joined([], k, len(queries))
@@ -156,7 +156,7 @@ def _approximate(
     index.hnsw.efConstruction = EF_CONSTRUCTION
     index.hnsw.efSearch = max(2 * k, 128)
     threads = faiss.omp_get_max_threads()
-    # Several threads link the nodes in an order of chance: two runs would differ.
+    # Several threads link the nodes in random order: two runs would differ.
     faiss.omp_set_num_threads(1)
     try:
         index.add(items)

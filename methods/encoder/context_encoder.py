@@ -1,4 +1,4 @@
-"""What encoders share that learn from a document's context and its title."""
+"""The base class of encoders that learn from the context and the title of documents."""
 
 from __future__ import annotations
 

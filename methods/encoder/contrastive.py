@@ -1,4 +1,4 @@
-"""Contrastive tasks: several views of a step's rows are embedded together and compared."""
+"""Contrastive tasks: several views of a batch are embedded together and compared."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ class ContrastiveTask(ABC):
 
     @abstractmethod
     def draw(self, step: int) -> dict[str, View]:
-        """The views of a step. A text that stands in two views is embedded twice, under dropout of its own."""
+        """The views of a step. A text in two views is embedded twice, with different dropout."""
 
     @abstractmethod
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The losses of the own rows, by name."""
+        """The losses of this process's rows, by name."""
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:  # noqa: B027 - most tasks have no schedule
         """Nothing is due between steps."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Nothing to remember."""
+        """No state."""
         return {}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - most tasks have no state
-        """Nothing to take over."""
+        """Nothing to restore."""
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Embed all views of the step in one call and compare them."""
@@ -96,7 +96,7 @@ def embedded(
 ) -> list[torch.Tensor]:
     """The vectors [rows, d] of each part, with gradients.
 
-    All texts, short and long, are sorted into batches of similar length first: hardly a token is padding.
+    Texts are first sorted into batches of similar length, so there is little padding.
     """
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad

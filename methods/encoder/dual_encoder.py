@@ -1,4 +1,4 @@
-"""What every dense method with a transformer shares: one tower for instances and labels, searched by inner product."""
+"""The base class of dense methods: one tower for instances and labels, searched by inner product."""
 
 from __future__ import annotations
 
@@ -141,18 +141,18 @@ class DualEncoder(Method):
         ),
     ] = "auto"
 
-    #: Whether a dense layer stands between the pooled vector and the loss in training; the head ``paper`` has its own.
+    #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
     _tower: Tower | None = None
 
     def describe(self) -> str:
-        """The backbone; a silent stand-in for it does not exist."""
+        """The name of the backbone."""
         return self.backbone.rstrip("/").rpartition("/")[2]
 
     def require(self) -> None:
-        """Raise Unavailable where the weights are not on this machine and the hub does not give them.
+        """Raise Unavailable if the weights are neither on this machine nor on the hub.
 
-        UsageError where the backbone's name stands for nothing, or torchrun's variables make no sense.
+        Raises UsageError for an unknown backbone, and for invalid variables of torchrun.
         """
         from xmcbench.methods.encoder.backbone import require_backbone
         from xmcbench.methods.encoder.machines import Machines
@@ -163,8 +163,8 @@ class DualEncoder(Method):
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Fine-tune on the pairs, if there are any, and embed the labels.
 
-        Raises Unavailable where the weights cannot be had, MethodError where the training diverges, XmcbenchError where
-        there is no room for the embeddings.
+        Raises Unavailable if the weights are not available, MethodError if the training diverges, XmcbenchError if
+        there is no space for the embeddings.
         """
         tower, unchanged = self._opened(raw_X, raw_Y)
         if pairs is not None and pairs.nnz and self.finetune_steps:
@@ -188,14 +188,14 @@ class DualEncoder(Method):
             return top_k(vectors, self._labels, k, device=tower.device, seed=self.seed, notes=self.notes)
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
-        """The tower with the weights that fine-tuning starts from, and whether they are those of the backbone."""
+        """The tower with the initial weights of fine-tuning, and whether they are those of the backbone."""
         tower = self._open(raw_X, raw_Y)
         if self.pretrained:
             tower.encoder.load_weights(self.pretrained)
         return tower, not self.pretrained
 
     def _open(self, raw_X: Texts, raw_Y: Texts) -> Tower:
-        """The backbone under its head, as it is."""
+        """The backbone with its head, untrained."""
         from xmcbench.methods.encoder.tower import Tower
 
         tower = Tower.open(

@@ -1,4 +1,4 @@
-"""Embeddings of a corpus, streamed into a memory map."""
+"""Embeddings of a corpus, written to a memory map."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarra
 
 
 def mapped(path: Path, rows: int, width: int) -> np.ndarray:
-    """A new float32 [rows, width] array in a file. Raises OSError where there is no room for all of it.
+    """A new float32 [rows, width] array in a file. Raises OSError if there is not enough space.
 
-    The room is taken at once: a map that finds the disk full while it is written to ends the process.
+    The space is allocated at once: a memory map that fills the disk while it is written to kills the process.
     """
     size = rows * width * 4
     if size == 0:
@@ -51,9 +51,9 @@ def mapped(path: Path, rows: int, width: int) -> np.ndarray:
 
 @contextmanager
 def temporary_embeddings(encoder: Encoder, store: TokenStore, artifacts: Artifacts) -> Iterator[np.ndarray]:
-    """The vectors of a store, float32 [n, width], in a file beside the artifacts that goes when the block ends.
+    """The vectors of a store, float32 [n, width], in a temporary file beside the artifacts.
 
-    Raises XmcbenchError where there is no room for them.
+    Raises XmcbenchError if there is not enough space.
     """
     with artifacts.temporary() as folder:
         try:
@@ -71,9 +71,9 @@ def temporary_embeddings(encoder: Encoder, store: TokenStore, artifacts: Artifac
 def shared_embeddings(
     artifacts: Artifacts, encoder: Encoder, store: TokenStore, identity: Mapping[str, object]
 ) -> np.ndarray:
-    """The vectors of a store, float32 [n, width], taken from the artifacts, or made and put there.
+    """The vectors of a store, float32 [n, width], from the artifacts, or made and stored.
 
-    identity: what weights and texts these are (JSON values).
+    identity: of weights and texts (JSON values).
     """
     key = {
         **identity,

@@ -1,4 +1,4 @@
-"""Where a network runs and in which precision."""
+"""The device and the precision of a network."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TENSOR_CORES = (7, 0)
 
 
 def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
-    """``auto`` is a GPU where there is one. Raises Unavailable where one is asked for and there is none."""
+    """``auto`` is a GPU if there is one. Raises Unavailable if ``cuda`` is requested and there is none."""
     if device == "cuda" and not torch.cuda.is_available():
-        raise Unavailable("there is no CUDA device", "device=cpu runs without one")
+        raise Unavailable("no CUDA device found", "use --device cpu")
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device
@@ -49,5 +49,5 @@ def _cpu_flags() -> set[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return set()  # not Linux: no way to know, float32 is always right
+        return set()  # not Linux: unknown, and float32 is always correct
     return next((set(line.split()) for line in lines if line.startswith("flags")), set())

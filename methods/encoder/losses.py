@@ -9,8 +9,8 @@ def contrastive_loss(logits: torch.Tensor, positive: torch.Tensor, ignored: torc
     """Mean over the anchors of -1/|P(i)| sum over p in P(i) of log softmax_i(p): equation 3 of MACLR, divided by N.
 
     logits: [n, m], anchor against candidate. positive: bool [n, m], P(i), at least one a row. ignored: bool [n, m],
-    candidates that are neither positive nor negative for this anchor and leave its denominator; a positive that is
-    ignored stays. With one positive a row this is equation 2, the in-batch contrastive loss.
+    candidates that are neither positive nor negative for this anchor and are left out of its denominator; positives
+    always stay. With one positive a row this is equation 2, the in-batch contrastive loss.
     """
     if ignored is not None:
         logits = logits.masked_fill(ignored & ~positive, -torch.inf)
@@ -21,7 +21,7 @@ def contrastive_loss(logits: torch.Tensor, positive: torch.Tensor, ignored: torc
 def in_batch(
     anchors: torch.Tensor, candidates: torch.Tensor, first: int, temperature: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits of this process's anchors against all candidates, and which candidate is each anchor's own.
+    """Logits of this process's anchors against all candidates, and the mask of each anchor's positive.
 
     anchors: [n, d]; candidates: [m, d]; anchor i belongs to candidate ``first`` + i. Returns logits [n, m] (inner
     products over the temperature) and bool [n, m].

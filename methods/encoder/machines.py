@@ -1,12 +1,11 @@
-"""The machines that train together: the same command, started once on each of them.
+"""Training on several machines: the same command, started once on each.
 
     torchrun --nnodes 2 --node-rank I --master-addr HOST --master-port 29500 --nproc-per-node 1 --no-python \\
         xmcbench run ... --set maclr.processes=8
 
-torchrun tells each command by variables of its environment, which a user may set by hand as well: GROUP_WORLD_SIZE
+torchrun sets environment variables, which can also be set by hand: GROUP_WORLD_SIZE
 (machines), GROUP_RANK (which of them, from 0), MASTER_ADDR and MASTER_PORT (where that of rank 0 is reached). Every
-machine has a runs folder of its own, and all of them the same content: on a shared one they would wait for each
-other's lock.
+machine needs its own runs folder, all with the same content: on a shared one they would block each other.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from dataclasses import dataclass
 from xmcbench import UsageError
 
 _HINT = "torchrun sets GROUP_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT"
-#: What torchrun says of a process, and what makes one join the store of torchrun itself.
+#: Variables that torchrun sets for a process, and one that makes it join torchrun's own store.
 _OF_PROCESS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE")
 
 
 @dataclass(frozen=True)
 class Machines:
-    """This machine among those that train together.
+    """This machine's place in a training on several machines.
 
     count: how many; number: of this one, from 0; address and port: where the processes of all of them meet.
     """
@@ -37,7 +36,7 @@ class Machines:
 
     @classmethod
     def here(cls) -> Machines:
-        """As the environment says; alone where it says nothing. Raises UsageError where it makes no sense."""
+        """From the environment; a single machine by default. Raises UsageError for invalid variables."""
         told = os.environ
         count = _number(told, "GROUP_WORLD_SIZE") if "GROUP_WORLD_SIZE" in told else 1
         _refuse_several_here(told)
@@ -45,9 +44,9 @@ class Machines:
             return cls(port=_free_port())
         number = _number(told, "GROUP_RANK")
         if not 0 <= number < count:
-            raise UsageError(f"GROUP_RANK = {number} is none of {count} machines", _HINT)
+            raise UsageError(f"GROUP_RANK = {number} must be below the number of machines, {count}", _HINT)
         if not told.get("MASTER_ADDR"):
-            raise UsageError("GROUP_WORLD_SIZE is set and MASTER_ADDR is not", _HINT)
+            raise UsageError("GROUP_WORLD_SIZE is set, but MASTER_ADDR is not", _HINT)
         # torchrun's own store listens on MASTER_PORT.
         return cls(count, number, told["MASTER_ADDR"], _number(told, "MASTER_PORT") + 1)
 
@@ -65,7 +64,7 @@ class Machines:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Without what torchrun says of this process, so that whoever trains inside does not look for the others."""
+    """Remove torchrun's variables, so that training inside does not look for other processes."""
     told = {name: os.environ.pop(name) for name in _OF_PROCESS if name in os.environ}
     try:
         yield
@@ -76,7 +75,7 @@ def alone() -> Iterator[None]:
 def _refuse_several_here(told: Mapping[str, str]) -> None:
     if "GROUP_WORLD_SIZE" in told and told.get("LOCAL_WORLD_SIZE", "1") != "1":
         raise UsageError(
-            f"torchrun started {told['LOCAL_WORLD_SIZE']} commands on this machine, which would wait for each other",
+            f"torchrun started {told['LOCAL_WORLD_SIZE']} commands on this machine, which would block each other",
             "--nproc-per-node 1; the parameter `processes` says how many train on a machine",
         )
 
@@ -84,7 +83,7 @@ def _refuse_several_here(told: Mapping[str, str]) -> None:
 def _number(told: Mapping[str, str], name: str) -> int:
     value = told.get(name, "")
     if not value.isdecimal():
-        raise UsageError(f"{name} = {value!r} is no number" if value else f"{name} is not set", _HINT)
+        raise UsageError(f"{name} = {value!r} is not a number" if value else f"{name} is not set", _HINT)
     return int(value)
 
 

@@ -1,4 +1,4 @@
-"""The network: a transformer, how a text's vector is taken from it, and its weights as arrays."""
+"""The network: a transformer, its pooling, and its weights as arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xmcbench.methods.encoder.tokens import Tokenizer
 Head = Literal["paper", "native", "cls"]
 #: How the hidden states of a text become one vector.
 POOLINGS = ("cls", "mean", "max")
-#: Files of which a tokenizer has at least one.
+#: Vocabulary files; a tokenizer has at least one of them.
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 #: Names under which the changed rows of the word embeddings are kept: their numbers, their values.
 _ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
@@ -31,9 +31,9 @@ PAPER_WIDTH = 512
 
 
 class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """One tower for instances and labels: token numbers in, one float32 vector a text out.
+    """One tower for instances and labels, from token numbers to one float32 vector per text.
 
-    Vectors of the heads ``native`` and ``cls`` have length 1, so that inner product is cosine everywhere downstream.
+    Vectors of the heads ``native`` and ``cls`` have length 1, so that their inner product is the cosine.
     ``projection`` puts a dense layer with tanh on the pooled vector while training and leaves it out afterwards
     (SimCSE, section 6.3 of its paper). ``precision`` bf16 and fp16 compute products in 16 bits (autocast); weights,
     losses and optimizer stay float32.
@@ -85,7 +85,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return nn.functional.normalize(pooled.float(), dim=1)
 
     def _choose_attention(self, device: str) -> None:
-        """Fused attention, but where it is the slower: in bfloat16 on a processor plain products take half its time."""
+        """Fused attention, except where it is slower: in bfloat16 on a CPU plain products take half the time."""
         plain = device == "cpu" and self.precision == "bf16"
         wanted = "eager" if plain or not getattr(self.transformer, "_supports_sdpa", False) else "sdpa"
         config: Any = self.transformer.config
@@ -128,7 +128,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     def weights(self) -> dict[str, np.ndarray]:
         """All parameters by name, float32 (a copy); of the word embeddings only the rows that training has changed.
 
-        A short training meets a part of the vocabulary, and the table of word embeddings is half of a small encoder.
+        A short training changes only part of the vocabulary, and word embeddings are half of a small encoder.
         """
         weights = {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
         words = weights.pop(self._table)
@@ -136,7 +136,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return {**weights, _ROWS: rows.astype(np.int32), _CHANGED: words[rows]}
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Take over what ``weights`` returned for a network from the same checkpoint."""
+        """Load what ``weights`` returned for a network from the same checkpoint."""
         words = self._words_before.copy()
         words[weights[_ROWS]] = weights[_CHANGED]
         whole = {name: each for name, each in weights.items() if name not in (_ROWS, _CHANGED)} | {self._table: words}
@@ -154,8 +154,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
 def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, precision: Chosen = "fp32") -> Encoder:
     """The checkpoint in ``folder`` under a head; layers that the checkpoint does not bring are drawn from ``seed``.
 
-    Raises UsageError where the folder is no checkpoint of an encoder, or lacks weights: random numbers never stand in
-    for them.
+    Raises UsageError if the folder is not a checkpoint of an encoder, or lacks weights of its architecture.
     """
     transformer = _open_transformer(folder)
     with torch.random.fork_rng(devices=[]):
@@ -168,7 +167,7 @@ def _open_transformer(folder: Path) -> nn.Module:
     from transformers import AutoModel
     from transformers.utils import logging
 
-    # Both would write to stderr whatever it is; a checkpoint that does not fit is an error below.
+    # Both would write to stderr; a checkpoint that does not fit is an error below.
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
@@ -176,7 +175,7 @@ def _open_transformer(folder: Path) -> nn.Module:
             folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, output_loading_info=True
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UsageError(f"{folder} is no checkpoint of an encoder: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"{folder} is not a checkpoint of an encoder: {str(error).splitlines()[0]}") from error
     lacking = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lacking or report["mismatched_keys"]:
         named = lacking or sorted(str(each) for each in report["mismatched_keys"])
@@ -201,7 +200,10 @@ def pooling_of(folder: Path) -> str:
             config = json.loads((folder / module["path"] / "config.json").read_text())
             pooling = _stated_pooling(config, folder)
         elif kind not in ("Transformer", "Normalize"):
-            raise UsageError(f"the checkpoint {folder} has a module {kind}", "only transformer, pooling, normalize")
+            raise UsageError(
+                f"the checkpoint {folder} has an unsupported module {kind}",
+                "supported: transformer, pooling, normalize",
+            )
     return pooling
 
 
@@ -214,16 +216,18 @@ def _stated_pooling(config: Mapping[str, object], folder: Path) -> str:
         ]
         stated = short.get(flags[0], flags[0]) if len(flags) == 1 else "+".join(flags)
     if stated not in POOLINGS:
-        raise UsageError(f"the checkpoint {folder} pools by {stated!r}", f"known: {', '.join(POOLINGS)}")
+        raise UsageError(
+            f"the checkpoint {folder} has an unsupported pooling {stated!r}", f"known: {', '.join(POOLINGS)}"
+        )
     return str(stated)
 
 
 def open_tokenizer(folder: Path) -> Tokenizer:
-    """The checkpoint's tokenizer. Raises UsageError where it has none that runs in ``tokenizers``."""
+    """The checkpoint's tokenizer. Raises UsageError if it has none that ``tokenizers`` supports."""
     from transformers import AutoTokenizer
 
     if not any((folder / name).is_file() for name in _VOCABULARIES):
-        # transformers would make one up, without a single word.
+        # transformers would create one with an empty vocabulary.
         raise UsageError(f"{folder} has no tokenizer", f"one of {', '.join(_VOCABULARIES)}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)

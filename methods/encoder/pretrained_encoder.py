@@ -1,4 +1,4 @@
-"""What encoders share that train on the corpus before they see a pair."""
+"""The base class of encoders that train on the corpus before they see pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PretrainedEncoder(DualEncoder):
-    """A dual encoder with a training of its own on texts alone, which every ratio and setting shares."""
+    """A dual encoder with a pre-training on texts only, which all ratios and settings share."""
 
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
 
@@ -42,7 +42,7 @@ class PretrainedEncoder(DualEncoder):
         return 2 * self.steps * self.batch
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
-        """Train on the texts; returns what the training changed in the weights, by name."""
+        """Train on the texts; returns the changed weights by name."""
         tower = self._open(raw_X, raw_Y)
         self._train(tower, raw_X, raw_Y)
         self._fresh = tower
@@ -50,10 +50,10 @@ class PretrainedEncoder(DualEncoder):
 
     @abstractmethod
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Train the tower in place, and note how it went."""
+        """Train the tower in place, and note its history."""
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
-        """The tower that ``pretrain`` has just trained, if there is one: opening it again would only cost time."""
+        """The tower that ``pretrain`` has just trained, if any, to avoid opening it again."""
         fresh, self._fresh = self._fresh, None
         return (fresh, False) if fresh else super()._opened(raw_X, raw_Y)
 

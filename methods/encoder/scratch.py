@@ -1,4 +1,4 @@
-"""An encoder without outside supervision: tokenizer and weights learnt from the corpus alone."""
+"""An encoder without outside supervision: tokenizer and weights learned from the corpus alone."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 #: Entries of the vocabulary at most; BERT's has 30,522 for a corpus a thousand times as large.
 VOCABULARY = 16_384
-#: Letters at most; the rarer ones are unknown.
+#: Maximum number of letters; rarer ones are unknown.
 ALPHABET = 1000
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-#: Masked-language modelling as in BERT (Devlin et al. 2019, section 3.1): share of tokens to predict, of which 80% are
+#: Masked-language modeling as in BERT (Devlin et al. 2019, section 3.1): share of tokens to predict, of which 80% are
 #: masked, 10% replaced, 10% kept. Texts of a step, tokens of a text; a learning rate that suits small encoders.
 MASKED, BATCH, LENGTH, LEARNING_RATE = 0.15, 64, 128, 5e-4
 #: Position embeddings.
@@ -50,11 +50,13 @@ def scratch_checkpoint(
 ) -> Path:
     """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artifacts, or made and put there.
 
-    steps: of masked-language modelling. Raises UsageError for a shape that is none.
+    steps: of masked-language modeling. Raises UsageError for an invalid shape.
     """
     head_size = 32 if width <= 384 else 64
     if layers < 1 or width < head_size or width % head_size:
-        raise UsageError(f"scratch:{layers}x{width} is no encoder", f"the width is a multiple of {head_size}")
+        raise UsageError(
+            f"scratch:{layers}x{width} is not a valid encoder", f"the width must be a multiple of {head_size}"
+        )
     identity = {
         "instances": raw_X.digest,
         "labels": raw_Y.digest,
@@ -81,7 +83,7 @@ def scratch_checkpoint(
 
 
 def _train_tokenizer(folder: Path, raw_X: Texts, raw_Y: Texts) -> None:
-    """A lower-casing WordPiece tokenizer of the corpus, as BERT's."""
+    """A lowercasing WordPiece tokenizer of the corpus, like BERT's."""
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertTokenizerFast
 
@@ -131,7 +133,7 @@ def _network(layers: int, width: int, heads: int, folder: Path, seed: int, preci
 
 
 class MaskedLanguageModel(nn.Module):  # type: ignore[misc] # torch counts as untyped
-    """A BERT with its word predictor, asked at the masked places only."""
+    """A BERT with its word predictor, evaluated only at masked positions."""
 
     def __init__(self, model: nn.Module, bf16: bool) -> None:
         super().__init__()
@@ -148,10 +150,10 @@ class MaskedLanguageModel(nn.Module):  # type: ignore[misc] # torch counts as un
 
 
 class MaskedWords:
-    """Predict the words that were masked: the task that warms an encoder up."""
+    """Predict masked words: the first training of an encoder."""
 
     def __init__(self, stores: list[TokenStore], seed: int) -> None:
-        """stores: the texts of the corpus, one store after the other."""
+        """stores: the texts of the corpus, concatenated."""
         self._stores, self._seed = stores, seed
         self._first = np.cumsum([0, *[len(store) for store in stores]])
         self._epochs = Epochs(int(self._first[-1]), BATCH, seed)
@@ -160,11 +162,11 @@ class MaskedWords:
         """Nothing is due between steps."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Nothing to remember."""
+        """No state."""
         return {}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Nothing to take over."""
+        """Nothing to restore."""
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
         """Cross-entropy at the masked places of the step's texts."""
@@ -198,5 +200,5 @@ class MaskedWords:
 
 
 def _model(network: nn.Module) -> nn.Module:
-    """Below what data-parallel training wraps around it."""
+    """The network inside the wrapper of data-parallel training."""
     return cast(nn.Module, getattr(network, "module", network).model)

@@ -1,4 +1,4 @@
-"""Texts as token numbers: made once, memory-mapped, cut into batches of similar length."""
+"""Texts as token numbers: made once, memory-mapped, split into batches of similar length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH = 4096
 
 
 class Tokenizer:
-    """A checkpoint's tokenizer, cutting at ``max_length`` tokens and keeping the closing special token."""
+    """A checkpoint's tokenizer, truncating to ``max_length`` tokens and keeping the closing special token."""
 
     def __init__(self, fast: FastTokenizer, pad: int) -> None:
         """fast: a tokenizer of the package ``tokenizers``; pad: the number of its padding token."""
@@ -33,7 +33,7 @@ class Tokenizer:
         self.sha256 = hashlib.sha256(fast.to_str().encode()).hexdigest()
 
     def __call__(self, texts: list[str], max_length: int) -> list[list[int]]:
-        """Token numbers of each text, special tokens included; an empty text has these alone."""
+        """Token numbers of each text, including special tokens; an empty text has only these."""
         self._fast.enable_truncation(max_length)
         return [each.ids for each in self._fast.encode_batch_fast(texts)]
 
@@ -124,7 +124,7 @@ class TokenStore:
 
     @property
     def at_the_limit(self) -> int:
-        """Texts that fill ``max_length``: all that were cut, and those that just fit."""
+        """Number of texts with ``max_length`` tokens: truncated ones, and those that just fit."""
         return int(json.loads((self.folder / "facts.json").read_text())["at_the_limit"])
 
     def __getitem__(self, row: int) -> np.ndarray:
@@ -144,7 +144,7 @@ def padded(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
 def by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Rows cut into batches of similar length with at most ``budget`` tokens, padding included (or a single row).
 
-    The longest come first, so that what does not fit into memory shows at once.
+    The longest come first, so that a lack of memory shows at once.
     """
     order = np.argsort(-lengths, kind="stable")
     batches, start = [], 0

@@ -1,4 +1,4 @@
-"""An opened encoder: network and tokenizer, where they compute, and what is kept of their work."""
+"""An opened encoder: network, tokenizer and device, and their cached results."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Tower:
     """The one tower of a dual encoder.
 
-    longest: tokens that the network can take. temperature: what logits are divided by in training. lengths: of
-    instances and labels, which the identity of a training holds. device: ``cpu`` or ``cuda``.
+    longest: maximum number of tokens of the network. temperature: divides logits in training. lengths: of instances
+    and labels, part of the identity of a training. device: ``cpu`` or ``cuda``.
     """
 
     backbone: Backbone
@@ -59,7 +59,7 @@ class Tower:
         cached_tokens: int | None = None,
         recomputed_layers: bool = False,
     ) -> Tower:
-        """Find a backbone and put it under a head.
+        """Find a backbone and open it with a head.
 
         name: of the backbone. corpus: texts of instances and labels, which a ``scratch:`` backbone is trained on.
         Raises what ``find_backbone`` and ``open_encoder`` raise, and Unavailable for a device that is not there.
@@ -86,7 +86,7 @@ class Tower:
         )
 
     def fitting(self, length: int) -> int:
-        """A number of tokens, or as many as the network can take."""
+        """A number of tokens, limited to the maximum of the network."""
         return min(length, self.longest)
 
     def tokens(self, texts: Texts, length: int, titles: bool = False) -> TokenStore:
@@ -95,7 +95,7 @@ class Tower:
 
     @property
     def computed(self) -> list[str]:
-        """What embeddings depend on besides weights and tokens."""
+        """Everything that embeddings depend on besides weights and tokens."""
         return [self.device, self.encoder.precision, self.encoder.pooling]
 
     @contextmanager
@@ -117,7 +117,7 @@ class Tower:
         keep: bool = True,
         share: float = 1.0,
     ) -> dict[str, object]:
-        """Train the encoder on a task, or take over what the same training gave before; returns its history as a note.
+        """Train the encoder on a task, or load the result of the same training; returns its history as a note.
 
         identity: what the task is, without temperature, batch and lengths. keep: whether other cells start from the
         weights. share: of the trained weights in those that the encoder has afterwards; the rest are the ones that it

@@ -1,4 +1,4 @@
-"""A training as an artifact: done once for what it depends on, whoever asks for it, by one process or several."""
+"""A training as an artifact: done once for its inputs, by one process or several."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def trained(
     processes: int = 1,
     keep: bool = True,
 ) -> dict[str, object]:
-    """Train the encoder, or take over the weights that the same training gave before. Returns its history as a note.
+    """Train the encoder, or load the weights of the same training. Returns its history as a note.
 
     identity: what the task depends on (JSON values); the encoder's weights, the plan, device, precision and the number
     of processes are added to it. processes: on this machine; on several machines, see ``machines``, all of theirs train
@@ -86,7 +86,7 @@ def _train_and_save(
 
 
 def _in_processes(machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
-    """Train in processes of this machine, and those of the others: gloo between processors and NCCL between GPUs."""
+    """Train in processes on this machine and the others: gloo between CPUs, NCCL between GPUs."""
     from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
 
     try:
@@ -96,7 +96,7 @@ def _in_processes(machines: Machines, processes: int, arguments: tuple[Any, ...]
         raise MethodError(f"a training process failed: {last}") from error
     except ProcessExitedException as error:
         raise MethodError(
-            f"a training process ended: {error}", "was the memory full? take a smaller batch or fewer processes"
+            f"a training process ended: {error}", "out of memory? use a smaller batch or fewer processes"
         ) from error
 
 

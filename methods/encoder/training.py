@@ -1,8 +1,7 @@
-"""The training loop: one for every task, on one process or many.
+"""The training loop for all tasks, on one process or many.
 
-Everything a step does is a function of (seed, step): which rows it takes, its dropout, its learning rate. A training
-that was killed goes on from its last checkpoint to the weights of one that was not, and no state of a random
-generator is ever stored.
+Everything a step does is a function of (seed, step): its rows, its dropout, its learning rate. A killed training
+continues from its last checkpoint and ends with the same weights, without stored states of random generators.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from xmcbench.methods.encoder.checkpoints import Checkpoint
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-#: Points of the loss curve that is kept.
+#: Points of the loss curve.
 _CURVE_POINTS = 50
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training is told: length, learning rate, clipping.
+    """The settings of a training: length, learning rate, clipping.
 
     The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one to 0 at
     the last. ``clip``: Euclidean norm of the gradient of the whole batch at most; None: any. ``checkpoint_s``: seconds
@@ -52,13 +51,13 @@ class TrainingPlan:
         clipped = self.clip is None or self.clip > 0
         if self.steps < 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1 or not clipped:
             raise UsageError(
-                f"no training has steps = {self.steps}, learning_rate = {self.learning_rate}, "
+                f"invalid training: steps = {self.steps}, learning_rate = {self.learning_rate}, "
                 f"warmup = {self.warmup}, clip = {self.clip}",
-                "steps is at least 0, warmup lies in [0, 1], the others are positive",
+                "steps must be at least 0, warmup in [0, 1], the others positive",
             )
 
     def identity(self) -> dict[str, object]:
-        """What the resulting weights depend on."""
+        """The settings on which the resulting weights depend."""
         return {name: value for name, value in asdict(self).items() if name != "checkpoint_s"}
 
     def rate(self, step: int) -> float:
@@ -71,7 +70,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """This process among those that train together."""
+    """This process's place in a training on several processes."""
 
     accelerator: Accelerator
 
@@ -82,7 +81,7 @@ class DistributedContext:
 
     @property
     def processes(self) -> int:
-        """How many train together."""
+        """Number of processes."""
         return int(self.accelerator.num_processes)
 
     @property
@@ -92,11 +91,11 @@ class DistributedContext:
 
     @property
     def machines(self) -> int:
-        """On how many machines they are."""
+        """Number of machines."""
         return self.processes // int(os.environ.get("LOCAL_WORLD_SIZE", self.processes))
 
     def gather(self, vectors: torch.Tensor) -> torch.Tensor:
-        """The rows of all processes, in order of their number; gradients flow back to where a row came from.
+        """The rows of all processes, in order of rank; gradients flow back to their process.
 
         vectors: [n, d], the same shape on every process. Returns [processes x n, d].
         """
@@ -154,25 +153,25 @@ class Task(Protocol):
     """What is learned: the loop asks it for the losses of each step."""
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Called before each step, on every process: what a schedule asks for, such as new clusters."""
+        """Called before each step, on every process, for scheduled work such as new clusters."""
 
     def losses(self, step: int, network: nn.Module, context: DistributedContext) -> Mapping[str, torch.Tensor]:
-        """This process's share of the step's losses by name; their sum is minimised.
+        """This process's share of the step's losses by name; their sum is minimized.
 
         A loss is the mean over the process's own anchors: the mean over all processes, which the loop takes, is then
         that of the whole batch. ``network`` is called once.
         """
 
     def state(self) -> dict[str, np.ndarray]:
-        """What has to be remembered between steps, equal on every process; most tasks: nothing."""
+        """The state to keep between steps, equal on every process; empty for most tasks."""
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what ``state`` returned."""
+        """Restore what ``state`` returned."""
 
 
 @dataclass(frozen=True)
 class History:
-    """How a training went. curve: [step, mean of each loss since the last point ...]; losses: their names."""
+    """The history of a training. curve: [step, mean of each loss since the last point ...]; losses: their names."""
 
     steps: int
     losses: list[str] = field(default_factory=list)
@@ -188,10 +187,10 @@ class History:
 def train(
     network: nn.Module, task: Task, plan: TrainingPlan, folder: Path, identity: Mapping[str, object], device: str
 ) -> History:
-    """Train the network in place by AdamW; go on from the checkpoint in ``folder`` if it is of the same training.
+    """Train the network in place by AdamW; continue from the checkpoint in ``folder`` if it is of the same training.
 
-    identity: what tells this training from others (JSON values). device: ``cpu`` or ``cuda``. Raises MethodError
-    where a loss is no number. The last checkpoint stays until the caller has kept the weights and removes it. Started
+    identity: what tells this training from others (JSON values). device: ``cpu`` or ``cuda``. Raises MethodError if a
+    loss is NaN or infinite. The last checkpoint stays until the caller has stored the weights and removes it. Started
     by torchrun or accelerate, all processes take part.
     """
     from accelerate import Accelerator
@@ -240,14 +239,16 @@ def train(
 
 
 def _sync_checkpoint(folder: Path, identity: Mapping[str, object], accelerator: Accelerator) -> None:
-    """Give every machine the checkpoint of the first, the only one that writes any.
+    """Copy the checkpoint of the first machine, the only one that writes any, to all machines.
 
-    Raises UsageError where the machines are not at the same training: they would wait for each other for ever.
+    Raises UsageError if the machines run different trainings, which would wait for each other forever.
     """
     from accelerate.utils import broadcast_object_list, gather_object
 
     if len(set(gather_object([json.dumps(identity, sort_keys=True)]))) > 1:
-        raise UsageError("the machines do not train the same", "the same data, weights and parameters on each of them")
+        raise UsageError(
+            "the machines do not run the same training", "use the same data, weights and parameters on all machines"
+        )
     held = [checkpoints.read(folder) if accelerator.is_main_process else None]
     broadcast_object_list(held)
     if accelerator.is_local_main_process and not accelerator.is_main_process:
@@ -264,14 +265,15 @@ def _step(
     context: DistributedContext,
     scaler: LossScale,
 ) -> dict[str, float]:
-    """One step of the optimiser; returns the losses of the whole batch. Raises MethodError where one is no number."""
-    # A different dropout for each process and step, the same for each run.
+    """One step of the optimizer; returns the losses of the whole batch. Raises MethodError if one is NaN or
+    infinite."""
+    # Different dropout for each process and step, the same in each run.
     torch.manual_seed(int(np.random.SeedSequence([plan.seed, step, context.rank]).generate_state(1)[0]))
     losses = task.losses(step, network, context)
     whole = {name: float(context.accelerator.reduce(each.detach(), "mean")) for name, each in losses.items()}
     if not all(np.isfinite(each) for each in whole.values()):
         named = ", ".join(f"{name} = {value}" for name, value in whole.items())
-        raise MethodError(f"the loss of step {step + 1} is no number ({named})", "try a lower learning rate")
+        raise MethodError(f"the loss of step {step + 1} is NaN or infinite ({named})", "try a lower learning rate")
     for group in optimizer.param_groups:
         group["lr"] = plan.rate(step)
     optimizer.zero_grad(set_to_none=True)
@@ -283,7 +285,7 @@ def _step(
 
 
 def _bar(start: int, steps: int, shown: bool):  # type: ignore[no-untyped-def]
-    """Steps a second, loss and time left, on a terminal only."""
+    """Steps per second, loss and remaining time, only on a terminal."""
     from tqdm import tqdm
 
     hidden = not (shown and sys.stderr.isatty())

@@ -1,4 +1,4 @@
-"""MACLR, and what only MACLR has: the schedule of its clusters, the tasks of its two stages, its pseudo pairs."""
+"""MACLR and its parts: the schedule of its clusters, the tasks of its two stages, its pseudo pairs."""
 
 from xmcbench.methods.maclr.method import MACLR
 

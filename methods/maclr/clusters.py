@@ -28,7 +28,7 @@ def k_means(vectors: np.ndarray, clusters: int, restarts: int, points: int = FAI
     if clusters >= len(vectors):
         return np.arange(len(vectors))
     if not np.isfinite(vectors).all():
-        raise MethodError("an embedding is not finite, so there is nothing to cluster", "try a lower learning rate")
+        raise MethodError("an embedding is NaN or infinite and cannot be clustered", "try a lower learning rate")
     import faiss
 
     fitted = faiss.Kmeans(
@@ -60,7 +60,7 @@ def clusters_of(
     """
     if clusters >= len(rows):
         return np.arange(len(rows))
-    # Dealt out longest first, every process has as many tokens.
+    # Assigned longest first, so that all processes have about the same number of tokens.
     dealt = np.argsort(-store.lengths[rows], kind="stable")
     part = -(-len(rows) // context.processes)
     own = np.zeros((part, encoder.width), np.float32)

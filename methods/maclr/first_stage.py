@@ -1,4 +1,5 @@
-"""Stage I: contexts find the titles of their cluster, and stay away from sampled labels (MACLR section 4.2)."""
+"""Stage I: contexts are pulled toward the titles of their cluster and pushed away from sampled labels (MACLR section
+4.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from xmcbench.methods.maclr.regularization import clustered_label_loss, label_lo
 from xmcbench.methods.maclr.schedule import ClusterSchedule
 from xmcbench.methods.maclr.views import UnevenTask
 
-#: Which twins label regularisation calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
+#: Which twins label regularization calls positive: the anchor's own (equation 4), or all of its cluster's (the code).
 Twins = Literal["own", "cluster"]
 
 
@@ -40,7 +41,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Regularization:
-    """Label regularisation. sampled: the paper's M, labels of a step over all processes; 0 turns it off."""
+    """Label regularization. sampled: the paper's M, labels of a step over all processes; 0 turns it off."""
 
     sampled: int
     temperature: float
@@ -49,9 +50,9 @@ class Regularization:
 
 
 class FirstStage(UnevenTask):
-    """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimised.
+    """Equation 3 over clusters of (context, title) pairs, and equation 4 over sampled labels; their sum is minimized.
 
-    With neither clusters nor labels this is ICT.
+    Without clusters and labels this is ICT.
     """
 
     even: ClassVar = ("context",)
@@ -80,7 +81,7 @@ class FirstStage(UnevenTask):
         self._clusters = np.arange(len(used))
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Cluster the documents anew where the schedule asks for it."""
+        """Recompute the clusters of the documents if the schedule says so."""
         clusters = self._schedule.clusters(step)
         if clusters is None:
             self._clusters = np.arange(len(self._used))
@@ -98,11 +99,11 @@ class FirstStage(UnevenTask):
         return {"clusters": self._clusters}
 
     def resume(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._clusters = state["clusters"]
 
     def draw(self, step: int) -> dict[str, View]:
-        """Context and title of the step's pairs; the contexts once more and M labels where these regularise."""
+        """Context and title of the step's pairs; the contexts once more and M labels where are regularized."""
         rows = self._used[self._epochs(step)]
         sources = self._sources
         contexts = sources.pairs.visit(self._epochs.epoch(step))
@@ -114,7 +115,7 @@ class FirstStage(UnevenTask):
         return views
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """The two losses of the own contexts."""
+        """The two losses of this process's contexts."""
         contexts, titles = vectors["context"], vectors["title"]
         device = contexts.local.device
         own = slice(contexts.first, contexts.first + len(contexts.local))

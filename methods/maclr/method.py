@@ -102,7 +102,7 @@ class MACLR(SelfTraining):
         return self.steps * first + (self.pseudo_steps * second if self._second else 0)
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Stage I, then Stage II. Raises MethodError where no document has a context, or no pseudo pair is found."""
+        """Stage I, then Stage II. Raises MethodError if no document has a context, or if no pseudo pair is found."""
         drawn = self._context_pairs(tower, raw_X)
         used, held_out = self._split(len(drawn.rows))
         own_titles = self._own_titles(tower, raw_X, raw_Y)
@@ -118,7 +118,7 @@ class MACLR(SelfTraining):
         import numpy as np
 
         if self.held_out >= pairs:
-            raise UsageError(f"MACLR.held_out = {self.held_out} leaves none of {pairs} documents to train on")
+            raise UsageError(f"MACLR.held_out = {self.held_out} leaves none of the {pairs} documents for training")
         order = np.random.default_rng([self.seed, 4]).permutation(pairs)
         return np.sort(order[self.held_out :]), np.sort(order[: self.held_out])
 

@@ -39,5 +39,5 @@ class OwnTitles:
         return self.titles[rows] == self.labels[labels]  # type: ignore[no-any-return]
 
     def of_rows(self, rows: np.ndarray) -> OwnTitles:
-        """The same for the instances ``rows`` alone, numbered anew."""
+        """The same for the instances ``rows`` only, renumbered."""
         return OwnTitles(self.titles[rows], self.labels, self.most)

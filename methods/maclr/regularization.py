@@ -1,4 +1,4 @@
-"""Label regularisation: the loss of MACLR's equation 4, as the paper has it and as its authors' code does."""
+"""Label regularization: the loss of MACLR's equation 4, as the paper has it and as its authors' code does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clustered_label_loss(
     positive: torch.Tensor,
     ignored: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Label regularisation in the authors' code: all twins of the anchor's cluster are positives.
+    """Label regularization in the authors' code: all twins of the anchor's cluster are positives.
 
     The denominator holds the twins of the whole batch and the labels. anchors: [n, d]; twins: [b, d]; positive: bool
     [n, b]; labels and ignored as for ``label_loss``.

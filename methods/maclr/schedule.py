@@ -9,15 +9,15 @@ from xmcbench import UsageError
 
 @dataclass(frozen=True)
 class ClusterSchedule:
-    """How many clusters there are at a step, and when they are made anew.
+    """The number of clusters at each step, and when they are recomputed.
 
     Steps are counted from 0, a step's number being how many were done before it. The paper's line 4, "if t mod T = 0"
     at the end of step t, thus holds before step t here.
 
     steps: of the whole training; clusters are in force in its first half, afterwards every pair is a cluster of its
     own. first: the paper's K0, 0 for no clusters at all. doubled_every: T_K. updated_every: T_update. The number of
-    clusters follows T_K and takes effect where clusters are next made, as in the paper. Raises UsageError for a
-    schedule that is none.
+    clusters follows T_K and takes effect where clusters are next made, as in the paper. Raises UsageError for an
+    invalid schedule.
     """
 
     steps: int
@@ -28,9 +28,9 @@ class ClusterSchedule:
     def __post_init__(self) -> None:
         if self.steps < 0 or self.first < 0 or self.doubled_every < 1 or self.updated_every < 1:
             raise UsageError(
-                f"no cluster schedule has steps = {self.steps}, first = {self.first}, "
+                f"invalid cluster schedule: steps = {self.steps}, first = {self.first}, "
                 f"doubled_every = {self.doubled_every}, updated_every = {self.updated_every}",
-                "clusters and steps are at least 0, the others at least 1",
+                "clusters and steps must be at least 0, the others at least 1",
             )
 
     def made_at(self, step: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Retrieval of held-out titles: a measure of an encoder that needs no label."""
+"""Retrieval of held-out titles: a measure of an encoder that needs no labels."""
 
 from __future__ import annotations
 

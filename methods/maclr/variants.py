@@ -1,4 +1,4 @@
-"""Named parameter values of MACLR: its presets and the rows of its ablation."""
+"""Presets and ablation rows of MACLR."""
 
 from __future__ import annotations
 

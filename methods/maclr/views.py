@@ -1,4 +1,4 @@
-"""Views whose rows need not be a multiple of the processes."""
+"""Views whose number of rows is not a multiple of the number of processes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the methods on sparse vectors share: n-gram features, their store, top-k search."""
+"""Sparse vectors: n-gram features, their store, top-k search."""

@@ -1,4 +1,4 @@
-"""The TF-IDF features of a dataset, made once and shared by every method and cell that asks for the same."""
+"""The TF-IDF features of a dataset, made once and shared by all methods and cells with the same parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-#: What the parameters of these features mean, for every method that has them.
+#: Declarations of the parameters of these features, for every method that has them.
 VECTORIZER = Doc(
     "whose recipe: sklearn (lower case, words of two letters and more) or pecos (the one of MACLR's TF-IDF pseudo "
     "labels: split on white space, case and punctuation kept)",
@@ -25,7 +25,7 @@ MAX_DF = Doc("a feature in more than this share of the texts is dropped")
 
 
 class TfidfFeatures:
-    """A vectoriser fitted on the training texts and the label texts, and the labels as it sees them."""
+    """A vectorizer fitted on the training texts and the label texts, and the vectors of the labels."""
 
     def __init__(self, vectorizer: NgramTfidf, labels: csr_matrix) -> None:
         """labels: CSR float32 [L, features]."""
@@ -36,7 +36,7 @@ class TfidfFeatures:
     def shared(
         cls, artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, recipe: Recipe, ngrams: int, max_df: float
     ) -> TfidfFeatures:
-        """The features of these texts, taken from the store, or made and put there.
+        """The features of these texts, from the store, or made and stored.
 
         ngrams: 1 for words, 2 for words and bigrams. max_df: a feature in more than this share of the texts (0..1) is
         dropped.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
-#: Whose features these are.
+#: Recipes of features.
 Recipe = Literal["sklearn", "pecos"]
 
 
@@ -27,12 +27,12 @@ class NgramTfidf:
     ``sklearn`` gives the vectors of scikit-learn's TfidfVectorizer: lower case, words of two letters, digits or
     underscores and more; a feature that more than ``max_df`` of the documents hold is dropped; idf = ln((N + 1) /
     (df + 1)) + 1; a document is scaled to L2 norm 1. Characters are lowered one by one, so that a Greek final sigma
-    and a dotted capital I come out differently.
+    and a dotted capital I differ from scikit-learn's.
 
-    ``pecos`` gives the vectors of PECOS's own vectoriser by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos
+    ``pecos`` gives the vectors of PECOS's own vectorizer by the recipe of MACLR's TF-IDF pseudo labels (amzn/pecos
     issue 206): case and punctuation kept; words and bigrams as two blocks; idf = max(ln(N / (df + 1)), 0); each block
-    of a document is scaled to L2 norm 1, then the whole. PECOS splits on the space only, so that the TAB between a
-    title and its content would glue two words into one that no label has: here every ASCII white space separates.
+    of a document is scaled to L2 norm 1, then the whole. PECOS splits on spaces only, so the TAB between a title and
+    its content would join two words into one that no label has; here any ASCII whitespace separates words.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ def _merge_bigrams(
 
 
 def _idf(frequency: NDArray[np.int64], recipe: Recipe, documents: int, max_df: float) -> NDArray[np.float32]:
-    """float32; 0 for what is no feature: too frequent, or in no document at all (a token that was left out)."""
+    """float32; 0 for a term that is not a feature: too frequent, or in no document (a token that was left out)."""
     if recipe == "sklearn":
         most = max_df * documents
         idf = np.log((documents + 1.0) / (frequency + 1.0)) + 1

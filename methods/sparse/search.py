@@ -1,4 +1,4 @@
-"""Exact top-k search over sparse vectors by sparse_dot_topn: no dense score matrix."""
+"""Exact top-k search over sparse vectors by sparse_dot_topn, without a dense score matrix."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
-#: Results (queries x k) that the search holds at a time.
+#: Results (queries x k) per call of the search.
 _RESULTS = 4_000_000
 
 
 class SparseIndex:
     """Labels as sparse non-negative vectors, searched by inner product.
 
-    Only labels with a positive score are predictions. Where scores are equal the lower label id comes first, at the
-    k-th place too: the search compares scores s (1 - id x slope) in float64, with a slope so small that it decides
+    Only labels with a positive score are predictions. Equal scores are ordered by label id, also at the k-th
+    place: the search compares scores s (1 - id x slope) in float64, with a slope so small that it decides
     between equal scores only. The slope is taken out again before the scores are rounded to float32.
     """
 
@@ -56,7 +56,7 @@ class SparseIndex:
 
 
 def _settled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The scores rounded to 40 bits, which takes away what the slope left of itself.
+    """The scores rounded to 40 bits, which removes the rest of the slope.
 
     Sums of float32 values can lie half-way between two others: the last bit of float64 then said which way each of
     two equal scores went.

@@ -1,4 +1,4 @@
-"""How often words stand near each other (Pennington et al. 2014, section 3). Imports numba: import it late."""
+"""How often words occur near each other (Pennington et al. 2014, section 3). Imports numba: import it late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CANDIDATES = 32_000_000
 
 @dataclass(frozen=True)
 class Cooccurrence:
-    """A symmetric matrix [V, V] of counts in CSR form; the columns of a row stand in the order in which they were met.
+    """A symmetric matrix [V, V] of counts in CSR form; the columns of a row are in order of first occurrence.
 
     starts: int64 [V + 1]. columns: int32. counts: float32, above 0.
     """

@@ -27,7 +27,7 @@ class Tokens:
     def of(
         cls, batch: pa.Array, separators: str | None = None, *, lowercase: bool = False, min_length: int = 1
     ) -> Tokens:
-        """Split an Arrow array of texts at ASCII white space, and at what matches ``separators`` (RE2 syntax).
+        """Split an Arrow array of texts at ASCII whitespace, and at what matches ``separators`` (RE2 syntax).
 
         lowercase: lower what is left. min_length: shorter words are left out, in characters.
         """

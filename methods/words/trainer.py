@@ -1,9 +1,9 @@
 """Word vectors from co-occurrence counts: GloVe (Pennington et al. 2014). Imports numba: import it late.
 
-The counts are cut into PARTS x PARTS blocks by the words of their row and of their column. Blocks that share neither a
+The counts are split into PARTS x PARTS blocks by the words of their row and column. Blocks that share neither a
 row word nor a column word touch different vectors, so the PARTS blocks of a (wrapped) diagonal are trained at the same
-time (DSGD; Gemulla et al., KDD 2011). Every vector meets its counts in an order fixed by the seed, whatever the
-threads do and however many there are: the same seed gives the same bytes.
+time (DSGD; Gemulla et al., KDD 2011). Every vector meets its counts in an order fixed by the seed, regardless of
+the number of threads: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from xmcbench import MethodError
 from xmcbench.methods.words.cooccurrence import Cooccurrence
 
-#: Blocks of a diagonal: so many threads at most. A constant, so that the number of cores does not show in a result.
+#: Blocks of a diagonal, the maximum number of threads. Constant, so that results do not depend on the number of cores.
 PARTS = 32
-#: Vectors are padded with zeros to a multiple of so many floats, a whole number of SIMD registers.
+#: Vectors are padded with zeros to a multiple of this many floats, a whole number of SIMD registers.
 _LANES = 16
 #: Sums may be taken in any order, products fused; NaN stays NaN, so that a diverged training is seen.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -61,7 +61,7 @@ def train(
 ) -> tuple[np.ndarray, list[float]]:
     """Vectors w + w~ of all words, float32 [V, dimensions], and the mean loss f(X) (...)^2 / 2 of an entry by epoch.
 
-    Minimises equation 8 by AdaGrad, one entry at a time as section 4.2 and the authors' program do: sums of squares
+    Minimizes equation 8 by AdaGrad, one entry at a time as section 4.2 and the authors' program do: sums of squares
     begin at 1 and take a step's own gradient in after it; the learning rate is part of the gradient that is squared.
     Raises MethodError when the loss is not finite any more.
     """
@@ -74,7 +74,7 @@ def train(
         _epoch(random.permutation(PARTS), entries, main, context, weighting, np.float32(learning_rate), block_losses)
         losses.append(float(block_losses.sum() / max(1, len(entries.logs))))
         if not np.isfinite(losses[-1]):
-            raise MethodError(f"the loss of GloVe is not finite in epoch {epoch}", "lower the learning rate")
+            raise MethodError(f"the loss of GloVe is NaN or infinite in epoch {epoch}", "lower the learning rate")
     return (main.vectors + context.vectors)[:, :dimensions], losses
 
 
@@ -145,7 +145,7 @@ def _epoch(
             losses[block] = _train_block(block, entries, main, context, weighting, rate)
 
 
-# Without error_model="numpy" every division could raise, and no loop would be vectorised.
+# Without error_model="numpy" every division could raise, and no loop would be vectorized.
 @numba.njit(fastmath=_FAST, error_model="numpy")  # type: ignore[untyped-decorator]
 def _train_block(
     block: int, entries: Entries, main: Side, context: Side, weighting: Weighting, rate: np.float32

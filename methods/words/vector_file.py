@@ -6,16 +6,16 @@ import gzip
 import hashlib
 import sys
 import zlib
-from collections.abc import Iterable
 from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from xmcbench import Unavailable, UsageError
 
-#: Longer than the first line of any file of vectors; a binary file of another kind may hold no line end at all.
+#: Longer than the first line of any file of vectors; another binary file may have no line end at all.
 _LINE = 1_000_000
 _FORMATS = "GloVe text or word2vec text or binary, plain or .gz"
 
@@ -23,15 +23,15 @@ _FORMATS = "GloVe text or word2vec text or binary, plain or .gz"
 def read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
     """The first ``max_words`` words of a file and their vectors, float32 [words, d].
 
-    The format is found out: a first line of two numbers is word2vec's (text or binary), one of a word and at least
-    two numbers is GloVe's. Raises UsageError where the file is missing, of no such format, damaged or not finite.
+    The format is detected: a first line of two numbers is word2vec's (text or binary), one of a word and at least two
+    numbers is GloVe's. Raises UsageError if the file is missing, in another format, damaged or not finite.
     """
     try:
         words, vectors = _read(path, max_words)
-    # What gensim raises on a damaged file depends on where the damage lies.
+    # gensim raises different errors, depending on the damage.
     except (ValueError, EOFError, OSError, zlib.error, AssertionError, IndexError, MemoryError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"{path} is no file of word vectors: {reason}", f"formats: {_FORMATS}") from error
+        raise UsageError(f"{path} is not a file of word vectors: {reason}", f"formats: {_FORMATS}") from error
     if not np.isfinite(vectors).all():
         word = words[int((~np.isfinite(vectors).all(axis=1)).argmax())]
         raise UsageError(f"the vector of {word!r} in {path} is not finite")
@@ -48,7 +48,7 @@ def _read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
     if len(first) > 2 and _numbers(first[1:]):
         with opened(path, "rb") as stream:
             return _glove(stream, len(first) - 1, max_words)
-    raise ValueError("its first line is neither 'words dimensions' nor a word and its vector")
+    raise ValueError("its first line is neither 'words dimensions' nor a word with its vector")
 
 
 def _numbers(fields: list[bytes]) -> bool:
@@ -58,10 +58,10 @@ def _numbers(fields: list[bytes]) -> bool:
         return False
 
 
-def _glove(stream: Iterable[bytes], dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
+def _glove(stream: IO[bytes], dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
     """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
     vectors: dict[str, np.ndarray] = {}
-    for number, line in enumerate(islice(stream, max_words), 1):
+    for number, line in enumerate(islice(iter(lambda: stream.readline(_LINE), b""), max_words), 1):
         if not line.strip():
             continue
         word, *values = line.rstrip().rsplit(None, dimensions)
@@ -84,7 +84,9 @@ def _word2vec(path: Path, binary: bool, max_words: int) -> tuple[list[str], np.n
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file. Raises UsageError where it cannot be read."""
+    """SHA-256 (hex) of a file. Raises UsageError if it cannot be read."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise UsageError(f"{path} is not a file of word vectors", f"formats: {_FORMATS}")
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -94,10 +96,10 @@ def sha256(path: Path) -> str:
 
 
 def downloaded(name: str) -> Path:
-    """The file of vectors of this name from gensim-data, downloaded where it is not there yet (checksum by gensim).
+    """The file of vectors of this name from gensim-data, downloaded if missing (gensim verifies the checksum).
 
-    Only the path is asked for: gensim would otherwise run the Python file that comes with the data. Raises
-    Unavailable where the network is needed and not there, UsageError for an unknown name.
+    Only the path is requested: gensim would otherwise run the Python file that comes with the data. Raises
+    Unavailable if the network is needed and missing, UsageError for an unknown name.
     """
     try:
         import gensim.downloader
@@ -109,8 +111,8 @@ def downloaded(name: str) -> Path:
             if name not in known:
                 raise UsageError(f"gensim has no word vectors {name!r}", f"known: {', '.join(sorted(known))}")
             return Path(gensim.downloader.load(name, return_path=True))
-    except (OSError, ValueError, RuntimeError) as error:  # without a network and a cache of its list: ValueError
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: no network and no cached list
         raise Unavailable(
             f"cannot download the word vectors {name!r}: {error}",
-            f"where there is a network: python -m gensim.downloader --download {name}; or give a path",
+            f"on a machine with a network: python -m gensim.downloader --download {name}; or give a path",
         ) from error

@@ -1,4 +1,4 @@
-"""Words of texts, and the vocabulary: which words are known, by which number."""
+"""Words of texts, and the vocabulary, which numbers the known words."""
 
 from __future__ import annotations
 

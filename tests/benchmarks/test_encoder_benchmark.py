@@ -1,6 +1,7 @@
 """Encoding and training against what a user would write without this package, side by side on LF-Debian and MiniLM.
 
-The alternative runs before and after ours and its faster time counts, so that a machine that slows down is no gain.
+The alternative runs before and after ours and its faster time counts, so that a machine that slows down does not count
+as a gain.
 """
 
 import time

@@ -53,7 +53,7 @@ def seconds(work):
 
 
 def stepping(encoder, losses):
-    """A function that does one step of an optimiser."""
+    """A function that does one step of an optimizer."""
     import torch
 
     optimizer = torch.optim.AdamW(encoder.train().parameters(), 1e-5, fused=True)

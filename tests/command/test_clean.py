@@ -85,7 +85,7 @@ def test_removal_needs_a_choice(inside, runs):
     before = everything(runs)
     ended = inside("clean", "--remove")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "--remove needs a choice (--kind, --older-than or --unneeded say what to remove)" in ended.stderr
+    assert "--remove needs a selection (use --kind, --older-than or --unneeded)" in ended.stderr
     assert everything(runs) == before
 
 
@@ -113,7 +113,7 @@ def test_what_is_in_use_is_left_alone_and_said(inside, runs):
     (done,) = runs.records()
     with runs.lock(done.cell, wait=True):
         ended = inside("clean", "--older-than", "0", "--remove")
-        assert ended.stdout.splitlines()[-1] == "left alone, because a running cell uses them: 2"
+        assert ended.stdout.splitlines()[-1] == "kept, because a running cell uses them: 2"
         assert "removed: 3 items" in ended.stdout
         document = json.loads(inside("clean", "--older-than", "0", "--remove", "--json").stdout)
         assert document == {"removed": True, "in_use": 2, "items": []}
@@ -122,7 +122,7 @@ def test_what_is_in_use_is_left_alone_and_said(inside, runs):
 
 def test_wrong_requests(inside, runs):
     for words, message in (
-        (("--runs", "none"), "there is no runs folder none"),
+        (("--runs", "none"), "no runs folder at none"),
         (("--kind", "trainings"), "unknown kind 'trainings' (did you mean 'training'?)"),
         (("--older-than", "month"), "invalid float value"),
     ):

@@ -69,7 +69,7 @@ def test_two_identical_runs_do_not_differ(inside, runs):
     }
     assert document["apart"] == {}
     text = inside("compare", "bm25", other, "--setting", "ez").stdout
-    assert "No metric differs at the 5% level" in text
+    assert "No metric differs significantly at the 5% level" in text
     assert "paired over 1,121 test instances" in text
 
 
@@ -148,8 +148,8 @@ def test_what_is_stale_is_said(inside, runs, altered):
 
 def test_what_differs_is_named(inside, runs):
     text = inside("compare", "tfidf:sklearn", "tfidf:pecos").stdout
-    assert "A: TF-IDF (sklearn), LF-Debian-2K, zero-shot (no pair), seed 0, 1" in text
-    assert "At the 5% level these differ: P@1" in text
+    assert "A: TF-IDF (sklearn), LF-Debian-2K, zero-shot (no pairs), seed 0, 1" in text
+    assert "Significant at the 5% level: P@1" in text
     assert "cell.parameters.vectorizer: sklearn | pecos" in text
     assert "hardware" not in text
 
@@ -164,32 +164,32 @@ def test_two_settings_of_one_method_are_compared_by_their_keys(inside, runs):
 
 def test_the_words_must_name_one_row_each(inside, runs):
     for words, message in (
-        (("tfidf", "bm25"), "tfidf names 2 rows"),
+        (("tfidf", "bm25"), "tfidf matches 2 rows"),
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
-        (("bm25", "bm25"), "results in several places (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
-        (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result there"),
-        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result there"),
-        (("bm25", "bm25", "--ratio", "0.1"), "belong to --setting fs"),
-        (("bm25", "runs/none.json"), "there is no record runs/none.json"),
-        (("bm25", "tfidf", "--runs", "none"), "there is no runs folder none"),
+        (("bm25", "bm25"), "several results in common (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
+        (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result in this dataset and setting"),
+        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result in this dataset and setting"),
+        (("bm25", "bm25", "--ratio", "0.1"), "need --setting fs"),
+        (("bm25", "runs/none.json"), "no record at runs/none.json"),
+        (("bm25", "tfidf", "--runs", "none"), "no runs folder at none"),
     ):
         ended = inside("compare", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
 
 
-def test_a_folder_is_the_data_set_that_its_card_names(inside, tiny):
+def test_a_folder_is_the_dataset_that_its_card_names(inside, tiny):
     (tiny / "card.toml").write_text('name = "Small Set"\nslug = "small-set"\n')
     assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25,tfidf").returncode == 0
     for given in ([], ["--dataset", "tiny"], ["--dataset", "./tiny"], ["--dataset", "tiny/../tiny/."]):
         ended = inside("compare", "bm25", "tfidf", *given)
         assert (ended.returncode, ended.stderr) == (0, "")
     ended = inside("compare", "bm25", "tfidf", "--dataset", "lf-debian-2k")
-    assert (ended.returncode, "bm25 has no result there" in ended.stderr) == (2, True)
+    assert (ended.returncode, "bm25 has no result in this dataset and setting" in ended.stderr) == (2, True)
 
 
-def test_two_data_sets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):
+def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):
     inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--runs", "small")
     (file,) = (tmp_path / "small" / "records").rglob("*.json")
     (mine,) = (runs / "records").rglob("ez/bm25-s0*.json")
@@ -197,7 +197,7 @@ def test_two_data_sets_and_two_filters_are_refused_unless_forced(inside, runs, t
     assert (ended.returncode, "differ in their datasets" in ended.stderr) == (2, True)
     forced = inside("compare", mine, file, "--force")
     assert forced.returncode == 0, forced.stderr
-    assert "no test: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout
+    assert "not tested: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout
     (head,) = [line for line in forced.stdout.splitlines() if line.startswith("Metric")]
     assert head.split() == ["Metric", "A", "B", "A", "-", "B"]
     assert result(inside("compare", mine, file, "--force", "--json"))["metrics"]["P@1"]["p"] is None

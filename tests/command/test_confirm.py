@@ -71,7 +71,7 @@ def test_one_cell_vouches_for_all_that_the_same_code_made(inside, tiny, code, ru
         assert (check.same_ranks, check.largest_change) == (1.0, 0.0)
         assert check.key in {each.key for each in before}
         assert (new.metrics, new.measured, new.method) == (old.metrics, old.measured, old.method)
-    assert inside(*words).stdout == "nothing is stale\n"
+    assert inside(*words).stdout == "no record is stale\n"
     assert statuses(inside, code()) == ["ok"] * 4  # the code that made them still vouches for them
 
 
@@ -93,11 +93,11 @@ def test_a_cell_that_fails_now_is_not_confirmed(inside, tiny, code, runs):
 
 
 def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeypatch):
-    assert inside("confirm", "--methods", "tfidf", "--plugin", code("renamed")).stdout == "nothing is stale\n"
+    assert inside("confirm", "--methods", "tfidf", "--plugin", code("renamed")).stdout == "no record is stale\n"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     ended = inside("confirm", "--plugin", code("renamed"), "--runs", runs.root)
-    assert ended.returncode == 1  # tiny is no name of a dataset
+    assert ended.returncode == 1  # tiny is not a dataset name
     assert ended.stderr.count("not confirmed: unknown dataset 'tiny'") == 2
     assert inside("confirm", "--runs", "none").returncode == 2
 

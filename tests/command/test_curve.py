@@ -53,7 +53,7 @@ def test_a_curve_runs_draws_and_goes_on(xmcbench, tiny, counts, tmp_path):
     assert [path.parent.name for path in (runs / "records").rglob("tfidf-*.json")] == ["ez"]
     drawn = sorted(path.name for path in (runs / "curves").iterdir())
     assert drawn == ["tiny-pair-p5.csv", "tiny-pair-p5.svg", "tiny-pair-r100.csv", "tiny-pair-r100.svg"]
-    assert "P@5 on tiny, in per cent, by share of the pairs; filter none" in ended.stdout
+    assert "P@5 on tiny, in percent, by share of the pairs; filter none" in ended.stdout
     assert "missing" not in ended.stdout
     with (runs / "curves" / "tiny-pair-p5.csv").open() as stream:
         points = {(line["method"], line["ratio"]): line for line in csv.DictReader(stream)}
@@ -121,7 +121,7 @@ def test_what_needs_pairs_alone_at_zero_is_said(inside, tiny, counts):
 
 def test_nothing_to_draw(inside, tiny):
     ended = inside("curve", "--dataset", tiny, "--methods", "bm25", "--no-run")
-    assert (ended.returncode, "there is no result to draw" in ended.stdout) == (1, True)
+    assert (ended.returncode, "no results to draw" in ended.stdout) == (1, True)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("resvg_py") is None, reason="PNG needs resvg-py")
@@ -147,11 +147,11 @@ def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
         (["--methods", "tfidf", "--ratios", "0,1.5"], "a share must be in 0..1"),
         (["--methods", "tfidf", "--metric", "P@2"], "unknown metric 'P@2'"),
         (["--methods", "tfidf", "--metric", ","], "--metric is empty"),
-        (["--methods", "all"], "a curve is drawn of methods that are named"),
+        (["--methods", "all"], "a curve needs the names of its methods"),
         (["--methods", "tfdif"], "did you mean 'tfidf'"),
         (["--methods", "tfidf", "--set", "bm25.k1=2"], "not among the methods"),
         (["--methods", "tfidf", "--filter", "file"], "has no filter 'file'"),
-        (["--methods", "tfidf,", "bm25"], "a list has no spaces, or is put in quotes"),
+        (["--methods", "tfidf,", "bm25"], "write a list without spaces, or in quotes"),
         ([], "--methods"),
     ],
 )

@@ -6,8 +6,11 @@ def test_info_verify_export_and_synth(xmcbench, tiny, tmp_path):
     assert facts["statistics"]["labels"] == 10
     assert "labels" in xmcbench("data", "info", "lf-debian-2k").stdout
     ended = xmcbench("data", "verify", "lf-debian-20k")
-    assert (ended.returncode, ended.stdout) == (0, "lf-debian-20k is what its card says\n")
-    assert xmcbench("data", "verify", "./tiny").stdout == "./tiny can be read; no card says its counts or sums\n"
+    assert (ended.returncode, ended.stdout) == (0, "lf-debian-20k matches its card\n")
+    assert (
+        xmcbench("data", "verify", "./tiny").stdout
+        == "./tiny can be read; it has no card to check counts and checksums against\n"
+    )
     exported = xmcbench("data", "export", tiny, "--out", "pecos", "--format", "pecos")
     assert exported.returncode == 0, exported.stderr
     assert (tmp_path / "pecos" / "Y.trn.npz").exists()

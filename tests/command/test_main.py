@@ -83,8 +83,8 @@ def test_completion_in_a_shell(inside, tmp_path):
     [
         (["rnu"], "unknown command 'rnu' (did you mean 'run'?)"),
         (["--versoin"], "unrecognized argument '--versoin': did you mean --version?"),
-        (["--debug"], "unrecognized argument '--debug': it stands behind the command that takes it"),
-        (["--setting", "ez"], "unrecognized argument '--setting': it stands behind the command that takes it"),
+        (["--debug"], "unrecognized argument '--debug': put it after the command that takes it"),
+        (["--setting", "ez"], "unrecognized argument '--setting': put it after the command that takes it"),
         (["--print-completion", "bsh"], "invalid choice: 'bsh': did you mean 'bash'?"),
         (["run", "--setting", "ez", "--method", "tfidf"], "argument '--method': did you mean --methods? (see"),
         (["run", "--setting=ez", "--dry_run"], "unrecognized argument '--dry_run': did you mean --dry-run?"),
@@ -100,13 +100,13 @@ def test_completion_in_a_shell(inside, tmp_path):
         (["data", "build", "x", "--indicse", "y"], "unrecognized argument '--indicse': did you mean --indices?"),
         (
             ["run", "--setting", "ez", "--methods", "tfidf,", "bm25"],
-            "unrecognized argument 'bm25': a list has no spaces, or is put in quotes: --methods tfidf,bm25",
+            "unrecognized argument 'bm25': write a list without spaces, or in quotes: --methods tfidf,bm25",
         ),
-        (["run", "--setting", "ez", "--methods", "tfidf", ",bm25"], "argument ',bm25': a list has no spaces"),
+        (["run", "--setting", "ez", "--methods", "tfidf", ",bm25"], "argument ',bm25': write a list without spaces"),
         (["run", "--setting", "ez", "more"], "unrecognized argument 'more' (see `xmcbench run --help`)"),
     ],
 )
-def test_a_misspelt_word_is_one_line_with_what_was_meant(inside, words, message):
+def test_a_misspelled_word_is_one_line_with_what_was_meant(inside, words, message):
     ended = inside(*words)
     assert ended.returncode == 2
     assert message in ended.stderr
@@ -115,10 +115,13 @@ def test_a_misspelt_word_is_one_line_with_what_was_meant(inside, words, message)
     assert ended.stdout == ""
 
 
-def test_a_file_where_a_folder_should_be_is_no_defect(inside, tmp_path):
+def test_a_file_where_a_folder_should_be_is_not_an_internal_error(inside, tmp_path):
     (tmp_path / "file").touch()
     ended = inside("data", "build", "lf-debian-20k", "--out", "file")
-    assert (ended.returncode, ended.stderr) == (1, "xmcbench: error: file: Not a directory (--debug shows where)\n")
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "xmcbench: error: file: Not a directory (--debug shows the traceback)\n",
+    )
 
 
 def test_debug_shows_the_traceback(xmcbench):
@@ -131,10 +134,10 @@ def test_a_broken_plugin_is_a_row_and_a_missing_one_an_error(inside, plugin):
     words = ("ls", "methods", "--plugin", plugin("import nothing_of_that_name"))
     entries = {entry["name"]: entry for entry in json.loads(inside(*words, "--json").stdout)}
     assert entries["plugin"]["status"] == "broken"
-    assert entries["plugin"]["reason"].startswith("does not import: ModuleNotFoundError")
+    assert entries["plugin"]["reason"].startswith("cannot be imported: ModuleNotFoundError")
     assert (entries["tfidf"]["status"], entries["tfidf"]["reason"]) == ("ok", "")
     listed = inside(*words).stdout
-    assert "does not import: ModuleNotFoundError" in listed.partition("\nreason\n")[2]
+    assert "cannot be imported: ModuleNotFoundError" in listed.partition("\nreason\n")[2]
     assert inside("ls", "methods", "--plugin", "none.py").returncode == 2
 
 
@@ -174,7 +177,7 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
     ]
     table = [line.split() for line in lines[10:14]]
     assert [table[0], *table[2:]] == [["preset", "quick", "paper"], ["steps", "5", "100"], ["fast", "true"]]
-    assert lines[-1] == "quick was chosen by: xmcbench run --setting ez"
+    assert lines[-1] == "quick was selected by: xmcbench run --setting ez"
     document = json.loads(inside(*words, "--json").stdout)
     assert document["parameters"]["steps"] == {
         "type": "int",
@@ -188,17 +191,17 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
     assert (document["supervision"], document["deterministic"], document["packages"]) == ("optional", False, {})
 
 
-def test_a_name_that_is_no_methods(inside, plugin):
+def test_a_name_that_is_not_a_methods(inside, plugin):
     for words, message in (
         (("methods", "tfdif"), "unknown method 'tfdif' (did you mean 'tfidf'?)"),
         (("datasets", "lf-debian-2k"), "datasets takes no name: 'lf-debian-2k' (xmcbench ls methods NAME)"),
-        (("methods", "plugin", "--plugin", plugin("1 / 0")), "plugin: does not import: ZeroDivisionError"),
+        (("methods", "plugin", "--plugin", plugin("1 / 0")), "plugin: cannot be imported: ZeroDivisionError"),
     ):
         ended = inside("ls", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr
 
 
-def test_results_are_fractions_for_machines_and_per_cent_for_readers(inside, record, tmp_path):
+def test_results_are_fractions_for_machines_and_percent_for_readers(inside, record, tmp_path):
     store = Store(tmp_path / "runs")
     store.write(record("nobodys", value=0.123456))
     store.write(record("nobodys", seed=1, status="failed"))
@@ -235,11 +238,11 @@ def test_doctor_names_a_broken_card(xmcbench, tmp_path):
 def test_an_ls_without_results_says_where_they_would_be(inside):
     ended = inside("ls", "results")
     assert ended.returncode == 2
-    assert "there is no runs folder runs" in ended.stderr
+    assert "no runs folder at runs" in ended.stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["ls", "datasets"], ["doctor"]])
-def test_a_reader_that_went_away_is_no_error(words, tmp_path):
+def test_a_reader_that_went_away_is_not_an_error(words, tmp_path):
     read, write = os.pipe()
     os.close(read)
     # Buffered, as standard output into a pipe is: the output is written at the end.

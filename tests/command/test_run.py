@@ -209,7 +209,7 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert err == "xmcbench: interrupted; finished results are kept, the same command goes on\n"
+    assert err == "xmcbench: interrupted; finished results are kept; run the same command to continue\n"
     assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
     assert not [each for each in psutil.process_iter() if _belongs(each, tmp_path)]
 
@@ -378,7 +378,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
 """
     ended = subprocess.run([sys.executable, "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("xmcbench: error: no room left to write")
+    assert ended.stderr.startswith("xmcbench: error: no space left to write")
     assert ended.stderr.count("\n") == 1
     assert not list((tmp_path / "runs").rglob("*.json"))
     assert not list((tmp_path / "runs").rglob(".*tmp"))
@@ -392,7 +392,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "fs", "--ratio", "0.001"], "selects nothing"),
         (["--setting", "ez", "--methods", "tfdif"], "did you mean 'tfidf'"),
         (["--setting", "ez", "--dataset", "lf-debian-3k"], "did you mean"),
-        (["--setting", "ez", "--dataset", "no/such/folder"], "there is no folder"),
+        (["--setting", "ez", "--dataset", "no/such/folder"], "no folder at"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k2=1"], "did you mean 'bm25.k1'"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=high"], "is not of type float"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25.k1=inf"], "is not a finite number"),
@@ -403,11 +403,11 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "--processes 0 must be at least 1"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
-        (["--setting", "ez", "--seed", "one"], "is no list of integers"),
-        (["--setting", "ez", "--methods", ","], "names none"),
+        (["--setting", "ez", "--seed", "one"], "must be comma-separated integers"),
+        (["--setting", "ez", "--methods", ","], "is empty"),
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
         (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
-        (["--setting", "ez", "--time-limit", "0"], "leaves nothing"),
+        (["--setting", "ez", "--time-limit", "0"], "must be positive"),
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "invalid choice"),
         ([], "--setting"),
@@ -435,8 +435,8 @@ def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--dry-run")
     for more, reason in (
         (("--conf", "x.toml"), "unrecognized argument '--conf': did you mean --config?"),
-        (("--config", "x.toml", "--config=y.toml"), "--config stands twice"),
-        (("--config", "y.toml"), "a settings file names no other"),
+        (("--config", "x.toml", "--config=y.toml"), "--config is given more than once"),
+        (("--config", "y.toml"), "a settings file cannot include another"),
     ):
         ended = inside(*words, *more)
         assert (ended.returncode, ended.stdout) == (2, "")
@@ -468,7 +468,7 @@ def test_a_damaged_record_is_named(inside, tiny, tmp_path):
     path.write_text(json.dumps(record))
     ended = inside(*words)
     assert ended.returncode == 1
-    assert "is not a valid record: the key is not that of the cell" in ended.stderr
+    assert "is not a valid record: the key does not match the cell" in ended.stderr
     shutil.rmtree(tmp_path / "runs")
     assert inside(*words).returncode == 0
 

@@ -20,7 +20,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_bundled_data_set_is_what_its_card_says(name):
+def test_a_bundled_dataset_is_what_its_card_says(name):
     assert verify(name) == []
     dataset = load_dataset(name)
     assert dataset.counts() == dict(dataset.card.counts) == COUNTS[name]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from xmcbench.data.card import Card, Derivation, Propensity, Recipe, read_card, write_card
 from xmcbench.errors import DataError
+from xmcbench.storage.naming import check_name
 
 PLAIN = 'name = "X"\nslug = "x"\n'
 
@@ -21,11 +22,21 @@ def test_name_and_slug_are_enough(tmp_path):
 
 
 _TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=20)
+
+
+def _names_a_file(name):
+    try:
+        check_name("name", name)
+    except ValueError:
+        return False
+    return True
+
+
 _SHA = st.text("0123456789abcdef", min_size=64, max_size=64)
 
 
 @given(
-    name=_TEXT.filter(lambda name: name not in ("", ".", "..") and "/" not in name),
+    name=_TEXT.filter(_names_a_file),
     text=_TEXT,
     files=st.dictionaries(_TEXT, _SHA, max_size=3),
     default=st.booleans(),
@@ -88,5 +99,5 @@ def test_a_broken_card_names_file_and_key(tmp_path, text, reason):
 
 
 def test_a_missing_card_is_said(tmp_path):
-    with pytest.raises(DataError, match="there is no card"):
+    with pytest.raises(DataError, match="no card at"):
         read_card(tmp_path / "card.toml")

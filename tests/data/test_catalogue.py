@@ -22,7 +22,7 @@ def _listed(slug):
     return next(each for each in known_datasets() if each.slug == slug)
 
 
-def test_the_bundled_data_sets_are_listed():
+def test_the_bundled_datasets_are_listed():
     listed = {each.slug: each for each in known_datasets()}
     assert not listed["lf-debian-20k"].problem
     assert not listed["lf-debian-2k"].problem
@@ -48,11 +48,11 @@ def test_an_unknown_name_is_answered_with_the_nearest(root):
         load_dataset("lf-debiann-2k")
 
 
-def test_a_folder_that_is_not_there_is_no_unknown_name(tmp_path):
-    with pytest.raises(UsageError, match="there is no folder"):
+def test_a_folder_that_is_not_there_is_not_an_unknown_name(tmp_path):
+    with pytest.raises(UsageError, match="no folder at"):
         load_dataset(tmp_path / "none")
     for name in ("./lf-debian-2k", "~nobody-of-this-name/data"):
-        with pytest.raises(UsageError, match="there is no folder"):
+        with pytest.raises(UsageError, match="no folder at"):
             load_dataset(name)
 
 
@@ -126,5 +126,5 @@ def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
     monkeypatch.setattr("xmcbench.data.catalogue.bundled", list)
     (root / "tea").mkdir()
     (root / "tea" / "card.toml").write_text(CARD)
-    with pytest.raises(UsageError, match=r"no dataset is named \(--dataset NAME\|FOLDER"):
+    with pytest.raises(UsageError, match=r"no dataset is given \(--dataset NAME\|FOLDER"):
         default_dataset()

@@ -8,7 +8,7 @@ from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.pairs import write_pairs
 
 
-def test_a_folder_is_a_data_set(write_folder):
+def test_a_folder_is_a_dataset(write_folder):
     dataset = load_dataset(write_folder())
     assert (dataset.name, dataset.slug, dataset.propensity) == ("Tea Things", "tea-things", (0.55, 1.5))
     assert dataset.counts() == {"train": 3, "test": 2, "labels": 3, "train_pairs": 3, "test_pairs": 3}
@@ -62,7 +62,7 @@ def test_pairs_that_are_not_those_that_were_kept_are_refused(write_folder, part)
 def test_a_label_id_beyond_lbl_names_file_and_line(write_folder):
     rows = [{"uid": str(row), "title": "t", "content": "", "target_ind": [row]} for row in range(4)]
     folder = write_folder(tst=rows)
-    with pytest.raises(DataError, match="line 4: target_ind 3 names no label") as caught:
+    with pytest.raises(DataError, match="line 4: target_ind 3 is out of range") as caught:
         load_dataset(folder)
     assert "0..2" in caught.value.hint
 
@@ -92,7 +92,7 @@ def test_the_first_label_can_be_the_instance_itself(write_folder, things):
     assert load_dataset(write_folder("again", **alone)).longest_filter == 1
 
 
-def test_row_numbers_are_no_identity(write_folder):
+def test_row_numbers_are_not_an_identity(write_folder):
     instances = [{"uid": str(row), "title": "t", "content": "", "target_ind": [0]} for row in range(2)]
     dataset = load_dataset(write_folder(tst=instances, lbl=[{"title": "one"}, {"title": "two"}, {"title": "three"}]))
     assert dataset.filters == ("none",)
@@ -112,7 +112,7 @@ def test_a_broken_filter_file_is_found_on_loading(write_folder):
         load_dataset(write_folder(filter_labels_test__txt="0 1\n1 3\n"))
 
 
-def test_a_filter_the_data_set_lacks_is_refused_with_a_reason(write_folder):
+def test_a_filter_the_dataset_lacks_is_refused_with_a_reason(write_folder):
     dataset = load_dataset(write_folder())
     with pytest.raises(UsageError, match=r"it has no filter_labels_test\.txt") as caught:
         dataset.filter("file")
@@ -167,5 +167,5 @@ def test_a_card_in_the_folder_counts(write_folder):
 
 def test_a_file_other_than_the_cards_is_refused(write_folder):
     card = f'name = "Tea"\nslug = "tea"\n[files]\n"lbl.json.gz" = "{"0" * 64}"\n'
-    with pytest.raises(DataError, match=r"lbl\.json\.gz is not the file that the card of Tea describes"):
+    with pytest.raises(DataError, match=r"lbl\.json\.gz does not match the card of Tea"):
         load_dataset(write_folder(card__toml=card))

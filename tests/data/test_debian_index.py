@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from xmcbench.data import build, fetch, load_dataset, verify
 from xmcbench.data.card import read_card, write_card
-from xmcbench.data.debian_index import index_digest, read_packages, trains, version_key
+from xmcbench.data.recipes.debian_packages.index import index_digest, read_packages, trains, version_key
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 PACKAGES = """\
@@ -151,7 +151,7 @@ def test_two_builds_are_byte_for_byte_the_same(card, indices, tmp_path):
     assert verify("letters") == []
 
 
-def test_a_built_data_set_holds_the_pairs(card, indices):
+def test_a_built_dataset_holds_the_pairs(card, indices):
     build("letters", indices=indices)
     dataset = load_dataset("letters")
     assert {name: trains(name) for name in ("alpha", "beta", "gamma")} == {"alpha": True, "beta": False, "gamma": False}
@@ -182,7 +182,7 @@ def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tm
     [
         ("", "lists no package"),
         (" x\n", "line 1: continues no field"),
-        ("Package: a\nVersion: 1\n\nno colon\n", "line 4: 'no colon' is no field"),
+        ("Package: a\nVersion: 1\n\nno colon\n", "line 4: 'no colon' is not a field"),
         ("Package: a\nVersion: 1\n\nVersion: 2\n", "line 4: a stanza without Package or Version"),
         (b"Package: \xff\n", "line 1: is not UTF-8"),
     ],
@@ -210,14 +210,14 @@ def test_a_failed_build_leaves_what_was_there(card, indices):
     sums = made.build.indices | {"Packages": index_digest(indices / "Packages")}
     write_card(path, replace(made, build=replace(made.build, indices=sums)))
     content["card.toml"] = path.read_bytes()
-    with pytest.raises(DataError, match="no package of the index names another one"):
+    with pytest.raises(DataError, match="no package of the index refers to another one"):
         build("letters", indices=indices)
     assert {path.name: path.read_bytes() for path in before.iterdir()} == content
 
 
 def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
     (tmp_path / "letters.doc").touch()
-    with pytest.raises(UsageError, match="holds something else"):
+    with pytest.raises(UsageError, match="contains something other"):
         build("letters", tmp_path, indices)
 
 
@@ -260,7 +260,7 @@ def apt(tmp_path, monkeypatch, indices):
         program.write_text(APT.format(codename=codename, folder=indices))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-        monkeypatch.setattr("xmcbench.data.debian_archive._HELPER", program)
+        monkeypatch.setattr("xmcbench.data.recipes.debian_packages.archive._HELPER", program)
 
     return install
 
@@ -274,6 +274,6 @@ def test_indices_come_from_the_machines_apt(card, apt, indices, tmp_path):
 
 def test_a_release_that_apt_does_not_hold_is_said(card, apt, tmp_path):
     apt("latin")
-    with pytest.raises(DataError, match="do not hold Debian greek main: E: no network") as caught:
+    with pytest.raises(DataError, match="do not have Debian greek main: E: no network") as caught:
         fetch("letters", tmp_path / "out")
     assert "--indices" in caught.value.hint

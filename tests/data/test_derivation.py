@@ -74,7 +74,7 @@ def test_some_are_held_out_and_some_are_left(source, tmp_path, held_out, reason)
         load_dataset("d")
 
 
-def test_the_digest_hangs_on_source_and_draw(source, tmp_path):
+def test_the_digest_depends_on_source_and_draw(source, tmp_path):
     digests = {load_dataset("d").digest}
     for text in (_text(15, seed=1), _text(14), _text(15, what="held_out"), _text(15, seed=1, what="held_out")):
         (tmp_path / "sets" / "d" / "card.toml").write_text(text)
@@ -106,5 +106,5 @@ def test_the_digest_is_of_what_is_left_of_the_source(source, tmp_path):
 @pytest.mark.parametrize("name", ["d", "lf-amazon-1m", "nobody"])
 def test_a_source_without_data_is_said(source, tmp_path, name):
     (tmp_path / "sets" / "d" / "card.toml").write_text(_text(3, source=name))
-    with pytest.raises(DataError, match=f"{name}, its source, has no data of its own"):
+    with pytest.raises(DataError, match=f"{name} is not on this machine"):
         load_dataset("d")

@@ -34,7 +34,7 @@ def _equal(one, other):
 
 @given(_ROWS, _ROWS, _LABELS)
 @settings(max_examples=25)
-def test_any_data_set_survives_export_as_xc(tmp_path_factory, train, test, labels):
+def test_any_dataset_survives_export_as_xc(tmp_path_factory, train, test, labels):
     folder = tmp_path_factory.mktemp("sets")
     (folder / "a").mkdir()
     write_instances(folder / "a" / "trn.json", train)
@@ -82,7 +82,7 @@ def test_maclr_has_plain_json_lines_and_the_test_pairs_by_uid(write_folder, tmp_
 def test_maclr_cannot_hold_a_uid_with_a_space(write_folder, tmp_path):
     labels = [{"uid": f"label {row}", "title": "t"} for row in range(3)]
     dataset = load_dataset(write_folder(lbl=labels))
-    with pytest.raises(DataError, match="uid 'label 0' holds a space"):
+    with pytest.raises(DataError, match="uid 'label 0' contains a space"):
         export(dataset, tmp_path / "out", "maclr")
     assert not (tmp_path / "out").exists()
 
@@ -97,7 +97,7 @@ def test_zestxml_has_raw_texts_and_label_matrices(write_folder, tmp_path):
 
 def test_nothing_is_overwritten(write_folder, tmp_path):
     dataset = load_dataset(write_folder())
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         export(dataset, tmp_path, "xc")
 
 

@@ -14,7 +14,7 @@ def exported(write_folder, tmp_path):
     return tmp_path / "out"
 
 
-def test_a_good_data_set_has_no_findings(exported):
+def test_a_good_dataset_has_no_findings(exported):
     assert verify(exported) == []
 
 
@@ -26,7 +26,7 @@ def test_a_folder_without_a_card_is_read_at_least(write_folder):
 def test_a_changed_file_is_found(exported):
     path = exported / "tst.json.gz"
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    assert verify(exported) == [f"{path} has another SHA-256 than the card's"]
+    assert verify(exported) == [f"{path} does not match the SHA-256 of the card"]
 
 
 def test_lost_and_damaged_files_are_found_together(exported):
@@ -34,23 +34,23 @@ def test_lost_and_damaged_files_are_found_together(exported):
     path = exported / "lbl.json.gz"
     path.write_bytes(path.read_bytes()[:-9])
     findings = "\n".join(verify(exported))
-    for finding in ("trn_X_Y.txt is missing", "lbl.json.gz has another", "lbl.json.gz is truncated"):
+    for finding in ("trn_X_Y.txt is missing", "lbl.json.gz does not match", "lbl.json.gz is truncated"):
         assert finding in findings
 
 
 def test_counts_other_than_the_cards_are_found(exported):
     card = exported / "card.toml"
     card.write_text(card.read_text().replace("train_pairs = 3", "train_pairs = 4"))
-    assert verify(exported) == ["Tea Things: train_pairs is 3, the card says 4"]
+    assert verify(exported) == ["Tea Things: train_pairs is 3, but the card says 4"]
 
 
 def test_labels_out_of_range_and_broken_filters_are_found(write_folder):
     rows = [{"uid": "A1", "title": "t", "content": "", "target_ind": [9]}]
-    assert "line 1: target_ind 9 names no label" in verify(write_folder("a", trn=rows))[0]
+    assert "line 1: target_ind 9 is out of range" in verify(write_folder("a", trn=rows))[0]
     assert "document 7 is out of range" in verify(write_folder("b", filter_labels_train__txt="7 0\n"))[0]
 
 
-def test_a_derived_data_set_is_verified_with_its_source(exported, monkeypatch, tmp_path):
+def test_a_derived_dataset_is_verified_with_its_source(exported, monkeypatch, tmp_path):
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
     shutil.copytree(exported, tmp_path / "sets" / "tea-things")
     (tmp_path / "sets" / "half").mkdir()
@@ -58,9 +58,9 @@ def test_a_derived_data_set_is_verified_with_its_source(exported, monkeypatch, t
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(2))
     assert verify("half") == []
     (tmp_path / "sets" / "half" / "card.toml").write_text(card.format(3))
-    assert verify("half") == ["Half: labels is 2, the card says 3"]
+    assert verify("half") == ["Half: labels is 2, but the card says 3"]
     (tmp_path / "sets" / "tea-things" / "tst_X_Y.txt").write_text("")
-    assert "another SHA-256" in verify("half")[0]
+    assert "does not match the SHA-256" in verify("half")[0]
 
 
 def test_what_is_not_here_cannot_be_verified():

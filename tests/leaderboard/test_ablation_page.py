@@ -48,7 +48,9 @@ def test_rows_are_numbered_and_ordered_as_the_printed_ones(row, record):
         ["-", "yes", "no", "yes", "no", "**50.00** ±3.0"],
     ]
     page = files(pages(made))["ablation.md"]
-    assert "Tiny, zero-shot (no pair). MACLR (quick, mini, 20 steps of 32) with its components (MAC, LR, E, TF-" in page
+    assert (
+        "Tiny, zero-shot (no pairs). MACLR (quick, mini, 20 steps of 32) with its components (MAC, LR, E, TF-" in page
+    )
     assert "adaptive_clustering" not in page
     assert "OTHER" not in page
 
@@ -77,13 +79,13 @@ def test_a_table_for_each_variant_and_setting(row):
         "MACLR (quick, mini, 3000 steps of 32)",
         "MACLR (quick, mini, 20 steps of 32)",
     ]
-    assert page.count("## Tiny, zero-shot (no pair), measured") == 1
+    assert page.count("## Tiny, zero-shot (no pairs), measured") == 1
     assert page.index("## Tiny, zero-shot") < page.index("## Tiny, full")
     # Ranks are those of one variant: a larger budget leaves the smaller one its best.
     assert page.count("**50.00**") == page.count("**90.00**") + 16 == 4 * 8
 
 
-def test_a_variant_with_all_components_alone_is_no_ablation(row):
+def test_a_variant_with_all_components_alone_is_not_an_ablation(row):
     assert "measured" not in files(pages([row("xxxx")]))["ablation.md"]
     assert len(measured([row("xxxx"), row("xxx-")])) == 1
 

@@ -20,7 +20,10 @@ BOARD = Path(__file__).parents[2] / "leaderboards"
 def problems(root, wanted=lambda record: True, intervals=True):
     """What does not follow from the ranks of the records in a folder, a line each. Raises what is missing."""
     store, found, truths = Store(root), [], {}
-    for record in store.records():
+    records = store.records()
+    for error in store.left_out.values():
+        raise error
+    for record in records:
         if record.ranks is None or not wanted(record):
             continue
         place = f"{record.cell.path.as_posix()}.json"
@@ -59,8 +62,10 @@ def without_intervals(monkeypatch):
 
 
 def test_all_records_can_be_read_and_stand_on_one_board():
-    records = Store(BOARD).records()
+    store = Store(BOARD)
+    records = store.records()
     assert records
+    assert not store.left_out
     consistency.check(records)
 
 
@@ -151,5 +156,5 @@ def test_a_record_under_another_name_is_an_error(runs):
     content = {name: value for name, value in values.items() if name != "sha256"}
     path.write_text(json.dumps({**content, "sha256": sha256_json(content)}))
     assert read_record(path).cell.seed == 1
-    with pytest.raises(StorageError, match="whose place is"):
+    with pytest.raises(StorageError, match="that belongs at"):
         problems(runs)

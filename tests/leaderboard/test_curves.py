@@ -68,7 +68,7 @@ def test_no_row_hides_behind_another_of_its_name(record, altered):
     assert [line.name for line in drawn.lines] == ["TFIDF (quick), k=1", "TFIDF (quick), k=2"]
 
 
-def test_what_is_no_curve(record, seven):
+def test_what_is_not_a_curve(record, seven):
     assert curve([], "label", "P@5", "self") is None
     assert curve([record()], "label", "P@5", "self") is None
     assert curve([record(), record(setting=Setting.of("full"))], "label", "P@5", "self") is None

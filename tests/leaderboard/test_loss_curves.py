@@ -54,7 +54,7 @@ def test_seeds_of_different_lengths_are_drawn_where_all_have_a_point(record):
     notes = [{"t": training([(step, 1.0) for step in range(1, last)], "l")} for last in (9, 5, 2)]
     (made,) = loss_curves([record(seed=seed, notes=each) for seed, each in enumerate(notes[:2])], "x")
     assert [point.step for point in made.lines[0].points] == [1, 2, 3, 4]
-    # One point is no line.
+    # One point is not a line.
     assert loss_curves([record(seed=seed, notes=each) for seed, each in enumerate(notes)], "x") == ()
 
 
@@ -77,7 +77,7 @@ def test_seeds_of_different_lengths_are_drawn_where_all_have_a_point(record):
         {"losses": ["l"], "curve": [[1, 1.0]]},
     ],
 )
-def test_other_notes_are_no_trainings(record, note):
+def test_other_notes_are_not_trainings(record, note):
     assert loss_curves([record(notes={"note": note})], "x") == ()
 
 
@@ -101,7 +101,7 @@ def test_trained_zero_shot_rows_are_drawn_behind_the_settings(record):
     assert "## Training" not in files(pages(full))["tiny.md"]
 
 
-def test_lines_of_different_lengths_share_an_axis_of_per_cent(record):
+def test_lines_of_different_lengths_share_an_axis_of_percent(record):
     def row(name, steps):
         return record(name, notes={"t": training([(step, 1 / step) for step in range(1, steps + 1)], "l")})
 

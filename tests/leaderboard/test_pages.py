@@ -46,13 +46,13 @@ def test_a_page_in_the_order_of_the_paper(some):
 def test_a_caption_says_what_the_figures_are(some):
     page = files(pages(some))["tiny.md"]
     assert (
-        "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Per cent ± half-width of the 95% bootstrap "
+        "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% bootstrap "
         "interval over 30 test instances; filter self, metric protocol 2; preset, encoder and budget of the training "
         "without pairs are part of a row's name."
     ) in page
 
 
-def test_the_index_names_every_page_and_every_data_set(some):
+def test_the_index_names_every_page_and_every_dataset(some):
     made = files(pages(some))
     index = made["README.md"]
     for name in made:
@@ -96,7 +96,7 @@ def test_remarks_stand_behind_the_first_block_as_they_were_written(some):
 
 
 def test_a_remark_on_no_page_is_named(some):
-    with pytest.raises(StorageError, match=r"tiyn\.md is about no page"):
+    with pytest.raises(StorageError, match=r"tiyn\.md has no page"):
         pages(some, remarks={"tiyn": "lost"})
 
 
@@ -132,7 +132,7 @@ def test_write_and_differences(tmp_path, some, record):
         path = tmp_path / name
         content = path.read_text()
         path.write_text(content.replace("0", "1", 1))
-        assert differences(tmp_path, made) == [f"{path} differs from what the records give"]
+        assert differences(tmp_path, made) == [f"{path} is out of date"]
         path.unlink()
         assert differences(tmp_path, made) == [f"{path} is missing"]
         path.write_text(content)

@@ -10,8 +10,7 @@ import pytest
 from xmcbench.data import known_datasets
 from xmcbench.errors import DataError
 from xmcbench.leaderboard import files, pages, sources
-from xmcbench.leaderboard.published import read_source
-from xmcbench.leaderboard.tables import MAIN
+from xmcbench.leaderboard.published import MAIN, read_source
 from xmcbench.setting import Setting
 
 FOLDER = Path(__file__).parents[2] / "leaderboards" / "published"

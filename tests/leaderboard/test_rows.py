@@ -2,7 +2,8 @@ import pytest
 
 from xmcbench.leaderboard import rows
 from xmcbench.leaderboard.curves import as_csv, curve
-from xmcbench.leaderboard.tables import MAIN, metric_table
+from xmcbench.leaderboard.published import MAIN
+from xmcbench.leaderboard.tables import metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
 from xmcbench.storage.canonical import sha256_json

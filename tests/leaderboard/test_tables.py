@@ -1,8 +1,9 @@
 import pytest
 
 from xmcbench.leaderboard import rows
+from xmcbench.leaderboard.published import MAIN
 from xmcbench.leaderboard.rows import Estimate
-from xmcbench.leaderboard.tables import MAIN, cost_table, group_table, metric_table, ranks
+from xmcbench.leaderboard.tables import cost_table, group_table, metric_table, ranks
 
 
 def figures(*values, half_width=0.03):
@@ -22,7 +23,7 @@ def test_what_intervals_cannot_tell_apart_shares_a_rank():
     assert ranks(figures(0.5, 0.499999, 0.4, half_width=0.0)) == [0, 0, 1]
 
 
-def test_nothing_found_is_no_second_best():
+def test_nothing_found_is_not_second_best():
     assert ranks(figures(0.5, 0.0, 0.0)) == [0, None, None]
     assert ranks(figures(0.0, 0.0)) == [None, None]
 
@@ -36,7 +37,7 @@ def test_what_seeds_cannot_tell_apart_shares_a_rank(record):
     assert [line.cells[0].rank for line in table.lines] == [0, 1]
 
 
-def test_metrics_and_their_spread_are_text_in_per_cent(record):
+def test_metrics_and_their_spread_are_text_in_percent(record):
     table = metric_table(rows([record("a", value=0.5), record("b", value=0.4)], "self"), MAIN)
     assert [column.text for column in table.columns] == list(MAIN)
     assert [(line.name, line.cells[0].text, line.cells[0].spread, line.cells[0].rank) for line in table.lines] == [

@@ -33,7 +33,7 @@ def fitted(labels, **values):
 
 
 def reference(labels, queries, k, k1=1.5, b=0.75, variant="lucene", stemmer="english", stopwords="english"):
-    """Dense scores by bm25s; a label scored 0 shares no term with the query and is no prediction."""
+    """Dense scores by bm25s; a label scored 0 shares no term with the query and is not a prediction."""
     options = {"stopwords": stopwords, "stemmer": Stemmer.Stemmer(stemmer) if stemmer else None, "show_progress": False}
     scorer = bm25s.BM25(k1=k1, b=b, method=variant)
     scorer.index(bm25s.tokenize(labels, **options), show_progress=False)

@@ -141,7 +141,7 @@ BAD = {
 def test_a_bad_file_of_vectors(fitted, corpus, tmp_path, name):
     path = tmp_path / name
     path.write_bytes(BAD[name])
-    with pytest.raises(UsageError, match="is no file of word vectors: .+ \\(formats: GloVe text"):
+    with pytest.raises(UsageError, match="is not a file of word vectors: .+ \\(formats: GloVe text"):
         fitted(GloVe, *corpus[:2], vectors=str(path))
 
 
@@ -152,7 +152,7 @@ def test_vectors_that_are_not_finite(fitted, corpus, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "reason"), [("missing.txt", "No such file"), (".", "Is a directory")])
-def test_a_path_that_is_no_file(fitted, corpus, tmp_path, name, reason):
+def test_a_path_that_is_not_a_file(fitted, corpus, tmp_path, name, reason):
     with pytest.raises(UsageError, match=reason):
         fitted(GloVe, *corpus[:2], vectors=str(tmp_path / name))
 
@@ -172,7 +172,7 @@ def test_nothing_to_learn_from(fitted, corpus):
 
 
 def test_a_diverged_training_is_named(fitted, corpus):
-    with pytest.raises(MethodError, match="loss of GloVe is not finite"):
+    with pytest.raises(MethodError, match="loss of GloVe is NaN or infinite"):
         fitted(GloVe, *corpus[:2], learning_rate=1e30, **QUICK)
 
 

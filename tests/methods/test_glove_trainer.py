@@ -84,5 +84,5 @@ def test_the_seed_shows(counts):
 
 
 def test_a_diverged_training_stops(counts):
-    with pytest.raises(MethodError, match=r"not finite in epoch \d"):
+    with pytest.raises(MethodError, match=r"NaN or infinite in epoch \d"):
         trainer.train(counts, DIMENSIONS, 50, 1e30, X_MAX, ALPHA, seed=0)

@@ -83,7 +83,7 @@ def without(predictions, removed):
 
 @st.composite
 def cases(draw, most_rows=8, most_labels=14):
-    """Predictions, truth and filter of one random data set; at least one row has a true label."""
+    """Predictions, truth and filter of one random dataset; at least one row has a true label."""
     labels = draw(st.integers(1, most_labels))
     k = draw(st.integers(1, most_labels + 2))
     some = st.lists(st.integers(0, labels - 1), unique=True, max_size=labels)

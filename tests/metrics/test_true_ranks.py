@@ -96,6 +96,6 @@ def test_ranks_that_do_not_fit(message, ranks, weights):
     assert evaluate_ranks(np.array([1, DEPTH], np.uint8), pairs, np.ones(2)).values["R@100"] == 1.0
 
 
-def test_propensities_beyond_the_labels_of_the_pairs_are_no_error():
+def test_propensities_beyond_the_labels_of_the_pairs_are_not_an_error():
     pairs = TruePairs.of(make_pairs([[0], []], 3))
     assert evaluate_ranks(np.array([1], np.uint8), pairs, np.ones(3)).values["PSP@1"] == 1.0

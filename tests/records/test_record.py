@@ -57,7 +57,7 @@ def test_the_key_is_that_of_the_records_of_schema_1(altered, record):
     assert cell.path == Path(f"lf-debian-2k/fs-label-0.01/tfidf-s0-{cell.key[:12]}")
 
 
-@pytest.mark.parametrize("change", [("0.3372", "0.3373"), ('"P@1"', '"P@9"'), ("TFIDF", "TFIDF 2"), ("3.11", "3.12")])
+@pytest.mark.parametrize("change", [("0.3372", "0.3373"), ("TFIDF", "TFIDF 2"), ("3.11", "3.12")])
 def test_a_record_edited_by_hand_is_named(written, altered, change):
     path, record = written
     made = altered(record, (("environment", "packages"), {"python": "3.11"}))
@@ -84,17 +84,17 @@ def test_layout_does_not_count(written):
         ({"seed": -1}, ">= 0"),
         ({"seed": 2**32}, "<= 4294967295"),
         ({"seed": 3.0}, "Expected `int`"),
-        ({"method": "../../elsewhere"}, "cannot name a file"),
-        ({"dataset": ".."}, "cannot name a file"),
-        ({"dataset": ""}, "cannot name a file"),
-        ({"dataset": "a\nb"}, "cannot name a file"),
+        ({"method": "../../elsewhere"}, "is not a valid file name"),
+        ({"dataset": ".."}, "is not a valid file name"),
+        ({"dataset": ""}, "is not a valid file name"),
+        ({"dataset": "a\nb"}, "is not a valid file name"),
         ({"method": 3}, "Expected `str`"),
         ({"parameters": {"steps": [1]}}, r"\$\.cell\.parameters"),
         ({"dataset_sha256": "d"}, r"\$\.cell\.dataset_sha256"),
         ({"setting": {"kind": "fs", "by": "label", "ratio": 2}}, "outside"),
         ({"setting": {"kind": "fs"}}, "needs a ratio"),
         ({"setting": {"kind": "fs", "ratio": 0.5}}, "the setting is incomplete"),
-        ({"setting": {"kind": "ez", "ratio": 0.5}}, "takes no --ratio"),
+        ({"setting": {"kind": "ez", "ratio": 0.5}}, "cannot be used with"),
         ({"setting": "ez"}, "Expected `object`"),
         ({"color": "blue"}, "unknown field `color`"),
     ],
@@ -136,16 +136,18 @@ def test_a_field_of_another_type_is_named(written, place, value, reason):
         read_record(path)
 
 
-def test_a_copy_is_no_second_record(written):
+def test_a_copy_is_not_a_second_record(written):
     path, _ = written
     store = Store(path.parents[3])
     assert len(store.records()) == 1
     path.with_name("copy.json").write_bytes(path.read_bytes())
-    with pytest.raises(StorageError, match=r"copy\.json is the record of a cell whose place is"):
-        store.records()
+    assert len(store.records()) == 1
+    ((left_out, error),) = store.left_out.items()
+    assert left_out == path.with_name("copy.json")
+    assert "copy.json holds a record that belongs at" in str(error)
 
 
-def test_what_is_no_record_says_so(written):
+def test_what_is_not_a_record_says_so(written):
     path, record = written
     values = as_json(record)
     for content, reason in (
@@ -156,7 +158,7 @@ def test_what_is_no_record_says_so(written):
         ("[]", "is not a record of schema 1 or 2"),
         (json.dumps({**values, "schema": 3}), r"is not a record of schema 1 or 2 \(upgrade xmcbench\)"),
         (json.dumps({name: value for name, value in values.items() if name != "sha256"}), "checksum mismatch"),
-        (resealed({**values, "key": "0" * 64}), "the key is not that of the cell"),
+        (resealed({**values, "key": "0" * 64}), "the key does not match the cell"),
     ):
         path.write_text(content)
         with pytest.raises(StorageError, match=reason):

@@ -63,5 +63,5 @@ def test_at_zero_shot_no_run_is_left_out(chosen):
 def test_seeds_that_are_asked_for_are_taken(chosen):
     first, second = chosen(("a", (0, 1, 2), {}), ("b", (1, 2, 3), {}), seeds=(2, 3))
     assert first.seeds == second.seeds == [2]
-    with pytest.raises(UsageError, match="a has no result there"):
+    with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
         chosen(("a", (0,), {}), ("b", (9,), {}), seeds=(9,))

@@ -154,5 +154,5 @@ def test_two_definitions_of_propensity_stand_on_no_board(run, inside, folder, mo
     assert (folder / "pages" / "sample.md").exists()
     (folder / "sets" / "sample" / "card.toml").write_text(CARD)
     ended = inside("leaderboard", "--runs", "runs", "--out", "pages", "--check")
-    assert (ended.returncode, ended.stderr.count("figures of other metrics or propensities")) == (1, 2)
+    assert (ended.returncode, ended.stderr.count("figures are from other metrics or propensities")) == (1, 2)
     assert {record.protocol.propensity for record in Store(folder / "runs").records()} == {(0.5, 2.6)}

@@ -51,13 +51,13 @@ def test_all_leaves_out_what_cannot_run_and_says_why(planned):
     assert {"tfidf", "bm25", "xr-linear", "one"} <= {each.cell.method for each in made.cells}
     assert {each.method: each.hint for each in made.skipped if each.method in ("two", "three", "four")} == {
         "four": "get-weights four",
-        "two": "run it under fs or full",
+        "two": "use --setting fs or full",
         "three": "pip install no-such",
     }
 
 
 def test_a_method_asked_for_by_name_must_run(planned):
-    with pytest.raises(UsageError, match="two learns from pairs"):
+    with pytest.raises(UsageError, match="two needs pairs"):
         planned(methods=["two"])
     with pytest.raises(Unavailable, match="pip install no-such"):
         planned(methods=["one", "three"])
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said_before_any_data_are_loaded(plugin):
     for request, message in (
         ({"methods": ["bm25"], "overrides": {"bm25": {"k1": -1.0}}}, r"bm25\.k1 = -1\.0 is out of range"),
         ({"overrides": {"bm25": {"k1": "-1"}}}, r"bm25\.k1 = -1\.0 is out of range"),
-        ({"methods": ["two"]}, "two learns from pairs"),
+        ({"methods": ["two"]}, "two needs pairs"),
         ({"methods": ["one"], "preset": "papr"}, "unknown preset 'papr'"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -273,4 +273,4 @@ def test_the_status_of_a_method(plugin):
     assert status(registry["four"]) == "missing: the weights of four are not here (get-weights four)"
     assert status(registry["three"]) == "missing: three needs no_such_package (pip install no-such)"
     assert status(registry["odd"]) == "broken: odd cannot be asked about itself: RuntimeError: odd"
-    assert status(registry["bad"]).startswith("broken: does not import: ModuleNotFoundError")
+    assert status(registry["bad"]).startswith("broken: cannot be imported: ModuleNotFoundError")

@@ -74,7 +74,7 @@ def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
         ({"labels": 334}, MethodError, "outside 0..332"),
     ],
 )
-def test_predictions_that_are_no_answer_are_refused(scorer, cell, store, values, error, reason):
+def test_predictions_that_are_invalid_are_refused(scorer, cell, store, values, error, reason):
     each = cell(seed=3)
     predict(store, each, **values)
     with pytest.raises(error, match=reason):
@@ -85,17 +85,17 @@ def test_predictions_that_are_no_answer_are_refused(scorer, cell, store, values,
 def test_a_cell_of_other_data_or_of_another_draw_is_refused(scorer, cell, store):
     other = cell(digest="0" * 64)
     predict(store, other)
-    with pytest.raises(DataError, match="Sample is not the version that the cell is about"):
+    with pytest.raises(DataError, match="Sample is not the version of the cell"):
         scorer.score(other, store.root, SAMPLE, 117)
     drawn, wrong = cell("fs", 0.3, seed=0), cell("fs", 0.3, seed=1)
     wrong = Cell(**{**{name: getattr(wrong, name) for name in wrong.__struct_fields__}, "seed": drawn.seed})
     predict(store, wrong)
-    with pytest.raises(DataError, match="the subset is not the one that the setting and the seed draw"):
+    with pytest.raises(DataError, match="the subset is not the one that the setting and seed select"):
         scorer.score(wrong, store.root, SAMPLE, 117)
 
 
 def test_errors_of_a_dataset_come_through(scorer, cell, store):
-    for name, reason in (("lf-debain-2k", "did you mean 'lf-debian-2k'"), ("no/such/folder", "there is no folder")):
+    for name, reason in (("lf-debain-2k", "did you mean 'lf-debian-2k'"), ("no/such/folder", "no folder at")):
         with pytest.raises(UsageError, match=reason):
             scorer.score(cell(), store.root, name, 117)
     predict(store, cell())  # and the process goes on

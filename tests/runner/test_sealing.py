@@ -225,7 +225,7 @@ def test_the_scoring_process_holds_no_method(made, folder):
         cell=record.cell, root=str(root), dataset=str(folder / "sample"), depth=record.predictions.depth
     )
     code = (
-        "import sys; from xmcbench.runner import scorer; scorer._serve();"
+        "import os, sys; from xmcbench.runner import scorer; scorer._serve(os.getppid());"
         "print(*sorted(name for name in sys.modules if name.startswith('xmcbench')), file=sys.stderr)"
     )
     command = [sys.executable, "-P", "-c", code]

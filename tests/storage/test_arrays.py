@@ -17,7 +17,7 @@ def test_arrays_come_in_the_order_asked_for(good):
     assert a.shape == (2_000,)
 
 
-def test_what_is_no_such_file_is_a_value_error(good, tmp_path):
+def test_what_is_not_such_a_file_is_a_value_error(good, tmp_path):
     whole = good.read_bytes()
     np.save(tmp_path / "one.npy", np.zeros(3))
     np.savez(tmp_path / "pickled.npz", a=np.array([{}], object))

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from xmcbench import Artifacts
-from xmcbench.errors import DataError, StorageError
-from xmcbench.storage.artifacts import CONTENT
+from xmcbench.errors import StorageError
+from xmcbench.storage import sums
+from xmcbench.storage.artifacts import CONTENT, examine
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import exclusive
 
@@ -38,7 +39,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
         (folder / "half.txt").write_text("half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(StorageError, match="no room left"):
+    with pytest.raises(StorageError, match="no space left"):
         Artifacts(tmp_path).get("tfidf", {}, build)
     assert not list(tmp_path.rglob("half.txt"))
 
@@ -59,11 +60,60 @@ def test_two_at_once_build_one(tmp_path):
     assert len(built) == 1
 
 
-def test_a_damaged_one_is_named(tmp_path):
-    folder = Artifacts(tmp_path).get("tfidf", {}, lambda folder: None)
-    (folder / "cost.json").write_text("")
-    with pytest.raises(DataError, match="is damaged: .*delete the folder"):
-        Artifacts(tmp_path).get("tfidf", {}, lambda folder: None)
+def _damages(folder):
+    """What can happen to an artifact, by name."""
+    cost, file = folder / "cost.json", folder / "a" / "x.bin"
+    content = file.read_bytes()
+    return {
+        "cost emptied": lambda: cost.write_text(""),
+        "cost changed": lambda: cost.write_text(cost.read_text().replace('"wall_s": ', '"wall_s": 1')),
+        "sums missing": lambda: cost.write_text(json.dumps({"wall_s": 1.0, "identity": {}})),
+        "cut": lambda: file.write_bytes(content[:-1]),
+        "one bit": lambda: file.write_bytes(content[:5] + bytes([content[5] ^ 1]) + content[6:]),
+        "removed": file.unlink,
+        "a folder": lambda: (file.unlink(), file.mkdir()),
+        "a pipe": lambda: (file.unlink(), os.mkfifo(file)),
+    }
+
+
+@pytest.mark.parametrize("kind", range(8))
+def test_a_damaged_one_is_made_again_with_a_word(tmp_path, capfd, kind):
+    build = write(**{"a/x.bin": b"0123456789" * 100})
+    user = Artifacts(tmp_path)
+    folder = user.get("tfidf", {}, build)
+    name, damage = [*_damages(folder).items()][kind]
+    damage()
+    # The first user still holds it; that keeps nobody waiting.
+    again = Artifacts(tmp_path)
+    assert again.get("tfidf", {}, build) == folder, name
+    assert (folder / "a" / "x.bin").read_bytes() == b"0123456789" * 100, name
+    assert again.reused_s == 0
+    assert f"{folder} is damaged and will be made again" in capfd.readouterr().err, name
+    assert [*examine(tmp_path)] == [(folder, "")]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
+
+
+def test_a_damaged_file_is_not_linked_again(tmp_path):
+    """Artifacts with the same content share a file: one that is made again must not get the damaged one."""
+    good = b"x" * LARGE
+    first = Artifacts(tmp_path).get("training", {"seed": 0}, write(weights=good))
+    with (first / "weights").open("r+b") as stream:
+        stream.write(b"y")
+    folder = Artifacts(tmp_path).get("training", {"seed": 0}, write(weights=good))
+    assert (folder / "weights").read_bytes() == good
+
+
+def test_damage_outside_the_blocks_of_a_large_file_is_found_by_the_full_check(tmp_path, monkeypatch):
+    monkeypatch.setattr(sums, "_BLOCK", 16)
+    monkeypatch.setattr(sums, "_BLOCKS", 4)
+    folder = Artifacts(tmp_path).get("tokens", {}, write(large=b"x" * 1000))
+    for place, quick in ((999, True), (500, False)):
+        (folder / "large").write_bytes(b"x" * place + b"y" + b"x" * (999 - place))
+        noted = json.loads((folder / "cost.json").read_text())["files"]
+        known = {name: sums.Sum(**each) for name, each in noted.items()}
+        assert bool(sums.damage(folder, known)) is quick
+        assert sums.damage(folder, known, full=True) == "large has changed"
+        assert dict(examine(tmp_path)) == {folder: "large has changed"}
 
 
 def test_what_was_taken_and_made_is_listed(tmp_path):

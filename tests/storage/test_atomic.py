@@ -17,13 +17,13 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_is_one_clear_line(tmp_path, number):
-    with pytest.raises(StorageError, match="no room left to write .*a.txt"), atomic_file(tmp_path / "a.txt"):
+    with pytest.raises(StorageError, match="no space left to write .*a.txt"), atomic_file(tmp_path / "a.txt"):
         raise OSError(number, "full")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_numpy_has_its_own_words_for_a_full_disk(tmp_path):
-    with pytest.raises(StorageError, match="no room left to write .*f "), atomic_folder(tmp_path / "f"):
+    with pytest.raises(StorageError, match="no space left to write .*f "), atomic_folder(tmp_path / "f"):
         raise OSError("10000 requested and 5000 written")
     with pytest.raises(OSError, match="cannot be reached"), atomic_folder(tmp_path / "f"):
         raise OSError("the hub cannot be reached")
@@ -45,7 +45,7 @@ def test_json_refuses_nan(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_block_meets_elsewhere_is_no_failed_write(tmp_path):
+def test_what_the_block_meets_elsewhere_is_not_a_failed_write(tmp_path):
     with pytest.raises(FileNotFoundError, match="weights"), atomic_folder(tmp_path / "f"):
         (tmp_path / "weights").read_text()
     with pytest.raises(StorageError, match="cannot write .*f: No such file"), atomic_folder(tmp_path / "f") as folder:

@@ -70,7 +70,7 @@ def test_who_waits_gets_it(path, waiting, hold):
 
 @pytest.mark.parametrize("hold", [exclusive, lambda path: closing(in_use(path))], ids=["alone", "together"])
 def test_who_waited_for_a_file_that_was_removed_holds_the_one_that_is_there(path, waiting, hold):
-    """Otherwise a third one would make the file anew and hold it too."""
+    """Otherwise a third one would create the file again and hold it too."""
     with exclusive(path):
         got, leave = waiting(hold)
         assert not got.wait(0.2)

@@ -25,7 +25,7 @@ def test_no_pair_at_all(tmp_path):
     assert read_pairs(tmp_path / "pairs.npz", 2).shape == (4, 2)
 
 
-def test_what_is_no_store_is_said(tmp_path):
+def test_what_is_not_a_store_is_said(tmp_path):
     path = tmp_path / "pairs.npz"
     write_pairs(path, PAIRS.indptr, PAIRS.indices)
     whole = path.read_bytes()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from xmcbench import environment
-from xmcbench.registry import Registry, from_file
+from xmcbench.plugin import from_file
+from xmcbench.registry import Registry
 from xmcbench.storage import source
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import module_digest, source_digest, source_of
@@ -30,7 +31,7 @@ PACKAGE = {
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Write modules of the package ``pack``, with changes, and import it anew."""
+    """Write modules of the package ``pack``, with changes, and import it again."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(changes=()):
@@ -227,7 +228,7 @@ PLUGIN = """
 
 @pytest.fixture
 def of_plugin(plugin, tmp_path):
-    """The digest of a plug-in file under a name, read anew."""
+    """The digest of a plug-in file under a name, read again."""
 
     def digest(text, name="plugin.py"):
         plugin(text, name)

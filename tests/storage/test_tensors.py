@@ -47,8 +47,8 @@ def test_any_layout_and_what_numpy_takes_for_an_array(tmp_path):
         (np.zeros(2, np.longdouble), str(np.dtype(np.longdouble))),
     ],
 )
-def test_what_is_no_array_of_numbers_is_the_methods_fault(tmp_path, array, kind):
-    with pytest.raises(MethodError, match=f"the array 'it' is of type {kind}"):
+def test_what_is_not_an_array_of_numbers_is_the_methods_fault(tmp_path, array, kind):
+    with pytest.raises(MethodError, match=f"the array 'it' has the type {kind}"):
         save_arrays(tmp_path / "x", {"good": np.zeros(2), "it": array})
     assert not (tmp_path / "x").exists()
 
@@ -66,7 +66,7 @@ def test_a_full_disk_and_a_folder_that_is_not_there(tmp_path, monkeypatch):
     assert "free some space" in caught.value.hint
 
 
-def test_what_is_no_such_file_is_said(tmp_path):
+def test_what_is_not_such_a_file_is_said(tmp_path):
     path = tmp_path / "x"
     save_arrays(path, {"a": np.arange(100)})
     whole = path.read_bytes()

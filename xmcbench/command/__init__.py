@@ -1,1 +1,1 @@
-"""The command line: one module a verb. Each has ``add`` (its arguments) and ``run`` (what it does)."""
+"""The command line: one module per verb. Each has ``add`` (its arguments) and ``run`` (what it does)."""

@@ -1,7 +1,7 @@
-"""Run the rows of a method's ablation and print them beside the components that each has.
+"""Run the rows of a method's ablation and print them with the components that each row has.
 
-A method names the rows itself, as changes of its parameters. What rows have in common is done once, and finished rows
-are not run again: the same command after Ctrl-C goes on where it stopped.
+A method defines its rows as changes of its parameters. Work that rows share is done once. Finished rows are not run
+again: after Ctrl-C, the same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ablation``."""
     what = parser.add_argument_group("what is compared")
     request.add_dataset(what)
-    what.add_argument("--method", metavar="NAME", help="default: the one installed method that names rows")
+    what.add_argument("--method", metavar="NAME", help="default: the only method that defines an ablation")
     request.add_setting(what, default="ez", help="default: %(default)s")
     request.add_methods(what)
     how = parser.add_argument_group("how it runs")
@@ -54,8 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
         rows = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
         report.print_json({"filter": filter_name, "rows": rows})
     else:
-        headline = (
-            f"{dataset.name}, filter {filter_name}. Per cent ± half-width of the 95% interval over test instances"
-        )
+        headline = f"{dataset.name}, filter {filter_name}. Percent ± half-width of the 95% interval over test instances"
         print(f"{headline} and, with several seeds, seeds.", results, sep="\n\n")
     return 0 if all(record.ok for record in results.records) else 1

@@ -1,7 +1,7 @@
-"""Test a method against the contract on a tiny corpus: a name, or a plug-in file.
+"""Test a method, given by name or as a plug-in file, against the contract on a tiny corpus.
 
-It runs in a process of its own, with a time limit, under the preset `quick` where the method has it. One check scores
-it on random test pairs, where no honest method beats chance.
+It runs in a separate process with a time limit, under the preset `quick` if the method has one. One check scores it
+on random test pairs, where no honest method beats chance.
 
   xmcbench check tfidf
   xmcbench check my_method.py --set my-method.steps=5
@@ -29,17 +29,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the contract test; 1 if a check fails or cannot be made here."""
+    """Run the contract test; 1 if a check fails or cannot run here."""
     from xmcbench.contract import Question, check
     from xmcbench.errors import UsageError
     from xmcbench.registry import Registry
 
     plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
-    registry = Registry([plugin] if plugin else [])
+    given, limits = request.overrides(arguments.set), request.limits(arguments)
+    registry = Registry([plugin] if plugin else [], limits.time_s)
     entries = [entry for entry in registry if entry.plugin] if plugin else [registry[arguments.method]]
-    limits, given = request.limits(arguments), request.overrides(arguments.set)
     for name in given.keys() - {entry.name for entry in entries}:
-        raise UsageError(f"--set {name}: {name} is not checked", "--set METHOD.PARAM=VALUE of a method that is")
+        raise UsageError(
+            f"--set {name}: {name} is not checked", "--set METHOD.PARAM=VALUE, with a method that is checked"
+        )
     reports = {
         entry.name: check(
             Question(
@@ -63,5 +65,5 @@ def run(arguments: argparse.Namespace) -> int:
     if "failed" in statuses:
         print("the contract is broken")
     else:
-        print("something is missing, so not all of it was checked" if "missing" in statuses else "the contract holds")
+        print("something is missing, so some checks did not run" if "missing" in statuses else "the contract holds")
     return 0 if statuses == {"ok"} else 1

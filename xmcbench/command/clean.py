@@ -1,9 +1,9 @@
-"""Say what is in a runs folder, by kind, size, last use and who needs it; with --remove, remove what is chosen.
+"""List the contents of a runs folder by kind, size, last use and records that need them; remove some with --remove.
 
-Records, ranks and true pairs are results and stay. What a running cell uses stays too.
+Records, ranks and true pairs are results and are never removed, nor is anything that a running cell uses.
 
-  xmcbench clean                                  what is there
-  xmcbench clean --unneeded --remove              what no record needs
+  xmcbench clean                                  list everything
+  xmcbench clean --unneeded --remove              remove what no record needs
   xmcbench clean --kind training --older-than 30 --remove
 """
 
@@ -24,23 +24,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench clean``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     parser.add_argument("--kind", action="append", default=[], metavar="K", help="only this kind; may be repeated")
-    parser.add_argument("--older-than", type=float, metavar="DAYS", help="only what was not used for so long")
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="only what was last used longer ago than this")
     parser.add_argument("--unneeded", action="store_true", help="only what no record needs")
-    parser.add_argument("--remove", action="store_true", help="remove it (default: only say what is there)")
+    parser.add_argument("--remove", action="store_true", help="remove the selected items (default: only list them)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List what is chosen, or remove it."""
+    """List the selected items, or remove them."""
+    from xmcbench.command import report
     from xmcbench.records import Store
     from xmcbench.records.cleaning import items, remove
 
     if not arguments.runs.is_dir():
-        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
     if arguments.remove and not (arguments.kind or arguments.unneeded or arguments.older_than is not None):
-        raise UsageError("--remove needs a choice", "--kind, --older-than or --unneeded say what to remove")
+        raise UsageError("--remove needs a selection", "use --kind, --older-than or --unneeded")
     store = Store(arguments.runs)
     found = items(store)
+    left_out = report.warn_left_out(store)
+    if left_out and arguments.unneeded and arguments.remove:
+        raise UsageError("what these records need is not known, so nothing is removed", "restore or delete them first")
     known = {item.kind for item in found}
     for kind in arguments.kind:
         if found and kind not in known:
@@ -68,13 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
             for item in chosen
         ]
         print(json.dumps({"removed": arguments.remove, "in_use": busy, "items": entries}, indent=1))
-        return 0
+        return left_out
     print(_table(chosen))
     if arguments.remove:
         print(f"\nremoved: {len(chosen)} items, {_size(sum(item.size for item in chosen))}")
     if busy:
-        print(f"left alone, because a running cell uses them: {busy}")
-    return 0
+        print(f"kept, because a running cell uses them: {busy}")
+    return left_out
 
 
 def _table(chosen: list[Item]) -> str:

@@ -1,8 +1,9 @@
-"""Compare two rows instance by instance: which metrics differ, by how much, how surely; then what the rows differ in.
+"""Compare two rows on the same instances: the difference of each metric with its interval and p-value, then what else
+differs between the rows.
 
-A row is a method (NAME, NAME:VARIANT, or NAME: for the one without a variant), the beginning of a record's key, or a
-record's file. Differences are A - B. With several seeds the test is over instances and seeds. Only the ranks that are
-stored with the records are needed. --setting and --ratio choose among settings.
+A row is a method (NAME, NAME:VARIANT, or NAME: for the row without a variant), the first letters of a record's key, or
+a record's file. Differences are A - B. With several seeds the test is over instances and seeds. It uses only the ranks
+that are stored with the records. --setting and --ratio choose a setting if there are results in several.
 
   xmcbench compare tfidf bm25 --setting ez
   xmcbench compare tfidf:pecos bm25 --dataset lf-debian-20k --setting ez --runs leaderboards
@@ -20,19 +21,31 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A")
     parser.add_argument("second", metavar="B")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one that both have results on")
-    parser.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that both have results in")
+    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one on which both have results")
+    parser.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one in which both have results")
     parser.add_argument("--ratio", type=float, metavar="R", help="of --setting fs")
     parser.add_argument("--by", choices=("label", "pair"), help="of --setting fs (default: label)")
-    parser.add_argument("--seed", metavar="S[,S..]", help="default: the seeds that both have")
-    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the dataset's card says")
-    parser.add_argument("--force", action="store_true", help="put two datasets or filters side by side all the same")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file")
+    parser.add_argument("--seed", metavar="S[,S..]", help="seeds (default: those that both have)")
+    parser.add_argument(
+        "--filter",
+        choices=("none", "self", "file"),
+        help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
+    )
+    parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Choose, test, print; the exit code says nothing about the difference."""
+    """Select, test and print. The exit code does not depend on the difference."""
+    from xmcbench.command import report
     from xmcbench.command.request import seeds
     from xmcbench.comparison import compare
     from xmcbench.records import Standing
@@ -52,4 +65,4 @@ def run(arguments: argparse.Namespace) -> int:
         standing=Standing(Registry(arguments.plugin).sources()),
     )
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
-    return 0
+    return report.warn_left_out(comparison.first.store) or report.warn_left_out(comparison.second.store)

@@ -1,8 +1,8 @@
-"""Run one cell of every stale row again, and keep the results that it covers where it gives the same.
+"""Run one cell of every stale row again, and keep the results that it covers if it gives the same result.
 
 A change of code makes the results of a method stale, even if it changes none of them. For each method, parameters,
-dataset and kind of supervision the cheapest cell is run again, from scratch. Where its ranks are those that are stored,
-the check is written into all records of the group, and they are not stale any more. The others need `run --refresh`.
+dataset and kind of supervision the cheapest cell is run again, from scratch. If its ranks equal the stored ones, the
+check is written into all records of the group, which are then fresh again. The others need `run --refresh`.
 
   xmcbench confirm --runs leaderboards
   xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
@@ -30,23 +30,31 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME|FOLDER",
-        help="only this dataset, or where it is; may be repeated (default: all that are found by name)",
+        help="only this dataset; may be repeated (default: all that are found by name)",
     )
     parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     request.add_limits(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check every group; 1 if one is not confirmed."""
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.records import Standing, Store
     from xmcbench.registry import Registry
     from xmcbench.runner import confirmation
 
     if not (arguments.runs / "records").is_dir():
-        raise UsageError(f"there are no records in {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"there are no records in {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
@@ -57,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]
     if not found:
-        print("nothing is stale")
+        print("no record is stale")
     refused = 0
     for number, group in enumerate(found, 1):
         place = f"[{number}/{len(found)}] {group.name}"
@@ -73,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         refused += not verdict.stands
         print(f"{place}: {_said(verdict)}", flush=True)
-    return 1 if refused else 0
+    return 1 if refused or report.warn_left_out(store) else 0
 
 
 def _said(verdict: Verdict) -> str:

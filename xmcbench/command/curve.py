@@ -1,8 +1,8 @@
 """Run methods at several shares of known labels or pairs, and draw the coverage curves.
 
-Share 0 is the zero-shot setting, 1 all pairs. Methods that never look at pairs run once and are flat lines. Finished
-cells are not run again, so the same command after Ctrl-C goes on; --no-run draws what there is and names what is
-missing.
+Share 0 is the zero-shot setting, share 1 is all pairs. Methods that never look at pairs run once and are flat lines.
+Finished cells are not run again, so after Ctrl-C the same command continues. --no-run draws the finished cells and
+lists the missing ones.
 """
 
 from __future__ import annotations
@@ -23,24 +23,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--ratios",
         default="0,0.01,0.05,0.1,0.25,0.5,1",
         metavar="R,R",
-        help="shares that are known (default: %(default)s)",
+        help="known shares of labels or pairs, 0 to 1 (default: %(default)s)",
     )
-    what.add_argument("--by", choices=("label", "pair"), default="label", help="what is drawn (default: %(default)s)")
+    what.add_argument(
+        "--by", choices=("label", "pair"), default="label", help="which of them are sampled (default: %(default)s)"
+    )
     request.add_methods(what)
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
     request.add_dry_run(how)
-    how.add_argument("--no-run", action="store_true", help="run nothing, draw what there is")
+    how.add_argument("--no-run", action="store_true", help="run nothing, draw the finished cells")
     drawn = parser.add_argument_group("what is drawn")
     drawn.add_argument("--metric", default="P@5,R@100", metavar="M[,M..]", help="default: %(default)s")
     request.add_filter(drawn)
-    drawn.add_argument("--out", type=Path, metavar="DIR", help="where figures go (default: curves/ in the runs folder)")
-    drawn.add_argument("--png", action="store_true", help="figures as PNG too (needs resvg-py)")
+    drawn.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"
+    )
+    drawn.add_argument("--png", action="store_true", help="also write PNG (needs resvg-py)")
     drawn.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Execute what is missing, draw; 1 if a cell failed or there is nothing to draw."""
+    """Run the missing cells and draw; 1 if a cell failed or there is nothing to draw."""
     from xmcbench.api import coverage, curve_requests, filter_of
     from xmcbench.command import report
     from xmcbench.leaderboard import raster
@@ -81,11 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
         report.print_json({"filter": filter_name, "records": records_json, "files": [str(path) for path in files]})
         return 0 if drawn and results.ok else 1
     for metric, made in drawn.items():
-        print(f"{metric} on {made.dataset}, in per cent, by share of the {made.by}s; filter {made.filter}\n")
+        print(f"{metric} on {made.dataset}, in percent, by share of the {made.by}s; filter {made.filter}\n")
         print(plain(table(made)), *(f"missing: {each}" for each in made.missing), sep="\n")
         print(f"\n{', '.join(str(path) for path in files if path.stem == made.stem)}\n")
     if not drawn:
-        print("there is no result to draw")
+        print("no results to draw")
     print(*results.problems(), sep="\n", end="\n" if results.problems() else "")
     lost = {record.status for record in results.records} & {"failed", "timeout"}
     return 0 if drawn and not lost else 1

@@ -1,4 +1,4 @@
-"""Build, fetch, verify, describe, export or synthesise datasets."""
+"""Build, fetch, verify, describe, export or synthesize datasets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     build = verbs.add_parser("build", help="build a dataset from its source")
     build.add_argument("name")
-    build.add_argument("--out", type=Path, metavar="DIR", help="default: where the dataset's card lies")
+    build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
-    build.add_argument("--other-release", action="store_true", help="take a release other than the card's (with --out)")
+    build.add_argument(
+        "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
+    )
 
-    fetch = verbs.add_parser("fetch", help="bring the files a dataset is built from")
+    fetch = verbs.add_parser("fetch", help="download the files that a dataset is built from")
     fetch.add_argument("name")
     fetch.add_argument("--out", type=Path, required=True, metavar="DIR")
 
-    verify = verbs.add_parser("verify", help="hold a dataset's files against its card")
+    verify = verbs.add_parser("verify", help="check a dataset's files against its card")
     verify.add_argument("name", metavar="NAME|FOLDER")
 
-    info = verbs.add_parser("info", help="a dataset's card and statistics")
+    info = verbs.add_parser("info", help="show a dataset's card and statistics")
     info.add_argument("name", metavar="NAME|FOLDER")
     info.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
@@ -41,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do the action; ``verify`` returns 1 when it finds something."""
+    """Do the action; ``verify`` returns 1 if it finds a problem."""
     actions = {
         "build": _build,
         "fetch": _fetch,
@@ -58,7 +60,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
     built = build(arguments.name, arguments.out, arguments.indices, arguments.other_release)
     counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in built.card.counts.items())
-    same = "byte for byte the files on the card" if built.as_pinned else "the files differ from those on the card"
+    same = "files identical to those on the card" if built.as_pinned else "files differ from those on the card"
     print(f"{built.card.name} in {built.folder}: {counts}; {same}")
     return 0
 
@@ -77,7 +79,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
     findings, card = verify(arguments.name), locate(arguments.name).card
     bare = card is not None and not (card.files or card.counts or card.derive)
-    good = "can be read; no card says its counts or sums" if bare else "is what its card says"
+    good = "can be read; it has no card to check counts and checksums against" if bare else "matches its card"
     print("\n".join(findings) if findings else f"{arguments.name} {good}")
     return 1 if findings else 0
 

@@ -1,4 +1,7 @@
-"""Say what this machine has and what is missing, with the command that brings it."""
+"""Check what this machine has and what is missing, with the command that installs it.
+
+xmcbench doctor --deep --runs DIR   also read all that is kept in the cache and in a runs folder, and compare digests
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,27 @@ from pathlib import Path
 
 import msgspec
 
-#: What the hub's own client takes for a yes.
+#: Values that the hub's client takes for true.
 _ON = ("1", "ON", "YES", "TRUE")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench doctor``."""
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="of --deep (default: ./runs)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the examination; 1 if something is broken, 0 if at most something optional is missing."""
+    """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
     from xmcbench.data.store import cache_root
@@ -34,14 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
     broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
     broken += [f"dataset {each.slug}: {each.problem}" for each in datasets if each.card is None]
     if not _writable(cache):
-        broken.append(f"the cache {cache} cannot be written: set XMCBENCH_CACHE to a folder that can")
+        broken.append(f"the cache {cache} is not writable: set XMCBENCH_CACHE to a folder that is")
+    if arguments.deep:
+        broken += _damaged(cache, arguments.runs)
     examination = {
         "machine": msgspec.structs.asdict(environment.hardware()),
         "packages": environment.packages(),
         "methods": methods,
         "datasets": {each.slug: each.problem or "ok" for each in datasets},
         "cache": {"folder": str(cache), "free_gib": round(_free(cache) / 2**30, 1)},
-        "hub": "offline" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _ON else "online where it can be reached",
+        "hub": "offline" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _ON else "online, if reachable",
         "broken": broken,
     }
     if arguments.json:
@@ -56,6 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{title}\n  {facts}")
     print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "nothing is broken")
     return 1 if broken else 0
+
+
+def _damaged(cache: Path, runs: Path) -> list[str]:
+    """A line for everything that is not as it was written."""
+    from xmcbench.records import Store
+    from xmcbench.records.examination import damaged
+    from xmcbench.storage import artifacts
+
+    kept = [(folder, problem) for folder, problem in artifacts.examine(cache) if problem]
+    found = [f"{folder}: {problem}; it will be made again when it is needed" for folder, problem in kept]
+    return found + (list(damaged(Store(runs))) if runs.is_dir() else [])
 
 
 def _existing(folder: Path) -> Path:

@@ -1,10 +1,11 @@
 """Write the leaderboard from stored records, check that it is up to date, or add records to it.
 
 xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there
-xmcbench leaderboard --refresh               run what is stale first, and nothing else
-xmcbench leaderboard --check                 change nothing; exit 1 if a file is not what the records give
-xmcbench leaderboard --format latex --out D  every table as a file that a paper can \\input
-xmcbench leaderboard add RUNS...             score the predictions again and copy the records that hold
+xmcbench leaderboard --refresh               run stale cells again first
+xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
+xmcbench leaderboard --format latex --out D  write every table as a file to \\input in a paper
+xmcbench leaderboard add RUNS...             score predictions again and copy the records that they confirm
+xmcbench leaderboard add RUNS... --check     change nothing; list what would be added and what is refused
 """
 
 from __future__ import annotations
@@ -26,21 +27,37 @@ BOARD = Path("leaderboards")
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench leaderboard``."""
     parser.add_argument("action", nargs="?", choices=("add",), help="add records instead of writing pages")
-    parser.add_argument("sources", nargs="*", type=Path, metavar="RUNS", help="add: runs folders")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: ./leaderboards, or a folder of it by format")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="the runs folder to read (default: ./leaderboards)")
+    parser.add_argument("sources", nargs="*", type=Path, metavar="RUNS", help="runs folders (with add)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="output folder (default: ./leaderboards, or a subfolder named after the format)",
+    )
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
-    parser.add_argument("--force", action="store_true", help="add: replace a record of the same cell")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method in a file")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not up to date")
-    parser.add_argument("--refresh", action="store_true", help="run cells again whose code has changed since")
+    parser.add_argument("--force", action="store_true", help="with add: replace a record of the same cell")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
+    )
+    parser.add_argument(
+        "--refresh", action="store_true", help="first run stale cells again: those whose code has changed"
+    )
     request.add_limits(parser)
     parser.add_argument(
         "--dataset",
         action="append",
         default=[],
         metavar="NAME|FOLDER",
-        help="where a dataset is; may be repeated",
+        help="folder of a dataset without a name; may be repeated",
     )
 
 
@@ -48,22 +65,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Write, compare, or add; 1 if --check finds a difference or ``add`` refuses a record."""
     if arguments.action == "add":
         return _add(arguments)
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
     from xmcbench.records import Standing, Store
     from xmcbench.registry import Registry
 
     if arguments.sources:
-        raise UsageError(f"what is to be done with {arguments.sources[0]}?", "xmcbench leaderboard add RUNS...")
+        raise UsageError(f"unexpected argument {str(arguments.sources[0])!r}", "xmcbench leaderboard add RUNS...")
     plain = arguments.format == "markdown"
     out = arguments.out or (BOARD if plain else BOARD / arguments.format)
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
-        raise UsageError(f"there are no records in {runs}", "--runs names the folder that `xmcbench run --runs` wrote")
+        raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run --runs` wrote")
     registry = Registry(arguments.plugin)
     standing = Standing(registry.sources())
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
-    records, outdated = _with_current_figures(Store(runs), arguments.check)
+    store = Store(runs)
+    records, outdated = _with_current_figures(store, arguments.check)
+    left_out = report.warn_left_out(store)
     made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
@@ -72,16 +92,20 @@ def run(arguments: argparse.Namespace) -> int:
         write(out, made)
         index = f", the index is {out / 'README.md'}" if plain else ""
         print(f"{len(made)} files in {out}{index}")
-        return 1 if failed else 0
+        return 1 if failed or left_out else 0
     found = [*outdated, *differences(out, made)]
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
-    print(f"{len(made)} files are up to date" if not found else f"{len(found)} files are not: `xmcbench leaderboard`")
-    return 1 if found else 0
+    print(
+        f"{len(made)} files are up to date"
+        if not found
+        else f"{len(found)} files are out of date: run `xmcbench leaderboard`"
+    )
+    return 1 if found or left_out else 0
 
 
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
-    """Run every stale cell again; returns how many have no new result."""
+    """Run every stale cell again; returns how many still have no fresh result."""
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.environment import Compute
@@ -124,7 +148,7 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
             card = cards.get(record.cell.dataset)
             constants = (card.propensity.a, card.propensity.b) if card else record.protocol.propensity
             if record.ok and record.ranks and constants and not figures_current(record, constants):
-                outdated.append(f"{store.record_path(record.cell)}: figures of other metrics or propensities")
+                outdated.append(f"{store.record_path(record.cell)}: figures are from other metrics or propensities")
                 if not check:
                     records.append(rescored(record, record.protocol.filter, constants, store, scorer))
                     continue
@@ -133,50 +157,32 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
 
 
 def _add(arguments: argparse.Namespace) -> int:
+    from xmcbench import admission
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.errors import StorageError, UsageError, XmcbenchError
-    from xmcbench.records import Store, read_record
+    from xmcbench.errors import UsageError
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.audit import audit
     from xmcbench.runner.scorer import Scorer
-    from xmcbench.storage.atomic import copy
 
     if not arguments.sources:
-        raise UsageError("leaderboard add names no runs folder", "xmcbench leaderboard add RUNS...")
+        raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
+    for root in arguments.sources:
+        if not Store(root).record_files():
+            raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
     board = Store(arguments.out or BOARD)
-    registry = Registry(arguments.plugin)
-    loaded = {dataset.name: (dataset, given) for given in arguments.dataset for dataset in [load_dataset(given)]}
-    refused = 0
+    datasets = {load_dataset(given).name: given for given in arguments.dataset}
     with Scorer() as scorer:
-        for root in arguments.sources:
-            sent, paths = Store(root), sorted((root / "records").rglob("*.json"))
-            if not paths:
-                raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
-            for path in paths:
-                try:
-                    record = read_record(path)
-                    if not record.ok:
-                        print(f"left out: {path}: {record.status}: {record.reason}")
-                        continue
-                    name = record.cell.dataset
-                    if name not in loaded:
-                        loaded[name] = (load_dataset(name), name)
-                    dataset, source = loaded[name]
-                    audit(record, sent, dataset, source, registry, scorer)
-                    cell = record.cell
-                    place = board.record_path(cell)
-                    if place.exists() and not arguments.force and (here := read_record(place)) != record:
-                        raise StorageError(
-                            f"{place} is another record of this cell, of {here.measured.started}",
-                            "--force replaces it",
-                        )
-                except XmcbenchError as error:
-                    refused += 1
-                    print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
-                    continue
-                copy(sent.predictions_path(cell), board.predictions_path(cell))
-                assert record.predictions is not None
-                scorer.score(cell, board.root, source, record.predictions.depth)  # writes the ranks
-                board.write(record)
+        registry = Registry(arguments.plugin)
+        found = admission.examine(arguments.sources, board, registry, scorer, datasets, force=arguments.force)
+        for path, reason in found.unfinished.items():
+            print(f"left out: {path}: {reason}")
+        for path, error in found.refused.items():
+            print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
+        if arguments.check:
+            for each in found.accepted:
+                print(f"would be added: {board.record_path(each.record.cell)}")
+        else:
+            for place in admission.add(found.accepted, board, scorer):
                 print(f"added: {place}")
-    return 1 if refused else 0
+    return 1 if report.warn_left_out(board) or found.refused else 0

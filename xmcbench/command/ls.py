@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import textwrap
 from pathlib import Path
@@ -12,18 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
 
-#: What is too wide for a column and is printed below the table.
+#: Fields too wide for a column; printed below the table.
 _ASIDE = ("parameters", "origin", "reason", "hint", "other_packages")
-#: Fractions, which are shown in per cent.
+#: Fractions, shown as percentages.
 _PER_CENT = ("P@1", "R@100")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
     parser.add_argument("what", choices=("methods", "datasets", "results"))
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a method: its parameters and presets")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -31,13 +37,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the listing."""
     if arguments.name is not None:
         return _method(arguments)
-    listing = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
+    listing, code = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
     if arguments.json:
         print(json.dumps(listing, indent=1, sort_keys=True))
-        return 0
-    if not listing:
+    elif listing:
+        _print(listing)
+    else:
         print(f"no {arguments.what}")
-        return 0
+    return code
+
+
+def _print(listing: list[dict[str, Any]]) -> None:
     from tabulate import tabulate
 
     columns = [name for name in listing[0] if name not in _ASIDE]
@@ -62,11 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
                         break_long_words=False,
                     )
                 )
-    return 0
 
 
-def _shown(value: object, per_cent: bool = False) -> str:
-    if per_cent and isinstance(value, float):
+def _shown(value: object, percent: bool = False) -> str:
+    if percent and isinstance(value, float):
         return f"{100 * value:.2f}"
     if isinstance(value, dict):
         parts = {name: each["default"] if isinstance(each, dict) else each for name, each in value.items()}
@@ -78,59 +87,56 @@ def _shown(value: object, per_cent: bool = False) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 
-def _methods(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from xmcbench import parameters
+def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
 
     listing = []
     for entry in Registry(arguments.plugin):
-        method, found = entry.method, status(entry)
+        method, found = entry.description, status(entry)
         listing.append(
             {
                 "name": entry.name,
-                "title": (method.title or entry.name) if method else "",
+                "title": entry.title if method else "",
                 "pairs": method.supervision if method else "",
                 "presets": sorted(method.presets) if method else [],
-                "parameters": {name: _parameter(each) for name, each in parameters.declared(method).items()}
-                if method
-                else {},
+                "parameters": {name: _parameter(each) for name, each in method.parameters.items()} if method else {},
                 "status": found.partition(":")[0],
                 "origin": entry.origin,
                 "reason": found.partition(": ")[2],
             }
         )
-    return listing
+    return listing, 0
 
 
 def _method(arguments: argparse.Namespace) -> int:
     from tabulate import tabulate
 
-    from xmcbench import parameters
     from xmcbench.errors import UsageError
     from xmcbench.registry import Registry
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
     entry = Registry(arguments.plugin)[arguments.name]
-    if entry.method is None:
+    method = entry.description
+    if method is None:
         raise UsageError(f"{entry.name}: {entry.problem}")
-    declared, presets = parameters.declared(entry.method), entry.method.presets
+    declared, presets = method.parameters, method.presets
     if arguments.json:
         document = {
             "name": entry.name,
             "origin": entry.origin,
-            "supervision": entry.method.supervision,
-            "deterministic": entry.method.deterministic,
-            "packages": dict(entry.method.packages),
-            "presets": {name: dict(values) for name, values in presets.items()},
-            "choices": dict(entry.method.choices),
+            "supervision": method.supervision,
+            "deterministic": method.deterministic,
+            "packages": method.packages,
+            "presets": presets,
+            "choices": method.choices,
             "parameters": {name: _parameter(each) for name, each in declared.items()},
         }
         print(json.dumps(document, indent=1, sort_keys=True))
         return 0
-    title, about = entry.method.title or entry.name, (inspect.getdoc(entry.method) or "").partition("\n\n")[0]
-    print(f"{entry.name}: {title}, pairs {entry.method.supervision}, {entry.origin}\n\n{about}\n")
+    about = method.doc.partition("\n\n")[0]
+    print(f"{entry.name}: {entry.title}, pairs {method.supervision}, {entry.origin}\n\n{about}\n")
     for name, each in declared.items():
         facts = [each.type_name, each.range, each.unit and f"in {each.unit}", f"default {_default(each.default)}"]
         print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
@@ -143,8 +149,8 @@ def _method(arguments: argparse.Namespace) -> int:
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
-        for preset, command in entry.method.choices.items():
-            print(f"\n{preset} was chosen by: {command}")
+        for preset, command in method.choices.items():
+            print(f"\n{preset} was selected by: {command}")
     return 0
 
 
@@ -163,7 +169,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
+def _datasets(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.data import known_datasets
 
     listing = []
@@ -179,20 +185,22 @@ def _datasets(_: argparse.Namespace) -> list[dict[str, Any]]:
                 "hint": each.hint,
             }
         )
-    return listing
+    return listing, 0
 
 
-def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.records import Standing, Store
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
-        raise UsageError(f"there is no runs folder {arguments.runs}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
     standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
-    listing = []
-    for record in Store(arguments.runs).records():
+    store, listing = Store(arguments.runs), []
+    for record in store.records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}
         other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}
         listing.append(
@@ -210,4 +218,4 @@ def _results(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "other_packages": other,
             }
         )
-    return listing
+    return listing, report.warn_left_out(store)

@@ -17,9 +17,11 @@ from typing import Any, NoReturn
 
 from xmcbench import __version__
 from xmcbench.command.settings_file import expand
+from xmcbench.command.terminal import inert_streams
 from xmcbench.errors import UnknownName, XmcbenchError
+from xmcbench.storage.reading import FLAG, VARIABLE
 
-#: Verb -> module; one line of help each stands in the module's docstring.
+#: Verb -> module; the first line of the module's docstring is its line of help.
 VERBS = (
     "run",
     "ls",
@@ -36,18 +38,18 @@ VERBS = (
 )
 
 _EPILOG = """examples:
-  xmcbench run --setting fs --ratio 0.01 --methods all     every method on the bundled data
+  xmcbench run --setting fs --ratio 0.01 --methods all     all methods on the bundled dataset
   xmcbench run --setting ez --dataset path/to/folder       your own data, in the XC raw layout
   xmcbench run --setting ez --plugin my_method.py --methods my-method,tfidf
-  xmcbench ls methods                                      what there is, with its parameters
+  xmcbench ls methods                                      all methods, with their parameters
 """
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: one line, a hint, exit code 2.
+    """An argument parser with our error format: one line, a hint, exit code 2.
 
-    Flags are not abbreviated: some are read before they are parsed, and what a script says must mean the same after
-    another flag has been added.
+    Flags cannot be abbreviated: some are read before parsing, and a script must mean the same after another flag has
+    been added.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -57,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"xmcbench: error: {message} (see `{self.prog} --help`)\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As argparse's own, with the nearest choice instead of all of them where there is one."""
+        """Like argparse's, but suggests the nearest choice if there is one instead of listing all."""
         choices = [str(choice) for choice in action.choices or ()]
         near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
         if action.choices is not None and value not in action.choices and near:
@@ -74,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def below(self, word: str) -> Parser:
-        """The parser of a command, or this one where there is no such command."""
+        """The parser of a command, or this one if there is no such command."""
         for action in self._actions:
             found = action.choices.get(word) if isinstance(action.choices, dict) else None
             if isinstance(found, Parser):
@@ -82,18 +84,18 @@ class Parser(argparse.ArgumentParser):
         return self
 
     def unknown(self, words: Sequence[str], given: Sequence[str]) -> NoReturn:
-        """End with what is wrong about words that nothing takes. given: the whole command line."""
+        """Exit with an error about unrecognized words. given: the whole command line."""
         word = words[0]
         flag = word.partition("=")[0]
         named = word.startswith("-") and word != "--"
         near = difflib.get_close_matches(flag, self.flags(), n=1, cutoff=0.6) if named else []
         before = given[given.index(word) - 1] if word in given and given.index(word) else ""
         if flag in near:
-            hint = ": it stands behind the command that takes it"
+            hint = ": put it after the command that takes it"
         elif near:
             hint = f": did you mean {near[0]}?"
         elif before.endswith(",") or word.startswith(","):
-            hint = ": a list has no spaces, or is put in quotes: --methods tfidf,bm25"
+            hint = ": write a list without spaces, or in quotes: --methods tfidf,bm25"
         else:
             hint = ""
         self.error(f"unrecognized argument {word!r}{hint}")
@@ -110,7 +112,7 @@ class _Version(argparse.Action):
 
 
 class _Completion(argparse.Action):
-    """Print the script that makes a shell complete words of this command line."""
+    """Print the shell script for tab completion."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, values: Any, __: str | None = None) -> None:
         import shtab
@@ -123,34 +125,55 @@ def parser() -> Parser:
     """The whole command line."""
     top = Parser(
         prog="xmcbench",
-        description="Benchmark methods of extreme zero-shot and few-shot multi-label text classification.",
+        description="Benchmark methods for extreme zero-shot and few-shot multi-label text classification.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="print the version, and that of the metric protocol")
     top.add_argument(
-        "--print-completion", action=_Completion, choices=("bash", "zsh", "tcsh"), help="the script for tab completion"
+        "--version", action=_Version, nargs=0, help="print the versions of xmcbench and of the metric protocol"
+    )
+    top.add_argument(
+        "--print-completion",
+        action=_Completion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print the script for tab completion",
     )
     verbs = top.add_subparsers(dest="verb", metavar="VERB")
     for verb in VERBS:
         module = import_module(f"xmcbench.command.{verb}")
-        summary = (module.__doc__ or "").strip().splitlines()[0]
+        summary = (module.__doc__ or verb).strip().splitlines()[0]  # python -OO leaves no docstring
         sub = verbs.add_parser(
             verb, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        sub.add_argument("--debug", action="store_true", help="show the traceback of errors")
+        sub.add_argument(
+            FLAG,
+            type=_gib,
+            metavar="GIB",
+            help="the largest file that is unpacked (default: 2 for arrays, less for text)",
+        )
         module.add(sub)
         sub.set_defaults(run=module.run)
     return top
 
 
+def _gib(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB")
+    return value
+
+
 def _parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments. Ends the process with exit code 2 for words that nothing takes, with help where there are none."""
+    """The arguments. Exits with code 2 and an error for unrecognized words, with help if there are no words."""
     top = parser()
     if not words:
         top.print_help()
         top.exit(0)
-    # Before what is missing is said, as it may be there under a misspelled flag.
+    # Before complaining about a missing flag: it may be there, misspelled.
     verb = top.below(words[0])
     flags = {"--", *(verb.flags() if verb is not top else top._option_string_actions)}
     misspelled = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags]
@@ -160,14 +183,18 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     if unknown:
         verb.unknown(unknown, words)
     if arguments.verb is None:
-        top.error("there is no command")
+        top.error("a command is required")
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: the process's own) and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    # A scheduler's SIGTERM is a Ctrl-C: cells are ended, finished records stay.
+    with inert_streams():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(words: list[str]) -> int:
+    # Treat a scheduler's SIGTERM like Ctrl-C: cells are ended, finished records stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     debug = "--debug" in words
     code = 0
@@ -178,6 +205,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = _parsed(expand(words))
         finally:
             sys.stdout.flush()  # --help ends here
+        if arguments.max_unpacked is not None:
+            os.environ[VARIABLE] = str(arguments.max_unpacked)  # for the processes of cells and of the scorer too
         code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
@@ -187,24 +216,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"xmcbench: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("xmcbench: interrupted; finished results are kept, the same command goes on", file=sys.stderr)
+        print("xmcbench: interrupted; finished results are kept; run the same command to continue", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`xmcbench ls | head`): end quietly, also at the interpreter's last flush.
+        # The reader of our output has gone (`xmcbench ls | head`): exit quietly, also at the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
     except OSError as error:
-        # The machine's, not ours: a folder that may not be read, a file where a folder should be.
+        # The machine's error, not ours: a folder without read permission, a file instead of a folder.
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        print(f"xmcbench: error: {where}{error.strerror or error} (--debug shows where)", file=sys.stderr)
+        print(f"xmcbench: error: {where}{error.strerror or error} (--debug shows the traceback)", file=sys.stderr)
         return 1
     except Exception as error:
         if debug:
             raise
         print(
-            f"xmcbench: error: {type(error).__name__}: {error} (internal error: --debug shows where)", file=sys.stderr
+            f"xmcbench: error: {type(error).__name__}: {error} (internal error; --debug shows the traceback)",
+            file=sys.stderr,
         )
         return 1
 

@@ -23,7 +23,7 @@ class Progress:
         self._cells, self._shown = cells, sys.stderr.isatty()
 
     def __call__(self, planned: PlannedCell, position: int, record: Record | None) -> None:
-        """Say that a cell starts (no record) or how it ended."""
+        """Show that a cell starts (no record) or how it ended."""
         if not self._shown:
             return
         place = f"[{position + 1}/{self._cells}] {planned.name}, seed {planned.cell.seed}"
@@ -34,7 +34,7 @@ class Progress:
 
 
 def registry(options: Options) -> Registry:
-    """The methods that can be run; what is to be known about their origin is said."""
+    """All methods; prints a note where one replaces another."""
     found = options.registry()
     for note in found.notes:
         print(f"xmcbench: {note}", file=sys.stderr)
@@ -42,7 +42,7 @@ def registry(options: Options) -> Registry:
 
 
 def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
-    """Execute a plan, with progress, and say what is not run again."""
+    """Execute a plan with progress, and announce cached and stale cells."""
     states = [each.state for each in planned.cells]
     if finished := len(states) - states.count("to run"):
         stale = states.count("stale")
@@ -63,14 +63,21 @@ def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def warn_left_out(store: Store) -> int:
+    """One line for every record that could not be read; 1 if there are such."""
+    for error in store.left_out.values():
+        print(f"xmcbench: left out: {error}", file=sys.stderr)
+    return 1 if store.left_out else 0
+
+
 def warn_skipped(skipped: Sequence[Skipped]) -> None:
-    """One line for every method that `all` left out."""
+    """One line for every method that `all` leaves out."""
     for each in skipped:
         print(f"xmcbench: {each}", file=sys.stderr)
 
 
 def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str, Any]]:
-    """Records as JSON values, each with what a reader has to know of it: null, or why it is stale."""
+    """Records as JSON values, each with a note: null, or why it is stale."""
     return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]
 
 
@@ -85,7 +92,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def _plan_table(planned: Plan, store: Store) -> str:
-    """What a run would do, a line per cell: its state, and what it or its like took when it last ran here."""
+    """What a run would do, one row per cell: its state, and the cost of the last similar cell that ran here."""
     from tabulate import tabulate
 
     several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1

@@ -1,4 +1,4 @@
-"""What ``run``, ``ablation`` and ``curve`` have in common: flags that say what runs and how, and what they mean."""
+"""What ``run``, ``ablation`` and ``curve`` share: the flags for what runs and how, and their parsing."""
 
 from __future__ import annotations
 
@@ -18,22 +18,33 @@ if TYPE_CHECKING:
 
 def add_dataset(group: Any) -> None:
     """The flag for the dataset, for an argument group."""
-    group.add_argument("--dataset", metavar="NAME|FOLDER", help="see `ls datasets` (default: the small bundled one)")
+    group.add_argument(
+        "--dataset", metavar="NAME|FOLDER", help="name (see `ls datasets`) or folder (default: the small bundled one)"
+    )
 
 
 def add_setting(group: Any, **options: Any) -> None:
     """The flags for the setting, for an argument group; options: of --setting itself."""
     group.add_argument("--setting", choices=("ez", "fs", "full"), **options)
-    group.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs that fs draws, in (0, 1]")
-    group.add_argument("--by", choices=("label", "pair"), help="what fs draws (default: label)")
+    group.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs for fs, in (0, 1]")
+    group.add_argument("--by", choices=("label", "pair"), help="whether fs samples labels or pairs (default: label)")
 
 
 def add_methods(group: Any) -> None:
     """The flags for parameters, seeds and plug-ins, for an argument group."""
-    group.add_argument("--preset", metavar="P", help="paper, reference, quick, ... (default: quick where there is one)")
+    group.add_argument(
+        "--preset", metavar="P", help="paper, reference, quick, ... (default: quick if the method has it)"
+    )
     add_set(group)
     group.add_argument("--seed", default="0", metavar="S[,S..]", help="default: 0")
-    group.add_argument("--plugin", action="append", default=[], type=Path, metavar="FILE", help="a method as one file")
+    group.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file that defines methods; may be repeated",
+    )
 
 
 def add_execution(group: Any) -> None:
@@ -41,18 +52,20 @@ def add_execution(group: Any) -> None:
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     add_limits(group)
     group.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto is a GPU where there is one (default)"
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto, a GPU if there is one"
     )
     group.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="that train together on this machine (default: 1)"
+        "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
     )
     group.add_argument("--force", action="store_true", help="run finished cells again")
-    group.add_argument("--refresh", action="store_true", help="run finished cells again whose code has changed since")
+    group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
 
 
 def add_set(group: Any) -> None:
     """The flag for parameters, for an argument group."""
-    group.add_argument("--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help="may be repeated")
+    group.add_argument(
+        "--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help="set a parameter; may be repeated"
+    )
 
 
 def add_limits(group: Any, default_s: int = 86400) -> None:
@@ -62,19 +75,23 @@ def add_limits(group: Any, default_s: int = 86400) -> None:
         type=float,
         metavar="SECONDS",
         default=default_s,
-        help="for each cell, inf for none (default: %(default)s)",
+        help="seconds for each cell, inf for none (default: %(default)s)",
     )
-    group.add_argument("--memory-limit", type=float, metavar="GIB", help="for each cell (default: none)")
+    group.add_argument("--memory-limit", type=float, metavar="GIB", help="GiB for each cell (default: none)")
 
 
 def add_dry_run(group: Any) -> None:
-    """The flag for a plan that is not executed, for an argument group."""
-    group.add_argument("--dry-run", action="store_true", help="say what would run, and do nothing")
+    """The flag that only shows the plan, for an argument group."""
+    group.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 
 
 def add_filter(group: Any) -> None:
     """The flag for the filter, for an argument group."""
-    group.add_argument("--filter", choices=("none", "self", "file"), help="default: what the dataset's card says")
+    group.add_argument(
+        "--filter",
+        choices=("none", "self", "file"),
+        help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
+    )
 
 
 def add_shown(group: Any) -> None:
@@ -101,9 +118,9 @@ def methods(text: str) -> tuple[str, ...]:
     """The names of --methods. Raises UsageError."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise UsageError("--methods names none", "--methods all, or --methods tfidf,xr-linear")
+        raise UsageError("--methods is empty", "--methods all, or --methods tfidf,xr-linear")
     if "all" in names and len(names) > 1:
-        raise UsageError("--methods all stands alone", "name the methods, or say all")
+        raise UsageError("--methods all cannot be combined with names", "name the methods, or say all")
     return names
 
 
@@ -112,9 +129,9 @@ def seeds(text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(seed) for seed in text.split(","))
     except ValueError:
-        raise UsageError(f"--seed {text!r} is no list of integers", "--seed 0 or --seed 0,1,2") from None
+        raise UsageError(f"--seed {text!r} must be comma-separated integers", "--seed 0 or --seed 0,1,2") from None
     if any(not 0 <= seed < 2**32 for seed in found):
-        raise UsageError(f"--seed {text}: a seed lies in 0..2^32-1")
+        raise UsageError(f"--seed {text}: a seed must be in 0..2^32-1")
     return tuple(dict.fromkeys(found))
 
 
@@ -153,11 +170,11 @@ def _compute(arguments: argparse.Namespace) -> Compute:
 
 
 def limits(arguments: argparse.Namespace) -> Limits:
-    """What one cell may take. Raises UsageError."""
+    """The limits of a cell. Raises UsageError."""
     from xmcbench.runner.execution import Limits
 
     for name, limit in (("--time-limit", arguments.time_limit), ("--memory-limit", arguments.memory_limit)):
         if limit is not None and not limit > 0:
-            raise UsageError(f"{name} {limit:g} leaves nothing to run in", "a number above 0, or leave it out")
+            raise UsageError(f"{name} {limit:g} must be positive", "give a number above 0, or omit it")
     given = (arguments.time_limit, arguments.memory_limit)
     return Limits(*(None if limit == math.inf else limit for limit in given))

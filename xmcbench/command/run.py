@@ -1,6 +1,6 @@
 """Run methods on a dataset under a setting, and print the table.
 
-Finished cells are kept below --runs and not run again: the same command after Ctrl-C goes on where it stopped.
+Finished cells are kept in --runs and not run again: after Ctrl-C, the same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is compared")
     request.add_dataset(what)
     request.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
-    what.add_argument("--methods", default="all", metavar="A,B|all", help="NAME or NAME:PRESET, or all that can run")
+    what.add_argument(
+        "--methods", default="all", metavar="A,B|all", help="names, each with :PRESET if needed, or all that can run"
+    )
     request.add_methods(what)
-    what.add_argument("--config", metavar="FILE.toml", help="the same settings from a file; flags go first")
+    what.add_argument("--config", metavar="FILE.toml", help="read these settings from a file; flags override it")
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
     request.add_dry_run(how)
@@ -32,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan and execute; 1 if a cell failed or none has a result."""
+    """Plan and execute; 1 if a cell failed or no cell has a result."""
     from xmcbench.api import filter_of
     from xmcbench.command import report
     from xmcbench.runner.plan import Request, resolve
@@ -74,5 +76,5 @@ def _headline(dataset: Dataset, setting: Setting, filter_name: str) -> str:
     return (
         f"{dataset.name} ({counts['train']:,} train, {counts['test']:,} test, {counts['labels']:,} labels), "
         f"{setting.title}, filter {filter_name}, metric protocol {protocol.VERSION}. "
-        "Per cent ± half-width of the 95% interval over test instances and, with several seeds, seeds."
+        "Percent ± half-width of the 95% interval over test instances and, with several seeds, seeds."
     )

@@ -1,4 +1,4 @@
-"""Score a prediction file against a dataset's test pairs, by the written-down protocol."""
+"""Score a prediction file against a dataset's test pairs, by the metric protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--predictions", required=True, type=Path, metavar="FILE.npz", help="int32 'indices', float32 'scores' [N, k]"
     )
-    parser.add_argument("--filter", choices=("none", "self", "file"), help="default: what the dataset's card says")
+    parser.add_argument(
+        "--filter",
+        choices=("none", "self", "file"),
+        help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -39,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(
         f"{dataset.name}, filter {filter_name}, metric protocol {protocol.VERSION}, {scores.scored:,} test instances "
-        f"scored, {scores.unlabelled:,} without a label left out. Per cent, 95% interval.\n"
+        f"scored, {scores.unlabelled:,} without a label left out. Percent, 95% interval.\n"
     )
     rows = [
         [

@@ -9,7 +9,7 @@
     pseudo_labels = 5
 
 is ``--dataset lf-debian-2k --setting fs --ratio 0.01 --methods tfidf,xr-linear --seed 0,1,2
---set xr-linear.pseudo_labels=5``. Flags on the command line go first.
+--set xr-linear.pseudo_labels=5``. Flags on the command line override the file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import tomllib
 from pathlib import Path
 
 from xmcbench.errors import UsageError
+from xmcbench.storage.reading import read_text
 
 _FLAG = "--config"
 
 
 def expand(words: list[str]) -> list[str]:
-    """The command line with ``--config FILE`` replaced by what the file says. Raises UsageError."""
+    """The command line with ``--config FILE`` replaced by the contents of the file. Raises UsageError."""
     if sum(word == _FLAG or word.startswith(f"{_FLAG}=") for word in words) > 1:
-        raise UsageError(f"{_FLAG} stands twice", "one file holds all settings")
+        raise UsageError(f"{_FLAG} is given more than once", "one file holds all settings")
     for position, word in enumerate(words):
         if word == _FLAG and position + 1 < len(words):
             return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]))
@@ -35,24 +36,24 @@ def expand(words: list[str]) -> list[str]:
 
 
 def _insert(words: list[str], path: Path) -> list[str]:
-    # Right behind the verb: what stands later on the command line wins.
+    # Right after the verb: later flags on the command line win.
     return words[:1] + _flags(path) + words[1:]
 
 
 def _flags(path: Path) -> list[str]:
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(read_text(path))
     except OSError as error:
         raise UsageError(f"cannot read the settings file {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
     if _FLAG.removeprefix("--") in settings:
-        raise UsageError(f"{path}: a settings file names no other", "put all settings into one")
+        raise UsageError(f"{path}: a settings file cannot include another", "put all settings into one file")
     flags: list[str] = []
     for name, value in settings.items():
         if name == "set":
             if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-                raise UsageError(f"{path}: set is a table of tables", "[set.tfidf] then max_df = 0.9")
+                raise UsageError(f"{path}: set must be a table of tables", "write [set.tfidf], then max_df = 0.9")
             for method, values in value.items():
                 flags += [f"--set={method}.{parameter}={_text(each)}" for parameter, each in values.items()]
         elif name == "plugin":

@@ -1,7 +1,7 @@
 """Datasets: cards, readers and writers of the field's file formats, and the loaded form.
 
-The names below are the public ones, imported on first use: describing a dataset costs no numpy, reading its texts no
-scipy.
+The names below are the public ones, imported on first use: describing a dataset does not import numpy, and reading its
+texts does not import scipy.
 """
 
 from __future__ import annotations

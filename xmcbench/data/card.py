@@ -1,4 +1,4 @@
-"""The card of a dataset: what it is, where it comes from, and what its files must look like. A TOML file."""
+"""The card of a dataset: its description, its origin, and the checksums of its files. A TOML file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from msgspec import Meta, Struct
 from xmcbench.data.vocabulary import Count, Filter
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import write_text
+from xmcbench.storage.naming import check_name
+from xmcbench.storage.reading import read_text
 
 _Size = Annotated[int, Meta(ge=0)]
 _Positive = Annotated[float, Meta(gt=0)]
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a card: read-only, without a key that is not declared."""
+    """A part of a card: read-only, without undeclared keys."""
 
 
 class Propensity(_Part, frozen=True):
@@ -34,10 +36,10 @@ class Propensity(_Part, frozen=True):
 
 
 class Derivation(_Part, frozen=True, rename={"source": "from"}):
-    """A dataset made on load from the dataset ``source``, by a draw under ``seed``. One of the two is given.
+    """A dataset sampled from the dataset ``source`` on load, with ``seed``. Either labels or held_out is given.
 
-    labels: so many labels, and the instances that have one of them. held_out: so many training instances become the
-    test instances, for choosing hyperparameters without a look at the test instances of the source.
+    labels: number of labels; instances with one of them stay. held_out: number of training instances that become the
+    test instances, to choose hyperparameters without looking at the test instances of the source.
     """
 
     source: str
@@ -46,10 +48,10 @@ class Derivation(_Part, frozen=True, rename={"source": "from"}):
     held_out: _Size | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless it draws one of the two."""
+        """Raise ValueError unless exactly one of the two is given."""
         if (self.labels is None) == (self.held_out is None):
             found = "neither labels nor held_out" if self.labels is None else "both labels and held_out"
-            raise ValueError(f"it has {found}, and draws one of the two")
+            raise ValueError(f"it has {found}; give exactly one of them")
 
 
 class Recipe(_Part, frozen=True):
@@ -63,11 +65,11 @@ class Recipe(_Part, frozen=True):
 
 
 class Card(_Part, frozen=True):
-    """What is known of a dataset without opening it.
+    """The description of a dataset.
 
     slug: its name in file names and on the command line. counts: any of train, test, labels, train_pairs, test_pairs.
-    filter: the filter that its tables use by default. files: file name -> SHA-256. default: whether it is what runs on
-    where no dataset is named.
+    filter: the filter that its tables use by default. files: file name -> SHA-256. default: whether it is used
+    if no dataset is named.
     """
 
     name: str
@@ -86,18 +88,17 @@ class Card(_Part, frozen=True):
     build: Recipe | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a name that cannot name a folder."""
-        for key, value in (("name", self.name), ("slug", self.slug)):
-            if not value or "/" in value or value in (".", ".."):
-                raise ValueError(f"{key} is {value!r}, but folders are named after it: a name without a slash")
+        """Raise ValueError for a name that is not a valid file name."""
+        check_name("name", self.name)
+        check_name("slug", self.slug)
 
 
 def read_card(path: Path) -> Card:
-    """Read a card. Raises DataError, naming file and key, when it is not TOML or not a card."""
+    """Read a card. Raises DataError, naming file and key, if it is not a valid card."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Card)
+        return msgspec.convert(tomllib.loads(read_text(path)), Card)
     except FileNotFoundError:
-        raise DataError(f"there is no card {path}") from None
+        raise DataError(f"no card at {path}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a card: {error}", "see the cards in datasets/") from None
 
@@ -112,7 +113,7 @@ def write_card(path: Path, card: Card) -> None:
 
 
 def _lines(values: Mapping[str, Any], table: str = "") -> list[str]:
-    """Keys first, then tables, as TOML wants it."""
+    """Keys first, then tables, as TOML requires."""
     plain = {key: each for key, each in values.items() if not isinstance(each, dict) and each is not None}
     lines = ["", f"[{table}]"] if table and (plain or not values) else []
     lines += [f"{_key(key)} = {_quoted(each)}" for key, each in plain.items()]
@@ -127,5 +128,5 @@ def _key(key: str) -> str:
 
 
 def _quoted(value: object) -> str:
-    # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped.
+    # A JSON string is a TOML basic string, except that TOML requires DEL to be escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
 """Finding datasets: the cards that come with xmcbench, the user's own folders, and plain paths.
 
-A dataset that cannot be used is a row with its reason; it never breaks a listing.
+A dataset that cannot be used is a row with a reason; it never breaks a listing.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listing:
-    """A dataset by name: its card, the folder that holds its data, and why it cannot be used, if it cannot.
+    """A dataset by name: its card, the folder of its data, and why it cannot be used, if so.
 
-    folder is None for a dataset that is derived from another, or not on this machine.
+    folder is None for a derived dataset, and for one that is not on this machine.
     """
 
     slug: str
@@ -52,7 +53,7 @@ def bundled() -> list[Path]:
 def known_datasets() -> list[Listing]:
     """All datasets by name, in alphabetical order. Reads cards, opens no data.
 
-    The card and the data of one dataset may lie in different folders: the first of each that ``roots`` gives counts.
+    The card and the data of a dataset may be in different folders; the first of each in ``roots`` counts.
     """
     cards: dict[str, tuple[Card | None, str]] = {}
     folders: dict[str, Path] = {}
@@ -69,14 +70,26 @@ def known_datasets() -> list[Listing]:
         if find_source(folder, "lbl.json"):
             folders.setdefault(slug, folder)
     for slug, folder in folders.items():
-        cards.setdefault(slug, (Card(name=folder.name, slug=slug), ""))
+        if slug not in cards:
+            try:
+                cards[slug] = (_bare_card(folder.name), "")
+            except DataError as error:
+                cards[slug] = (None, str(error))
     return [_listing(slug, *cards[slug], folders.get(slug), set(folders)) for slug in sorted(cards)]
 
 
 def _folders() -> Iterator[Path]:
     for root in roots():
-        if root.is_dir():
+        with suppress(OSError):  # a folder that may not be read holds nothing that could be used
             yield from (folder for folder in sorted(root.iterdir()) if folder.is_dir())
+
+
+def _bare_card(name: str) -> Card:
+    """The card of a folder that has none. Raises DataError for a name that cannot name files."""
+    try:
+        return Card(name=name, slug=slug_of(name))
+    except ValueError as error:
+        raise DataError(f"a dataset cannot be called after its folder: {error}", "rename it, or add a card") from None
 
 
 def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, with_data: set[str]) -> Listing:
@@ -84,7 +97,7 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
         return Listing(slug, slug, None, folder, problem)
     if card.derive and folder is None:
         source = card.derive.source
-        problem = "" if source in with_data else f"{source}, its source, has no data of its own on this machine"
+        problem = "" if source in with_data else f"its source {source} is not on this machine"
         return Listing(slug, card.name, card, None, problem, f"see {source}: xmcbench ls datasets" if problem else "")
     if folder is None:
         where = [root for root in roots() if os.access(root, os.W_OK)]
@@ -98,7 +111,7 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
 
 
 def slug_of(name: str) -> str:
-    """A name in lower case, with dashes for whatever is no letter or digit."""
+    """A name in lower case, with a dash for other characters than letters and digits."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "data"
 
 
@@ -108,31 +121,31 @@ def find(name: str) -> Listing:
     for listing in listings:
         if name.casefold() in (listing.slug.casefold(), listing.name.casefold()):
             return listing
-    hint = "see `xmcbench ls datasets`, or give the folder that it lies in"
+    hint = "see `xmcbench ls datasets`, or give the folder of the dataset"
     raise UnknownName("dataset", name, {listing.slug for listing in listings}, hint)
 
 
 def default_dataset() -> str:
-    """The slug of the dataset that runs where none is named: the first whose card says so.
+    """The slug of the default dataset: the first whose card says so.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     for listing in known_datasets():
         if listing.card is not None and listing.card.default:
             return listing.slug
-    raise UsageError("no dataset is named", "--dataset NAME|FOLDER; `xmcbench ls datasets` lists them")
+    raise UsageError("no dataset is given", "--dataset NAME|FOLDER; `xmcbench ls datasets` lists them")
 
 
 def locate(name_or_folder: str | Path) -> Listing:
-    """The dataset of this name or in this folder; a name goes before a folder of the same name that lies here.
+    """The dataset of this name or in this folder; a name takes precedence over a folder of the same name.
 
-    Raises UnknownName for a name nobody knows, UsageError for a folder that is not there, DataError for a broken card.
+    Raises UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
     """
     given = str(name_or_folder)
-    folder = Path(os.path.expanduser(given))  # Path.expanduser raises where there is no such user
+    folder = Path(os.path.expanduser(given))  # Path.expanduser raises if there is no such user
     if isinstance(name_or_folder, Path) or folder.name != given:
         if not folder.is_dir():
-            raise UsageError(f"there is no folder {folder}", "a dataset is a name (`xmcbench ls datasets`) or a folder")
+            raise UsageError(f"no folder at {folder}", "a dataset is a name (`xmcbench ls datasets`) or a folder")
         return from_folder(folder)
     try:
         return find(given)
@@ -146,9 +159,9 @@ def load_dataset(name_or_folder: str | Path) -> Dataset:
     """Load a dataset by name, or from any folder in the XC raw layout.
 
     A folder needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
-    The first time the files are read and checked; later loads map what was kept.
+    Files are read and checked the first time; later loads map the cached form.
 
-    Raises what ``locate`` raises, and DataError when the data are not on this machine or are broken, or inside a cell.
+    Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
     from xmcbench.data.dataset import derive, open_folder
 
@@ -163,18 +176,21 @@ def load_dataset(name_or_folder: str | Path) -> Dataset:
 
 
 def source_of(listing: Listing) -> Listing:
-    """The dataset, with data of its own, that this one is derived from. Raises DataError where there is none."""
+    """The dataset that this one is derived from. Raises DataError unless it has its own data."""
     parent = find(listing.card.derive.source if listing.card and listing.card.derive else listing.slug)
     if parent.card is None or parent.folder is None:
-        reason = parent.problem or f"{parent.name} is derived itself"
+        reason = parent.problem or f"{parent.name} is itself derived"
         raise DataError(f"{listing.name} is derived from {parent.slug}: {reason}", parent.hint)
     return parent
 
 
 def from_folder(folder: Path) -> Listing:
-    """The dataset in a folder, with the card that lies in it or a bare one. Raises DataError for a broken card."""
-    name = folder.resolve().name
-    card = read_card(folder / "card.toml") if (folder / "card.toml").is_file() else Card(name=name, slug=slug_of(name))
+    """The dataset in a folder, with the card that lies in it or a bare one.
+
+    Raises DataError for a broken card, and for a name that cannot name the files of a run.
+    """
+    path = folder / "card.toml"
+    card = read_card(path) if path.is_file() else _bare_card(folder.resolve().name)
     if card.derive and not find_source(folder, "lbl.json"):
         return Listing(card.slug, card.name, card, None)
     return Listing(card.slug, card.name, card, folder)

@@ -1,4 +1,7 @@
-"""Plain, gzip and xz files behind one binary stream, and gzip files whose bytes depend on their content only."""
+"""Plain, gzip and xz files behind one binary stream, and gzip files whose bytes depend on their content only.
+
+A few megabytes can unpack to any number of gigabytes, so what is read line by line is bounded, line by line and in all.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +11,45 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_regular, raised
 
-#: Read ahead this many decompressed bytes: lines are then found in C.
+#: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
 
 
 @contextmanager
 def open_source(path: Path) -> Iterator[BinaryIO]:
-    """The decompressed bytes of ``path``; its suffix (.gz, .xz, anything else = plain) says how it is packed.
+    """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression.
 
-    Raises DataError when the file is missing, unreadable, truncated or not of the format its name claims, be it on
-    opening or while the block reads.
+    Raises DataError if the file is missing, unreadable, truncated or not in the format of its suffix, on opening or
+    while the block reads.
     """
     try:
-        raw = path.open("rb")
+        raw = open_regular(path)
+    except Unreadable as error:
+        raise DataError(f"cannot read {path}: {error}") from None
     except OSError as error:
-        reason = "there is no file" if isinstance(error, FileNotFoundError) else "cannot read"
+        reason = "no file at" if isinstance(error, FileNotFoundError) else "cannot read"
         detail = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
         raise DataError(f"{reason} {path}{detail}") from None
     with raw:
         try:
-            yield cast(BinaryIO, io.BufferedReader(_decompressed(raw, path.suffix), _BUFFER))
+            yield cast(BinaryIO, io.BufferedReader(_decompressed(cast(BinaryIO, raw), path.suffix), _BUFFER))
+        except Unreadable as error:
+            raise DataError(f"cannot read {path}: {error}") from None
         except EOFError:
-            raise DataError(f"{path} is truncated", "an interrupted download? get the file again") from None
+            raise DataError(f"{path} is truncated", "an interrupted download? download it again") from None
         except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
             kind = "gzip" if path.suffix == ".gz" else "xz"
             raise DataError(
-                f"{path} is damaged or no {kind} file: {error}",
-                f"get it again; a plain file goes without the suffix {path.suffix}",
+                f"{path} is damaged or not a {kind} file: {error}",
+                f"download it again, or remove the suffix {path.suffix} from a plain file",
             ) from None
 
 
@@ -48,6 +57,38 @@ def _decompressed(raw: BinaryIO, suffix: str) -> io.RawIOBase:
     if suffix == ".gz":
         return cast(io.RawIOBase, gzip.GzipFile(fileobj=raw, mode="rb"))
     return cast(io.RawIOBase, lzma.LZMAFile(raw) if suffix == ".xz" else raw)
+
+
+def lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream of ``open_source``, whose block turns the error for one that is too long into a DataError.
+
+    Raises Unreadable for a line, or for lines, of more bytes than are allowed.
+    """
+    longest, most, total = raised(LINE), raised(STREAM), 0
+    for line in iter(partial(stream.readline, longest + 1), b""):
+        total += len(line)
+        if len(line) > longest or total > most:
+            check_size(len(line), LINE, "a line of it")
+            check_size(total, STREAM, "what it unpacks to")
+        yield line
+
+
+def whole_lines(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """The lines of a stream of ``open_source`` in blocks of about ``size`` bytes, each ended by a newline.
+
+    Raises Unreadable as ``lines`` does.
+    """
+    rest, total = b"", 0
+    while chunk := stream.read(size):
+        total += len(chunk)
+        check_size(total, STREAM, "what it unpacks to")
+        head, newline, tail = (rest + chunk).rpartition(b"\n")
+        if newline:
+            yield head + newline
+        check_size(len(tail), LINE + size, "a line of it")
+        rest = tail
+    if rest:
+        yield rest + b"\n"
 
 
 @contextmanager
@@ -63,6 +104,6 @@ def atomic_gzip(path: Path) -> Iterator[IO[bytes]]:
 
 
 def find_source(folder: Path, *names: str) -> Path | None:
-    """The first of the named files, each as ``name.gz`` or plain, that stands in ``folder``; None where none does."""
+    """The first of the named files, each as ``name.gz`` or plain, in ``folder``; None if there is none."""
     candidates = [folder / f"{name}{suffix}" for name in names for suffix in (".gz", "")]
     return next((path for path in candidates if path.is_file()), None)

@@ -18,24 +18,25 @@ from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
+from xmcbench.storage.reading import read_text
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-#: The filter file of the test instances, under the names it is seen with.
+#: The filter file of the test instances, under its common names.
 TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 
 
 @dataclass(frozen=True)
 class _OwnLabels:
-    """labels: for every test instance the label that is the instance itself, or -1: int [M]."""
+    """labels: int [M], for every test instance the label that is the instance itself, or -1."""
 
     labels: np.ndarray
 
     @cached_property
     def digest(self) -> str | None:
-        """SHA-256 (hex) of the content; None where no instance is a label."""
+        """SHA-256 (hex) of the content; None if no instance is a label."""
         rows = np.flatnonzero(self.labels >= 0)
         return pairs_digest(rows, self.labels[rows]) if len(rows) else None
 
@@ -44,8 +45,8 @@ class _OwnLabels:
 class Dataset:
     """N training and M test instances, L labels, and the pairs between them.
 
-    card: what is known of it. sources: the files that it was read from. Nothing is opened before it is asked for; texts
-    and pairs are in files of their own.
+    card: its description. sources: the files that it was read from. Texts and pairs are in separate files, opened on
+    first use.
     """
 
     card: Card
@@ -72,7 +73,8 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the content: texts, pairs, and what the filters remove, whatever files they come from."""
+        """SHA-256 (hex) of the content: texts, pairs, and the pairs that filters remove. Files and layout do not
+        matter."""
         parts = {
             "train": [self.train.digest, self.train_corpus.pairs_sha256],
             "test": [self.test.digest, self.test_corpus.pairs_sha256],
@@ -119,7 +121,8 @@ class Dataset:
 
     @cached_property
     def filters(self) -> tuple[Filter, ...]:
-        """The filters this dataset has: ``self`` where a test instance is a label too, ``file`` where there is one."""
+        """The filters of this dataset: ``self`` if a test instance is a label too, ``file`` if there is a filter
+        file."""
         found: list[Filter] = ["none"]
         if (self._own.labels >= 0).any():
             found.append("self")
@@ -136,7 +139,7 @@ class Dataset:
 
         check_open("a filter")
         if kind not in self.filters:
-            why = {"self": "no test instance of it is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(kind, "")
+            why = {"self": "none of its test instances is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(kind, "")
             raise UsageError(
                 f"{self.name} has no filter {kind!r}{': ' if why else ''}{why}", f"it has: {', '.join(self.filters)}"
             )
@@ -150,7 +153,7 @@ class Dataset:
 
     @cached_property
     def longest_filter(self) -> int:
-        """The most predictions that any filter removes from a row: that many more than k have to be kept."""
+        """The maximum number of predictions that a filter removes from a row: k + this many have to be kept."""
         matrices = [self.filter(kind) for kind in self.filters]
         return max((int(np.diff(matrix.indptr).max()) for matrix in matrices if matrix is not None), default=0)
 
@@ -167,14 +170,14 @@ class Dataset:
             found = pc.index_in(self.test.uids.to_arrow(), value_set=labels)
             np.save(folder / "labels.npy", np.asarray(pc.fill_null(found, -1).to_numpy(), np.int32))
 
-        # The path of a corpus in the cache says what it was made from.
+        # The path of a corpus in the cache identifies its source.
         made_from = [str(each.folder.relative_to(cache_root())) for each in (self.test_corpus, self.label_corpus)]
         folder = kept("own-labels", {"corpora": made_from}, fill)
         return _OwnLabels(np.load(folder / "labels.npy", allow_pickle=False))
 
 
 def _verified(path: Path, labels: int, sha256: str) -> csr_matrix:
-    """Pairs from the cache; DataError where they are not those that were put there."""
+    """Pairs from the cache; DataError if they have changed."""
     pairs = read_pairs(path, labels)
     if pairs_digest(pairs.indptr, pairs.indices) != sha256:
         raise DataError(f"{path}: checksum mismatch", "delete its folder: it will be regenerated")
@@ -182,7 +185,7 @@ def _verified(path: Path, labels: int, sha256: str) -> csr_matrix:
 
 
 def source_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder in the XC raw layout that make the dataset: trn, tst, lbl, and filter where it has one.
+    """The files of a dataset in the XC raw layout: trn, tst, lbl, and the filter file if there is one.
 
     Raises DataError when one of the three is missing.
     """
@@ -190,14 +193,14 @@ def source_files(folder: Path) -> dict[str, Path]:
     missing = [f"{name}.json.gz" for name, path in found.items() if path is None]
     if missing:
         raise DataError(
-            f"{folder} has no {', '.join(missing)}", "a dataset is a folder with trn, tst and lbl as .json.gz or .json"
+            f"{folder} has no {', '.join(missing)}", "a dataset folder holds trn, tst and lbl as .json.gz or .json"
         )
     found["filter"] = find_source(folder, *TEST_FILTER)
     return {name: path for name, path in found.items() if path is not None}
 
 
 def open_folder(folder: Path, card: Card) -> Dataset:
-    """The dataset in a folder in the XC raw layout. The first time its files are read and checked.
+    """The dataset in a folder in the XC raw layout. Its files are read and checked the first time.
 
     Raises DataError when a file is missing, damaged, breaks the format, or is not the one the card names by its
     SHA-256.
@@ -207,15 +210,15 @@ def open_folder(folder: Path, card: Card) -> Dataset:
     for name, path in files.items():
         if card.files.get(path.name, digests[name]) != digests[name]:
             raise DataError(
-                f"{path} is not the file that the card of {card.name} describes: its SHA-256 differs",
-                f"get it again, or take it out of {folder / 'card.toml'} if the change is meant",
+                f"{path} does not match the card of {card.name}: its SHA-256 differs",
+                f"download it again, or remove it from {folder / 'card.toml'} if the change is intended",
             )
     train, test = (corpus(files[name], "instances") for name in ("trn", "tst"))
     labels = corpus(files["lbl"], "labels")
     for path, part in ((files["trn"], train), (files["tst"], test)):
         if part.highest >= labels.rows:
             count = f"{files['lbl'].name} has {labels.rows} labels: 0..{labels.rows - 1}"
-            raise at(path, part.highest_line, f"target_ind {part.highest} names no label", count)
+            raise at(path, part.highest_line, f"target_ind {part.highest} is out of range", count)
     pairs = _filter_store(files["filter"], digests["filter"], test.rows, labels.rows) if "filter" in files else None
     return Dataset(card, train, test, labels, pairs, tuple(files.values()))
 
@@ -238,17 +241,17 @@ def _write_filter(path: Path, pairs: csr_matrix) -> None:
 
 def _filter_digest(path: Path) -> str:
     try:
-        return path.with_suffix(".sha256").read_text()
-    except OSError as error:
+        return read_text(path.with_suffix(".sha256"))
+    except (OSError, ValueError) as error:
         hint = "delete its folder: it will be regenerated"
         raise DataError(f"cannot read the filter {path}: {error}", hint) from None
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:
-    """The dataset that ``card.derive`` asks for: some labels of ``parent``, and the instances that have one of them;
-    or some of its training instances, held out from the others to test on.
+    """The dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; or some of
+    its training instances, held out for testing.
 
-    Raises DataError when the parent has fewer, or none of its instances is left.
+    Raises DataError if the parent has fewer, or if no instance is left.
     """
     if card.derive is None:
         raise DataError(f"the card of {card.name} has no [derive]")
@@ -269,7 +272,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
             rows, kept_pairs = restrict(pairs, labels)
             if not len(rows):
                 raise DataError(
-                    f"{card.name}: no {name} instance has one of the {len(labels)} labels", "draw more labels"
+                    f"{card.name}: no {name} instance has one of the {len(labels)} labels", "use more labels"
                 )
             (folder / name).mkdir()
             uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
@@ -287,7 +290,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
 
 
 def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
-    """The parent's labels all stay; its test instances have no part in it, nor its filter file, which is about them."""
+    """All labels of the parent stay; its test instances, and the filter file about them, are not used."""
     from xmcbench.data.derivation import draw
 
     wanted, total = derivation.held_out or 0, parent.train_corpus.rows
@@ -296,7 +299,7 @@ def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     def fill(folder: Path) -> None:
         rows = draw(total, wanted, derivation.seed, card.name, "training instances")
         if wanted == total:
-            raise DataError(f"{card.name} holds out all {total} training instances", "some have to be left to train on")
+            raise DataError(f"{card.name} holds out all {total} training instances", "some must be left for training")
         pairs = parent.train_pairs()
         for name, own in (("train", np.setdiff1d(np.arange(total), rows)), ("test", rows)):
             (folder / name).mkdir()

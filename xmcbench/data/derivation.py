@@ -1,4 +1,4 @@
-"""Drawing a dataset from another: some of its labels, or some of its training instances to test on."""
+"""Sampling a dataset from another: some of its labels, or some of its training instances for testing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 def draw(total: int, wanted: int, seed: int, name: str, what: str) -> np.ndarray:
     """``wanted`` of the numbers 0..total-1, ascending: int64 [wanted].
 
-    They are the head of a permutation by numpy's RandomState, whose stream is frozen (NEP 19): the same on every
-    machine and with every numpy, and a smaller draw lies inside a larger one of the same seed. ``name`` and ``what``
+    They are the first elements of a permutation by numpy's RandomState, whose stream is frozen (NEP 19): equal on every
+    machine and with every numpy. A smaller sample is a subset of a larger one of the same seed. ``name`` and ``what``
     (labels, training instances) are for the error: DataError unless 0 < wanted <= total.
     """
     if not 0 < wanted <= total:
-        raise DataError(f"{name} takes {wanted} {what} of {total}", "its card has [derive]: from 1 to all of them")
+        raise DataError(
+            f"{name} takes {wanted} {what} of {total}", "[derive] in its card must take from 1 to all of them"
+        )
     order = np.random.RandomState(seed).permutation(total)
     return np.sort(order[:wanted])
 
@@ -28,7 +30,7 @@ def draw(total: int, wanted: int, seed: int, name: str, what: str) -> np.ndarray
 def restrict(pairs: csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, csr_matrix]:
     """The rows of ``pairs`` [N, L] with one of ``labels`` (ascending ids), and their pairs [rows, len(labels)].
 
-    Labels are numbered anew in their order.
+    Labels are renumbered in order.
     """
     columns = pairs[:, labels].tocsr()
     rows = np.flatnonzero(np.diff(columns.indptr))

@@ -1,9 +1,9 @@
 """Writing a dataset in the formats of the field's programs.
 
 xc        the raw-text layout of the Extreme Classification repository, with label matrices and a card
-pecos     X.{trn,tst}.txt and output-items.txt (a text a line), Y.{trn,tst}.npz (CSR float32)
+pecos     X.{trn,tst}.txt and output-items.txt (one text per line), Y.{trn,tst}.npz (CSR float32)
 maclr     the archive of the MACLR example: {trn,tst,lbl}.json, and the test pairs by uid in all_pairs.txt
-zestxml   raw/{trn_X,tst_X,Y}.txt (a text a line), {trn,tst}_X_Y.txt
+zestxml   raw/{trn_X,tst_X,Y}.txt (one text per line), {trn,tst}_X_Y.txt
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def export(dataset: Dataset, out: Path, format: str) -> list[Path]:  # noqa: A002 - the word for it
     """Write ``dataset`` into the new folder ``out`` in a format: xc, pecos, maclr or zestxml; returns the files.
 
-    Raises UnknownName for another format, UsageError when ``out`` is not empty, and DataError when the format cannot
-    hold the data.
+    Raises UnknownName for another format, UsageError if ``out`` is not empty, and DataError if the format cannot
+    represent the data.
     """
     if format not in FORMATS:
         raise UnknownName("format", format, FORMATS)
@@ -44,9 +44,9 @@ def export(dataset: Dataset, out: Path, format: str) -> list[Path]:  # noqa: A00
 
 
 def check_free(out: Path) -> None:
-    """Raise UsageError unless ``out`` is a folder to be made, or an empty one."""
+    """Raise UsageError unless ``out`` is a new or an empty folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} is there already", "give a new or an empty folder: nothing is overwritten")
+        raise UsageError(f"{out} already exists", "give a new or an empty folder: nothing is overwritten")
 
 
 def _export_xc(dataset: Dataset, folder: Path) -> None:
@@ -81,7 +81,7 @@ def _export_maclr(dataset: Dataset, folder: Path) -> None:
     for uid in (*test_uids, *label_uids):
         if len(uid.split()) != 1:
             raise DataError(
-                f"uid {uid!r} holds a space or nothing", "all_pairs.txt of the format maclr separates by spaces"
+                f"uid {uid!r} contains a space or is empty", "all_pairs.txt of the format maclr is separated by spaces"
             )
     _write_lines(
         folder / "all_pairs.txt",
@@ -123,7 +123,7 @@ def _rows(pairs: csr_matrix) -> Iterator[list[int]]:
 
 
 def _one_line(text: str) -> str:
-    # These formats hold a text a line, and PECOS splits words at single spaces.
+    # These formats have one text per line, and PECOS splits words at single spaces.
     return " ".join(text.split())
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import tempfile
+import pkgutil
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
-from xmcbench.data import debian_archive, debian_index
+from xmcbench.data import recipes
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalogue import find, roots
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import scratch
 
 
 @dataclass(frozen=True)
 class Built:
-    """A dataset that was built: its folder, its card, and whether its files are those that the card named before."""
+    """A dataset that was built: its folder, its card, and whether its files match the previous card."""
 
     folder: Path
     card: Card
@@ -27,55 +30,55 @@ class Built:
 
 
 def build(slug: str, out: Path | None = None, indices: Path | None = None, allow_other_release: bool = False) -> Built:
-    """Build the dataset ``slug`` into ``out`` (default: where its card lies), replacing what is there.
+    """Build the dataset ``slug`` into ``out`` (default: the folder of its card), replacing it.
 
-    indices: a folder with the source indices; without it they are fetched. Files and card are written together, or not
-    at all. Raises DataError when the dataset has no recipe, the indices are not those of the release on the card and
-    ``allow_other_release`` is not set, or they are damaged.
+    indices: a folder with the source indices; without it they are fetched. Files and card are written
+    atomically. Raises DataError if the dataset has no recipe, or if the indices are damaged or, without
+    ``allow_other_release``, not those of the release on the card.
     """
-    card, recipe = _recipe_of(slug)
+    card, recipe, source_format = _recipe_of(slug)
     if allow_other_release and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
     if target.exists() and any(target.iterdir()) and not (target / "card.toml").is_file():
-        raise UsageError(f"{target} holds something else than a dataset", "give a folder of its own: --out FOLDER")
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
-        source = indices or Path(temporary)
+        raise UsageError(f"{target} contains something other than a dataset", "choose another folder: --out FOLDER")
+    with scratch() as temporary:
+        source = indices or temporary
         if indices is None:
-            debian_archive.fetch_indices(recipe, source)
-        files = [debian_index.index_file(source, name) for name in debian_index.INDICES]
-        digests = dict(zip(debian_index.INDICES, map(debian_index.index_digest, files), strict=True))
+            source_format.fetch(recipe, source)
+        files = [source_format.index_file(source, name) for name in source_format.INDICES]
+        digests = dict(zip(source_format.INDICES, map(source_format.index_digest, files), strict=True))
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
         if other and not allow_other_release:
             raise DataError(
                 f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
-                "they have other SHA-256 sums than the card's; allow another release to build a dataset of its own",
+                "their SHA-256 differs from the card's; use --other-release to build another dataset",
             )
-        packages = debian_index.read_packages(*files)
-    with atomic_folder(target) as folder:
-        debian_index.write_dataset(packages, folder)
-        written = sorted(path.name for path in folder.iterdir())
-        made = msgspec.structs.replace(
-            card,
-            counts=count(folder),
-            files={name: sha256_file(folder / name) for name in written},
-            release=f"other than {card.release}" if other else card.release,
-            build=msgspec.structs.replace(recipe, indices=digests),
-        )
-        write_card(folder / "card.toml", made)
+        with atomic_folder(target) as folder:
+            source_format.write(files, folder)
+            written = sorted(path.name for path in folder.iterdir())
+            made = msgspec.structs.replace(
+                card,
+                counts=count(folder),
+                files={name: sha256_file(folder / name) for name in written},
+                release=f"other than {card.release}" if other else card.release,
+                build=msgspec.structs.replace(recipe, indices=digests),
+            )
+            write_card(folder / "card.toml", made)
     return Built(target, made, made.files == dict(card.files))
 
 
 def fetch(slug: str, out: Path) -> list[Path]:
-    """Bring the source that ``slug`` is built from into the folder ``out``; returns the files.
+    """Fetch the source that ``slug`` is built from into the folder ``out``; returns the files.
 
     Raises DataError, saying where to get it, for a dataset that cannot be fetched.
     """
-    _, recipe = _recipe_of(slug)
-    return debian_archive.fetch_indices(recipe, out)
+    _, recipe, source_format = _recipe_of(slug)
+    files: list[Path] = source_format.fetch(recipe, out)
+    return files
 
 
-def _recipe_of(slug: str) -> tuple[Card, Recipe]:
+def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
     listing = find(slug)
     card = listing.card
     if card is None:
@@ -83,9 +86,10 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe]:
     if card.build is None:
         hint = listing.hint or (f"it is derived from {card.derive.source}: build that" if card.derive else "")
         raise DataError(f"{card.name} cannot be fetched or built", hint or (card.homepage and f"see {card.homepage}"))
-    if card.build.recipe != "debian-packages":
-        raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", "known: debian-packages")
-    return card, card.build
+    known = {module.name.replace("_", "-"): module.name for module in pkgutil.iter_modules(recipes.__path__)}
+    if card.build.recipe not in known:
+        raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", f"known: {', '.join(known)}")
+    return card, card.build, import_module(f"{recipes.__name__}.{known[card.build.recipe]}")
 
 
 def _home(card: Card) -> Path:

@@ -1,7 +1,7 @@
 """The loaded form of source files, kept in a cache: texts as Arrow files that are mapped, pairs as .npz.
 
-What is kept hangs on the SHA-256 of the source file, so a changed source is never answered with old data. Texts and
-pairs are separate files: a process that may read texts only can be handed those.
+The key is the SHA-256 of the source file, so old data are never used for a changed source. Texts and pairs are
+separate files, so that a process can be given texts only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.pairs import pairs_digest, write_pairs
+from xmcbench.storage.reading import read_text
 from xmcbench.texts import BATCH, Texts, text_digest
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ _SETTLED_S = 2.0
 class Corpus:
     """A source file in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
 
-    rows, pairs: counts. highest, highest_line: the highest label id and the line it stands in (-1 and 0 without
-    pairs). uids: whether the uids say more than the row number: two files of row numbers share uids by accident.
+    rows, pairs: counts. highest, highest_line: the highest label id and its line (-1 and 0 without pairs).
+    uids: whether the uids are more than row numbers, which two files share by accident.
     pairs_sha256: digest of the pairs; empty for labels.
     """
 
@@ -68,14 +69,14 @@ def cache_root() -> Path:
 
 
 def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], None]) -> Path:
-    """The cache folder of this kind and identity; ``fill`` makes it where it is not there yet.
+    """The cache folder of this kind and identity; ``fill`` makes it if it does not exist.
 
     Raises StorageError, naming the cache, when there is no room or no permission.
     """
     try:
         return Artifacts(cache_root()).get(kind, identity, fill)
     except StorageError as error:
-        raise StorageError(error.message, "XMCBENCH_CACHE names another folder for the cache") from error
+        raise StorageError(error.message, "set XMCBENCH_CACHE to use another folder for the cache") from error
 
 
 def fingerprint(path: Path) -> str:
@@ -83,20 +84,29 @@ def fingerprint(path: Path) -> str:
     try:
         before = path.stat()
         state = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "ctime_ns": before.st_ctime_ns}
-        note = cache_root() / "hashes" / f"{sha256_json(str(path.resolve()))[:32]}.json"
+        note = cache_root() / "hashes" / f"{sha256_json(os.fsencode(path.resolve()).hex())[:32]}.json"
         try:
-            remembered = json.loads(note.read_text())
-            if remembered["state"] == state:
-                return str(remembered["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # no note, or not one of ours: the file is hashed
+            remembered = json.loads(read_text(note))
+            digest = str(remembered["sha256"])
+            if remembered == _note(path, state, digest):
+                return digest
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            pass  # no valid note: hash the file
         digest = sha256_file(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
     if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
-        with suppress(StorageError):  # a cache that cannot be written costs time, not the answer
-            write_json(note, {"path": str(path.resolve()), "state": state, "sha256": digest})
+        with suppress(StorageError):  # without a writable cache this takes longer, but works
+            write_json(note, _note(path, state, digest))
     return digest
+
+
+def _note(path: Path, state: Mapping[str, int], digest: str) -> dict[str, object]:
+    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
+    known = {"path": ascii(str(path.resolve())), "state": dict(state), "sha256": digest}
+    return {**known, "seal": sha256_json(known)}
 
 
 def corpus(path: Path, kind: Kind) -> Corpus:
@@ -111,15 +121,17 @@ def corpus(path: Path, kind: Kind) -> Corpus:
 def open_corpus(folder: Path) -> Corpus:
     """The corpus in a folder of the cache. Raises DataError when it is damaged."""
     try:
-        return Corpus(folder=folder, **json.loads((folder / "facts.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"cannot read the store {folder}: {error}", "delete the folder: it is made anew") from error
+        return Corpus(folder=folder, **json.loads(read_text(folder / "facts.json")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"cannot read the store {folder}: {error}", "delete the folder: it will be regenerated"
+        ) from error
 
 
 def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
-    """Read a JSON-lines file into ``folder``, never more than 65,536 rows of it in memory.
+    """Read a JSON-lines file into ``folder``, with at most 65,536 rows in memory.
 
-    Raises DataError when the file is damaged or breaks the format, holds no row, or a uid twice.
+    Raises DataError if the file is damaged, malformed or empty, or repeats a uid.
     """
     targets, lengths = array("i"), array("i")
 
@@ -142,7 +154,7 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
     np.cumsum(lengths, out=indptr[1:])
     if len(indices) and indices.min() < 0:
         line = int(np.searchsorted(indptr, indices.argmin(), "right"))
-        raise at(path, line, f"target_ind {indices.min()} names no label", "label ids count from 0")
+        raise at(path, line, f"target_ind {indices.min()} is out of range", "label ids start at 0")
     highest = int(indices.argmax()) if len(indices) else -1
     highest_line = int(np.searchsorted(indptr, highest, "right")) if len(indices) else 0
     top = int(indices[highest]) if len(indices) else -1
@@ -153,7 +165,7 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
 
 
 def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: bool) -> Corpus:
-    """Put a corpus that is in memory into ``folder``, in the same form; ``pairs`` is a canonical binary CSR or None."""
+    """Write a corpus that is in memory to ``folder``, in the same form; ``pairs`` is a canonical binary CSR or None."""
     import pyarrow as pa
 
     columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
@@ -180,7 +192,7 @@ def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.large_string()) for name in ("uid", "title", "content")])
-    # The digest is known at the end but stands at the front: written once without it, then copied from the map.
+    # The digest is only known at the end but belongs at the front: write the file without it, then copy it.
     draft = path.with_suffix(".draft")
     with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
@@ -202,7 +214,9 @@ def _batch(path: Path, rows: Rows, done: int) -> pa.RecordBatch:
     except UnicodeEncodeError:
         for row, texts in enumerate(zip(rows.uids, rows.titles, rows.contents, strict=True)):
             if not "".join(texts).isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in "".join(texts)):
-                raise at(path, done + row + 1, "holds half a surrogate pair", "no text can hold it: fix it") from None
+                raise at(
+                    path, done + row + 1, "contains half a surrogate pair", "this is not valid Unicode: fix the text"
+                ) from None
         raise
     return pa.record_batch(columns, ["uid", "title", "content"])
 
@@ -215,12 +229,14 @@ def _check_uids(path: Path, texts: Texts) -> None:
     seen: dict[str, int] = {}
     for line, uid in enumerate(texts.uids, 1):
         if uid in seen:
-            raise at(path, line, f"uid {uid!r} again, first in line {seen[uid]}", "a uid stands once in a file")
+            raise at(
+                path, line, f"duplicate uid {uid!r}, first in line {seen[uid]}", "uids must be unique within a file"
+            )
         seen[uid] = line
 
 
 def _distinct(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with their label ids ascending, each once."""
+    """Rows with label ids sorted and deduplicated."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     keys = np.unique(rows * (np.int64(1) << 32) + indices)
     counts = np.bincount(keys >> 32, minlength=len(indptr) - 1)

@@ -1,4 +1,4 @@
-"""The figures that describe a dataset: how many, how long, how rare."""
+"""Statistics of a dataset: counts, lengths, frequencies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def statistics(dataset: Dataset) -> dict[str, float]:
     """Counts and means of a dataset, by name.
 
     The counts of ``Dataset.counts``; labels per training and test instance, training instances per label; words
-    (between white space) per title and content of the instances, and per label; how many labels have no training pair,
-    and how many test pairs have such a label.
+    (separated by whitespace) per title and content of the instances, and per label; the number of labels without a
+    training pair, and of test pairs with such a label.
     """
     train, test = dataset.train_pairs(), dataset.test_pairs()
     frequency = np.bincount(train.indices, minlength=train.shape[1])

@@ -1,7 +1,7 @@
-"""Made-up datasets of any size, for tests of scale: words are nonsense, sizes and skew are those of the field.
+"""Synthetic datasets of any size, for tests of scale: words are random, sizes and skew are realistic.
 
-Labels have two to four words. How often a label is used follows Zipf's law. An instance mentions about half of the
-words of its labels among words of its own, so that text tells something about labels, but not everything.
+Labels have two to four words. The frequency of labels follows Zipf's law. An instance mentions about half of the words
+of its labels, among other words, so that the text says something about the labels, but not everything.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from xmcbench.storage.atomic import atomic_folder
 
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
 
-#: How many labels an instance has: one of these, each as likely.
+#: Labels of an instance: one of these numbers, with equal probability.
 _LABELS_EACH = np.array([1, 1, 2, 2, 3, 5])
 
-#: Words of an instance's own.
+#: Other words of an instance.
 _OWN_WORDS = 12
 
-#: Instances that are drawn at a time.
+#: Instances generated at a time.
 _BLOCK = 16_384
 
 
 def synthesize(out: Path, instances: int, labels: int, seed: int = 0) -> Path:
-    """Write a made-up dataset in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
+    """Write a synthetic dataset in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
 
     instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
     Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or when ``out`` is not empty.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
         raise UsageError(
-            f"no dataset of {instances} instances and {labels} labels under seed {seed}",
-            "sizes from 1 up, a seed in 0..2^32-1",
+            f"cannot make {instances} instances and {labels} labels with seed {seed}",
+            "sizes must be at least 1, the seed in 0..2^32-1",
         )
     check_free(out)
     # The stream of RandomState is frozen (NEP 19); only draws that need no libm are made from it.
@@ -99,7 +99,7 @@ def _text(words: Iterable[int]) -> str:
 
 
 def _word(number: int) -> str:
-    """The word of this number: its digits in base 70 as syllables, at least two of them."""
+    """The word of this number: its digits in base 70 as syllables, at least two."""
     number, rest = divmod(int(number), len(_SYLLABLES))
     word = _SYLLABLES[rest]
     while number >= len(_SYLLABLES):

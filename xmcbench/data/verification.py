@@ -1,8 +1,7 @@
-"""Whether the files of a dataset are what its card says: sums, counts, and a full reading."""
+"""Verify the files of a dataset against its card: checksums, counts, and a full read."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
@@ -13,16 +12,17 @@ from xmcbench.data.xc_matrix import read_filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.temporary import scratch
 
-#: The filter file of the training instances, under the names it is seen with.
+#: The filter file of the training instances, under its common names.
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
 
 
 def verify(name_or_folder: str | Path) -> list[str]:
-    """What is wrong with a dataset, a line each; an empty list when all is as its card says.
+    """The problems of a dataset, one per line; empty if everything matches its card.
 
-    Every file is hashed and read anew, nothing is taken from the cache. A derived dataset is derived again, after its
-    source has been verified. Raises UnknownName, UsageError, and DataError when there are no data to verify.
+    Every file is hashed and read again, without the cache. A derived dataset is derived again, after its
+    source has been verified. Raises UnknownName, UsageError, and DataError if there are no data to verify.
     """
     listing = locate(name_or_folder)
     if listing.card is None or listing.problem:
@@ -40,7 +40,7 @@ def _verify_folder(listing: Listing, folder: Path) -> list[str]:
         if not path.is_file():
             findings.append(f"{path} is missing")
         elif sha256_file(path) != expected:
-            findings.append(f"{path} has another SHA-256 than the card's")
+            findings.append(f"{path} does not match the SHA-256 of the card")
     try:
         findings += _compare(listing, count(folder))
     except DataError as error:
@@ -51,7 +51,7 @@ def _verify_folder(listing: Listing, folder: Path) -> list[str]:
 def _compare(listing: Listing, counts: dict[str, int]) -> list[str]:
     expected = listing.card.counts if listing.card else {}
     return [
-        f"{listing.name}: {key} is {counts[key]}, the card says {value}"
+        f"{listing.name}: {key} is {counts[key]}, but the card says {value}"
         for key, value in expected.items()
         if counts[key] != value
     ]
@@ -63,11 +63,13 @@ def count(folder: Path) -> dict[str, int]:
     Raises DataError for whatever breaks the format.
     """
     files = source_files(folder)
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as temporary:
-        train, test, labels = (_load(files[name], Path(temporary) / name) for name in ("trn", "tst", "lbl"))
+    with scratch() as temporary:
+        train, test, labels = (_load(files[name], temporary / name) for name in ("trn", "tst", "lbl"))
     for part, path, names in ((train, files["trn"], TRAIN_FILTER), (test, files["tst"], TEST_FILTER)):
         if part.highest >= labels.rows:
-            raise at(path, part.highest_line, f"target_ind {part.highest} names no label of {labels.rows}")
+            raise at(
+                path, part.highest_line, f"target_ind {part.highest} is out of range: there are {labels.rows} labels"
+            )
         filter_file = find_source(folder, *names)
         if filter_file:
             read_filter(filter_file, part.rows, labels.rows)

@@ -1,9 +1,9 @@
 """The sparse matrices of the Extreme Classification repository as text, plain or gzipped.
 
-    matrix         header ``rows columns``, then a line a row: ``column:value column:value``; blank = an empty row
+    matrix         header ``rows columns``, then one line per row: ``column:value column:value``; blank = an empty row
 
-All ids are 0-based. Whole blocks of lines are parsed at a time by Arrow's CSV reader; a block it does not take as it
-expects is read again line by line, which finds the line to blame.
+All ids are 0-based. Blocks of lines are parsed by Arrow's CSV reader; a block that it rejects is read again line by
+line, to find the offending line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xmcbench.data.compression import atomic_gzip, open_source
+from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lines
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError
 
@@ -24,29 +24,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from scipy.sparse import csr_matrix
 
-#: Bytes of text that are parsed at a time.
+#: Bytes of text parsed at a time.
 _BLOCK = 16 << 20
 
-#: Rows that are turned into text at a time.
+#: Rows converted to text at a time.
 _ROWS = 65_536
 
 _NEWLINE, _SPACE = 10, 32
+
+#: Values are kept as float32.
+_LARGEST = float(np.finfo(np.float32).max)
 
 _ID = re.compile(rb"[0-9]{1,18}")
 
 
 class _Irregular(Exception):
-    """A block is not in the plain form that the fast parser takes."""
+    """A block is not in the simple form that the fast parser accepts."""
 
 
 def read_matrix(path: Path) -> csr_matrix:
     """Read a matrix: CSR float32 [rows, columns], column ids ascending.
 
     Raises DataError with file and line for a malformed entry, a column out of range or twice in a row, a value that is
-    no finite number, and a number of rows other than the header's.
+    not a finite number, and a number of rows that differs from the header.
     """
     with open_source(path) as stream:
-        rows, columns = _header(path, stream.readline(), ("rows", "columns"))
+        rows, columns = _header(path, next(lines(stream), b""), ("rows", "columns"))
         blocks = [
             _parse(path, block, columns, line) for line, block in _blocks(stream, path, rows, f"{rows} {columns}")
         ]
@@ -57,34 +60,28 @@ def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
     parts = line.split()
     if len(parts) != len(names) or not all(_ID.fullmatch(part) for part in parts):
         shown = line.decode(errors="replace").strip()[:40]
-        raise at(path, 1, f"the header is {shown!r}", f"it holds the numbers of {', '.join(names)}")
-    return [int(part) for part in parts]
+        raise at(path, 1, f"the header is {shown!r}", f"it must hold the numbers of {', '.join(names)}")
+    sizes = [int(part) for part in parts]
+    for size, name in zip(sizes, names, strict=True):
+        if size > np.iinfo(np.int32).max:
+            raise at(path, 1, f"the header says {size} {name}", f"there can be {np.iinfo(np.int32).max} at most")
+    return sizes
 
 
 def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tuple[int, bytes]]:
-    """Whole lines at a time, each ended by a newline, with the number of the first; checks how many there are."""
+    """Blocks of whole lines, each ended by a newline, with the number of the first; checks the number of lines."""
     line = 2
-    for block in _whole_lines(stream):
+    for block in whole_lines(stream, _BLOCK):
         yield line, block
         line += block.count(b"\n")
     if line - 2 != rows:
         raise DataError(
-            f"{path} has {line - 2} rows, its header {header!r} says {rows}", "truncated? an empty row is a blank line"
+            f"{path} has {line - 2} rows, but its header {header!r} says {rows}",
+            "truncated? an empty row is a blank line",
         )
 
 
-def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    rest = b""
-    while chunk := stream.read(_BLOCK):
-        head, newline, tail = (rest + chunk).rpartition(b"\n")
-        if newline:
-            yield head + newline
-        rest = tail
-    if rest:
-        yield rest + b"\n"
-
-
-#: Entries a row, then the column ids and the values of all rows one after the other.
+#: Entries per row, then the concatenated column ids and values of all rows.
 _Parsed = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -124,7 +121,8 @@ def _columns_of(text: bytes, delimiter: str, types: dict[str, object]) -> pa.Tab
     try:
         return csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=list(types), block_size=_BLOCK),
+            # One block needs no threads, and threads of Arrow that outlive the interpreter can abort the process.
+            csv.ReadOptions(use_threads=False, column_names=list(types), block_size=_BLOCK),
             csv.ParseOptions(delimiter=delimiter, quote_char=False),
             csv.ConvertOptions(column_types=types, null_values=[]),
         )
@@ -146,7 +144,7 @@ def _parse_by_line(path: Path, block: bytes, columns: int, line: int) -> _Parsed
 
 def _in_range(path: Path, line: int, text: bytes, limit: int, what: str) -> int:
     if not _ID.fullmatch(text):
-        raise at(path, line, f"{text.decode(errors='replace')[:40]!r} is no {what} number", "0-based integers")
+        raise at(path, line, f"{text.decode(errors='replace')[:40]!r} is not a {what} number", "0-based integers")
     if int(text) >= limit:
         raise at(path, line, f"{what} {int(text)} is out of range", f"there are {limit}: 0..{limit - 1}")
     return int(text)
@@ -157,8 +155,13 @@ def _finite(path: Path, line: int, entry: bytes, text: bytes) -> float:
         value = math.nan if b"_" in text else float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise at(path, line, f"{entry.decode(errors='replace')[:40]!r} is no entry", "column:value, a finite number")
+    if not abs(value) <= _LARGEST:  # NaN too
+        raise at(
+            path,
+            line,
+            f"{entry.decode(errors='replace')[:40]!r} is not an entry",
+            "expected column:value with a finite value",
+        )
     return value
 
 
@@ -173,11 +176,11 @@ def _assemble(path: Path, blocks: list[_Parsed], rows: int, columns: int) -> csr
     matrix = csr_matrix((values.astype(np.float32), indices.astype(np.int32), indptr), shape=(rows, columns))
     matrix.sort_indices()
     twice = np.flatnonzero(matrix.indices[1:] == matrix.indices[:-1]) + 1
-    # Equal neighbours count only inside a row: where the second does not open one.
+    # Equal neighbors only count within a row: if the second does not start a row.
     twice = twice[~np.isin(twice, matrix.indptr)]
     if len(twice):
         row = int(np.searchsorted(matrix.indptr, twice[0], "right")) - 1
-        raise at(path, row + 2, f"column {matrix.indices[twice[0]]} stands twice in the row")
+        raise at(path, row + 2, f"column {matrix.indices[twice[0]]} is given more than once in the row")
     return matrix
 
 
@@ -198,9 +201,10 @@ def _row_texts(matrix: csr_matrix, suffix: Callable[[csr_matrix], np.ndarray]) -
 
 
 def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
-    """Read a filter file, ``document label`` a line without a header: a binary CSR matrix, float32 [rows, columns].
+    """Read a filter file, one ``document label`` per line, without a header: a binary CSR matrix, float32 [rows,
+    columns].
 
-    An empty file is an empty filter; a pair that stands twice counts once. Raises DataError with file and line for a
+    An empty file is an empty filter; a repeated pair counts once. Raises DataError with file and line for a
     malformed line and for ids out of range.
     """
     import pyarrow as pa
@@ -208,7 +212,7 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
 
     documents, labels, line = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 1
     with open_source(path) as stream:
-        for block in _whole_lines(stream):
+        for block in whole_lines(stream, _BLOCK):
             try:
                 table = _columns_of(block, " ", {"document": pa.int64(), "label": pa.int64()})
                 pair = [table[name].to_numpy() for name in ("document", "label")]
@@ -230,7 +234,12 @@ def _pairs_by_line(path: Path, block: bytes, rows: int, columns: int, line: int)
     for number, text in enumerate(block.split(b"\n")[:-1], line):
         parts = text.split()
         if parts and len(parts) != 2:
-            raise at(path, number, f"{text.decode(errors='replace')[:40]!r} is no pair", "document and label, a space")
+            raise at(
+                path,
+                number,
+                f"{text.decode(errors='replace')[:40]!r} is not a pair",
+                "expected document and label, separated by a space",
+            )
         if parts:
             document = _in_range(path, number, parts[0], rows, "document")
             pairs.append((document, _in_range(path, number, parts[1], columns, "label")))

@@ -1,7 +1,7 @@
 """The raw-text layout of the Extreme Classification repository: ``trn``, ``tst`` and ``lbl`` as JSON lines.
 
 An instance is an object with ``uid``, ``title``, ``content`` and ``target_ind``, the 0-based line numbers of its labels
-in lbl; a label has a ``title`` and perhaps a ``uid``. Values are taken as they stand: a uid of digits keeps its leading
+in lbl; a label has a ``title`` and optionally a ``uid``. Values are kept as they are: a uid of digits keeps its leading
 zeros, HTML entities are not decoded. ``target_rel`` is not read: a pair is known or it is not.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from xmcbench.data.compression import atomic_gzip, open_source
+from xmcbench.data.compression import atomic_gzip, lines, open_source
 from xmcbench.errors import DataError
 
 #: A file of instances (trn, tst), or of labels (lbl).
@@ -23,7 +23,7 @@ Kind = Literal["instances", "labels"]
 class Rows(NamedTuple):
     """Consecutive rows of a corpus.
 
-    targets holds the label ids of all rows one after the other, lengths how many of them each row has.
+    targets: the concatenated label ids of all rows; lengths: their number in each row.
     """
 
     uids: list[str]
@@ -36,17 +36,17 @@ class Rows(NamedTuple):
 def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
     """The rows of a JSON-lines file (.gz or plain), at most ``size`` at a time.
 
-    Labels without a uid get their row number; either all have one or none. Raises DataError with file and line when a
-    line is not a JSON object in UTF-8, lacks a key or has one of the wrong type, or when a label has no text.
+    Labels without a uid get their row number; either all have one or none. Raises DataError with file and line if a
+    line is not a JSON object in UTF-8, lacks a key or has a value of the wrong type, or if a label has no text.
     """
     check = _check_instance if kind == "instances" else _Labels().check
     rows = _empty()
     with open_source(path) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(lines(stream), 1):
             entry = _entry(path, number, line)
             check(path, number, entry, rows)
             uid, title, content = entry.get("uid"), entry.get("title"), entry.get("content", "")
-            # Subclasses cannot occur in what json reads, and `type is` is the fastest test there is.
+            # json creates no subclasses, and `type is` is the fastest test.
             if type(uid) is not str or type(title) is not str or type(content) is not str:
                 raise _ill_typed(path, number, entry)
             rows.uids.append(uid)
@@ -63,22 +63,22 @@ def _check_instance(path: Path, number: int, entry: dict[str, object], rows: Row
     """Take the label ids of a line."""
     targets = entry.get("target_ind")
     if not isinstance(targets, list) or not set(map(type, targets)) <= {int}:
-        raise at(path, number, "target_ind is no list of integers", "0-based line numbers of lbl")
+        raise at(path, number, "target_ind is not a list of integers", "expected 0-based line numbers of lbl")
     try:
         rows.targets.extend(targets)
     except OverflowError:
-        raise at(path, number, f"target_ind {max(targets, key=abs)} names no label") from None
+        raise at(path, number, f"target_ind {max(targets, key=abs)} is out of range") from None
     rows.lengths.append(len(targets))
 
 
 class _Labels:
-    """What the lines of a file of labels have in common."""
+    """The state of reading a file of labels."""
 
     def __init__(self) -> None:
         self._with_uid: bool | None = None
 
     def check(self, path: Path, number: int, entry: dict[str, object], rows: Rows) -> None:
-        """A label has a text; its uid, where none has one, is the row number. Its content is not read."""
+        """A label has a title; its uid is the row number if no label has one. Its content is not read."""
         if self._with_uid is None:
             self._with_uid = "uid" in entry
         if self._with_uid != ("uid" in entry):
@@ -99,9 +99,9 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, object]:
         entry = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         reason = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"is not JSON: {error}"
-        raise at(path, number, reason, "one JSON object a line, no blank lines") from None
+        raise at(path, number, reason, "expected one JSON object per line, no blank lines") from None
     if type(entry) is not dict:
-        raise at(path, number, "is no JSON object", 'a row looks like {"uid": "7", "title": "..."}')
+        raise at(path, number, "is not a JSON object", 'a row looks like {"uid": "7", "title": "..."}')
     return entry
 
 

@@ -1,4 +1,4 @@
-"""Boards: tables, pages and figures as a pure function of records, published figures and remarks."""
+"""Leaderboards: tables, pages and figures as a pure function of records, published figures and remarks."""
 
 from xmcbench.leaderboard.blocks import Page
 from xmcbench.leaderboard.files import differences, drawing, files, write

@@ -1,7 +1,7 @@
-"""The page of ablations: the printed ones, and the measured rows whose parameters are the same switches.
+"""The page of ablations: the published ones, and the measured rows that set the same switches.
 
-Measured rows belong together, in one table, if they differ in nothing but the switches; rows with all components on
-stand here only beside some without. They are compared on the seeds that all of them have, where there are such.
+Measured rows are in one table if they differ in nothing but the switches. Rows with all components on are only shown
+beside rows without some. Rows are compared on the seeds that all of them have, if there are any.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_curves, slug
-from xmcbench.leaderboard.published import Ablation, Source
+from xmcbench.leaderboard.published import MAIN, Ablation, Source
 from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows
-from xmcbench.leaderboard.tables import MAIN, ablation_table, text_table, without_switches
+from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Standing
 from xmcbench.storage.canonical import sha256_json
 
-#: The number of a row that nobody has printed.
+#: The number of a row that has not been published.
 NO_INDEX = "-"
 
 Records = Sequence[Record]
 
 
 def page(datasets: Mapping[str, Records], printed: Sequence[Source], standing: Standing) -> Page | None:
-    """The page, None where no source prints an ablation. ``datasets``: name -> records."""
+    """The page; None if no source has an ablation. ``datasets``: name -> records."""
     blocks: list[Block] = []
     for number, source in enumerate(printed, 1):
         ablation = source.ablation
@@ -76,7 +76,7 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
         place = f"{cell.dataset.lower()}-{cell.setting.slug}"
         stem = f"{place}-{slug(cell.method)}-{key[:6]}"
         names = {without_switches(record.name, ablation.switches) for record in group}
-        # A row that was set up by hand is called after its parameters, one of a preset shorter.
+        # A row set up by hand is named after its parameters; a row of a preset has a shorter name.
         named.setdefault(min(names, key=lambda name: (len(name), name)), {})[stem] = group
     return sorted(
         (
@@ -89,13 +89,13 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
 
 
 def _apart(groups: Sequence[Records], ablation: Ablation) -> list[str]:
-    """What tells groups of one name apart: the other parameters in which they differ (a preset may have changed)."""
+    """The other parameters in which groups of the same name differ (a preset may have changed)."""
     parameters = [group[0].cell.parameters for group in groups]
     return apart([{name: own[name] for name in own.keys() - ablation.switches.keys()} for own in parameters])
 
 
 def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Standing) -> Iterator[Block]:
-    """Heading, table and loss curves of one group; rows in the order of the printed ones, which others follow."""
+    """Heading, table and loss curves of one group; rows in the published order, then the others."""
     name, stem, records = group
     records, left_out = _shared_seeds(records)
     filter_name = records[0].protocol.filter
@@ -111,7 +111,8 @@ def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Sta
 
 
 def _shared_seeds(records: Records) -> tuple[Records, str]:
-    """The records whose seed every row has, and a sentence on those left out; all of them where no seed is shared."""
+    """The records of the seeds that every row has, and a sentence on those left out; all of them if no seed is
+    shared."""
     seeds = [{record.cell.seed for record in group} for group in grouped(records).values()]
     shared = set.intersection(*seeds)
     others = set.union(*seeds) - shared
@@ -128,13 +129,13 @@ def _order(parameters: Mapping[str, object], ablation: Ablation) -> tuple[int, t
 
 
 def _index(parameters: Mapping[str, object], ablation: Ablation) -> str:
-    """The number of the printed row with the same switches."""
+    """The number of the published row with the same switches."""
     own = ["yes" if on else "no" for on in _switched(parameters, ablation)]
     return next((index for index, switched, _ in ablation.rows if [*switched.values()] == own), NO_INDEX)
 
 
 def _label(parameters: Mapping[str, object], ablation: Ablation) -> str:
-    """A row in few words that are not torn apart, for a legend: "4 (MAC, LR)"; without a number "MAC, E"."""
+    """A short name of a row for a legend, without line breaks: "4 (MAC, LR)"; without a number "MAC, E"."""
     heads = [head for head, _ in ablation.switches.values()]
     on = ", ".join(head for head, own in zip(heads, _switched(parameters, ablation), strict=True) if own) or "none"
     index = _index(parameters, ablation)

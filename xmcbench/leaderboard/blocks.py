@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.published import Source
@@ -27,7 +28,8 @@ class Figures:
     curves: tuple[Curve | LossCurve, ...]
 
 
-#: A block is a heading, a paragraph, a table or a row of figures.
+#: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
+#: whoever puts a name into one escapes it.
 Block = Heading | str | Table | Figures
 
 
@@ -51,6 +53,6 @@ def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Blo
 
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:
-    """What of the rows failed or was skipped, and why: a line a seed."""
-    problems = [f"{row.name}, {problem}" for row in rows for problem in row.problems]
+    """Which rows failed or were skipped, and why: one line per seed."""
+    problems = [markdown(f"{row.name}, {problem}") for row in rows for problem in row.problems]
     return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

@@ -1,35 +1,36 @@
-"""What stands above a table: dataset, setting, protocol, filter, known pairs, and how its marks are to be read."""
+"""Captions of tables: dataset, setting, protocol, filter, known pairs, and the meaning of the marks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard.published import Ablation, PublishedRow, Source
 from xmcbench.metrics import protocol
 from xmcbench.records import Record
 from xmcbench.setting import Setting
 
 READING = f"""\
-Figures are per cent. ± is the half-width of the 95% bootstrap interval over test instances; with several seeds both are
-means, and the standard deviation of P@1 over the seeds stands apart. Best bold, second underlined, column by column.
-Measured rows share a rank when they differ by no more than the root of the sum of squares of their uncertainties, the
-interval of a difference of independent rows. A row's uncertainty is its half-width and, with several seeds, 1.96
-standard errors of its mean over them; of a row with one seed nothing is known of others. Rows of one table are measured
-on the same instances, so most differences are surer than that; `xmcbench compare` tests two rows instance by instance.
-Preset, encoder and the budget of the training that needs no pairs are part of a row's name; all parameters are in its
-record.
+Figures are percentages. ± is the half-width of the 95% bootstrap interval over test instances; with several seeds both
+are means, and the standard deviation of P@1 over the seeds has its own column. Best bold, second underlined, column by
+column. Measured rows share a rank when they differ by no more than the root of the sum of squares of their
+uncertainties, the interval of a difference of independent rows. A row's uncertainty is its half-width and, with several
+seeds, 1.96 standard errors of its mean over them; with one seed, nothing is known about others. Rows of one table are
+measured on the same instances, so most differences are more certain than that; `xmcbench compare` tests two rows in
+pairs. Preset, encoder and the budget of the training that needs no pairs are part of a row's name; all parameters are
+in its record.
 
 Published rows are italic and cited. They are printed digit by digit, ranked among themselves by the figure as printed,
-and never with measured rows: machine, protocol and filter are not ours. Letters mark what has to be known of a figure.
+and never with measured rows: machine, protocol and filter are not ours. Letters refer to notes on a figure.
 
-Times belong to one class of machine, and nothing is ranked in their tables. *Reused* is what artifacts made by an
-earlier cell (features, pre-training) had cost; it is not part of *fit*.
+Times belong to one class of machine, and nothing is ranked in their tables. *Reused* is the cost of
+artifacts made by an earlier cell (features, pre-training); it is not part of *fit*.
 
 {protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
 
-These pages are made from the records in `records/`, the figures in `published/` and the remarks in `remarks/`, and from
-nothing else. To send records of your own, see CONTRIBUTING.md."""
+These pages are generated from the records in `records/`, the figures in `published/` and the remarks in `remarks/`. To
+send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
@@ -39,9 +40,9 @@ CURVE = (
 )
 
 TRAINING = (
-    "Losses of the rows of the zero-shot setting that were trained, as their records tell them. Bands reach from the "
-    "lowest seed to the highest; rows that share a training share a line. Methods cannot be compared by their losses: "
-    "each has its own task, batch and temperature."
+    "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the "
+    "lowest seed to the highest; rows that share a training share a line. Losses of different methods "
+    "cannot be compared: each has its own task, batch and temperature."
 )
 
 _GROUPS = {
@@ -75,7 +76,7 @@ def main(
     parts = []
     if any(record.ok for record in records):
         parts.append(measured(dataset, setting, records, filter_name))
-        parts.append("Best bold, second underlined; rows that the intervals cannot tell apart share a rank.")
+        parts.append("Best bold, second underlined; rows that the intervals cannot distinguish share a rank.")
     else:
         parts.append(f"{dataset}, {setting.title}.")
     printed = {source.key: (source, row) for source, row in published}
@@ -95,7 +96,7 @@ def measured(dataset: str, setting: Setting, records: Sequence[Record], filter_n
 
 
 def measured_ablation(name: str, records: Sequence[Record], filter_name: str, printed: Ablation) -> str:
-    """The caption of a measured ablation: what all rows have in common, named ``name``, and what the columns say."""
+    """The caption of a measured ablation: what all rows have in common (``name``), and the meaning of the columns."""
     done = [record for record in records if record.ok]
     cell = done[0].cell
     place = f"{cell.dataset}, {cell.setting.title}{_known(done)}"
@@ -128,12 +129,12 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:
-    """What stands below a table in place of rows with a component switched off."""
-    return f"{' and '.join(sorted(titles))} with a component switched off: [ablation](ablation.md)."
+    """The line below a table that replaces rows with a component switched off."""
+    return f"{' and '.join(map(markdown, sorted(titles)))} with a component switched off: [ablation](ablation.md)."
 
 
 def ablation(printed: Ablation, source: Source) -> str:
-    """The caption of a printed ablation."""
+    """The caption of a published ablation."""
     switches = ", ".join(f"{head}: {meaning}" for head, meaning in printed.switches.values())
     head = f"{printed.dataset}, {printed.setting.title}. Published: {_short(source)}, {source.protocol}."
     return f"{head} {switches}."
@@ -141,7 +142,7 @@ def ablation(printed: Ablation, source: Source) -> str:
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:
     scored = done[0].metrics[filter_name].scored
-    interval = f"Per cent ± half-width of the 95% bootstrap interval over {scored:,} test instances"
+    interval = f"Percent ± half-width of the 95% bootstrap interval over {scored:,} test instances"
     return f"{interval}; {_protocol(filter_name)}"
 
 
@@ -150,7 +151,7 @@ def _protocol(filter_name: str) -> str:
 
 
 def _known(done: Sequence[Record]) -> str:
-    """How many pairs the rows could see."""
+    """How many pairs the rows were given."""
     subsets = {record.cell.seed: record.subset for record in done if record.subset}
     if not subsets:
         return ""

@@ -1,4 +1,4 @@
-"""Records that can stand on one board: their figures are possible, and they are about the same data."""
+"""Whether records fit on one board: their figures are possible, and they are from the same data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xmcbench.metrics import invariants
 from xmcbench.records import Record
 from xmcbench.records.record import Figures
 
-#: The mean over rows and that over resampled rows add up in another order.
+#: The mean over rows and the mean over resampled rows are summed in different orders.
 _ROUNDING = 1e-9
 
 
 def check(records: Iterable[Record]) -> None:
-    """Raise StorageError, naming the record, unless all of them can stand on one board.
+    """Raise StorageError, naming the record, unless all of them fit on one board.
 
     Every metric satisfies the invariants of the protocol and lies in its interval; records of one dataset are of one
     version of its data, one default filter and one definition of propensities, over the same instances; records of one
@@ -42,7 +42,7 @@ def check(records: Iterable[Record]) -> None:
             if value != first:
                 raise StorageError(
                     f"the records {where} and {name} differ in their {what} ({_short(first)}, {_short(value)})",
-                    "they cannot stand in one table; keep the newer and run the others again",
+                    "they cannot be in one table; keep the newer one and run the others again",
                 )
 
 
@@ -50,9 +50,7 @@ def _check_scores(scores: Figures, name: str) -> None:
     try:
         invariants.check(scores.values)
     except MethodError as error:
-        raise StorageError(
-            f"the record {name}: {error.message}", "its figures are not those of any predictions"
-        ) from error
+        raise StorageError(f"the record {name}: {error.message}", "no predictions can give these figures") from error
     for metric in scores.values:
         low, high = scores.intervals[metric]
         value = scores.values[metric]

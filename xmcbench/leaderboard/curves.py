@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from xmcbench import escaping
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
-#: Behind the name of a row with a mark.
+#: Follows the name of a row with a mark.
 DAGGER = "\u2020"
 
 #: The shares of the paper's Figure 2.
@@ -36,7 +37,7 @@ class CoveragePoint:
 @dataclass(frozen=True)
 class CoverageLine:
     """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
-    ratios, under the first of them. ``marks``: what a reader has to know of the points, such as that some are stale."""
+    ratios, under the first of them. ``marks``: notes on the points, such as that some are stale."""
 
     name: str
     flat: bool
@@ -45,13 +46,13 @@ class CoverageLine:
 
     @property
     def label(self) -> str:
-        """The name, with a dagger where there is something to know."""
+        """The name, with a dagger if there are marks."""
         return f"{self.name}{DAGGER}" if self.marks else self.name
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The lines of one metric on one dataset. ``missing``: what is asked for and not there, a line each."""
+    """The lines of one metric on one dataset. ``missing``: expected points without a result, one line each."""
 
     dataset: str
     by: str
@@ -68,17 +69,17 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """What the drawing is."""
+        """The title of the drawing."""
         return f"{self.metric} on {self.dataset} by {self.by}"
 
     @property
     def short(self) -> str:
-        """What tells it from the others beside it."""
+        """A short title for a row of drawings."""
         return self.metric
 
 
 def setting_at(ratio: float, by: str) -> Setting:
-    """The setting of one point: zero-shot at 0, all pairs at 1. Raises UsageError for what is no share."""
+    """The setting of one point: zero-shot at 0, all pairs at 1. Raises UsageError for a value outside 0..1."""
     if ratio in (0, 1):
         return Setting.of("full" if ratio else "ez")
     return Setting.of("fs", ratio, by)
@@ -93,11 +94,11 @@ def curve(
     expected: Iterable[tuple[str, float, int]] = (),
     standing: Standing | None = None,
 ) -> Curve | None:
-    """The curve of records of one dataset, None where there is nothing to draw.
+    """The curve of the records of one dataset; None if there is nothing to draw.
 
     With ``ratios`` every row that has a point is drawn. Without, they are those of the records, and a row that looks
-    at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected`` are
-    (row name, ratio, seed) that should be there, on top of what the lines themselves lead to expect. ``standing``:
+    at pairs needs two points; there is a curve only if such a row has a few-shot one. ``expected``:
+    (row name, ratio, seed) that should be there, besides the seeds and ratios of the lines themselves. ``standing``:
     today's code, by which stale rows are marked.
     """
     groups: dict[str, tuple[str, list[tuple[float, Record]]]] = {}
@@ -133,7 +134,7 @@ def curve(
 
 
 def table(made: Curve) -> Table:
-    """The points of a curve as a table: a row a line, a column a ratio, with the lowest and highest seed."""
+    """The points of a curve as a table: one row per line, one column per ratio, with the lowest and highest seed."""
     lines = []
     for line in made.lines:
         cells = []
@@ -146,7 +147,7 @@ def table(made: Curve) -> Table:
 
 
 def as_csv(made: Curve) -> str:
-    """The points of a curve, in per cent, a line each; a flat line stands once under every ratio."""
+    """The points of a curve, in percent, one per line; a flat line is repeated for every ratio."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     figures = ("value", "lowest_seed", "highest_seed", "half_width")
@@ -158,7 +159,8 @@ def as_csv(made: Curve) -> str:
                 values = [f"{100 * each:.4f}" for each in (point.value, point.low, point.high, point.half_width)]
                 seeds = " ".join(map(str, point.seeds))
                 head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
-                writer.writerow([*head, *values, seeds, made.filter, protocol.VERSION, " ".join(line.marks)])
+                line_values = [*head, *values, seeds, made.filter, protocol.VERSION, " ".join(line.marks)]
+                writer.writerow([escaping.csv(str(each)) for each in line_values])
     return stream.getvalue()
 
 
@@ -187,7 +189,7 @@ def _points(placed: Iterable[tuple[float, Record]], metric: str, filter_name: st
 
 
 def _missing(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageLine]) -> tuple[str, ...]:
-    """One line a row: at which ratios it has no point, or not every seed."""
+    """One line per row: the ratios at which it lacks a point or a seed."""
     there = {line.name: line for line in lines}
     gaps: dict[str, dict[float, list[int]]] = {}
     for name, ratio, seed in sorted(needed):

@@ -1,4 +1,4 @@
-"""What a board draws, as charts: coverage curves and loss curves."""
+"""The figures of a leaderboard as charts: coverage curves and loss curves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def draw(made: Curve | LossCurve) -> str:
 
 
 def _coverage(made: Curve) -> Chart:
-    """Shares stand side by side, as steps. A method that sees no pair is a flat line."""
+    """Shares are equally spaced steps. A method that sees no pair is a flat line."""
     ticks = tuple((float(place), f"{100 * ratio:g}") for place, ratio in enumerate(made.ratios))
     what = "labels with known pairs" if made.by == "label" else "training pairs known"
     stale = f"; {DAGGER} stale or mixed" if any(line.marks for line in made.lines) else ""
     return Chart(
-        title=f"{made.metric} on {made.dataset}, in per cent",
+        title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(
             Line(f"{line.label}, which sees no pair" if line.flat else line.label, tuple(_runs(made, line)), line.flat)
@@ -34,7 +34,7 @@ def _coverage(made: Curve) -> Chart:
 
 
 def _runs(made: Curve, line: CoverageLine) -> Iterator[tuple[Point, ...]]:
-    """The points in per cent. Between points that are not neighbours there is no line."""
+    """The points in percent. Only adjacent points are joined."""
     run: list[Point] = []
     for place, ratio in enumerate((*made.ratios, None)):
         if ratio is not None and ratio in line.points:
@@ -46,7 +46,7 @@ def _runs(made: Curve, line: CoverageLine) -> Iterator[tuple[Point, ...]]:
 
 
 def _losses(made: LossCurve) -> Chart:
-    """By step, or by share of the steps where the lines are of different lengths."""
+    """By step, or by share of the steps if lines differ in length."""
     lengths = {line.points[-1].step for line in made.lines}
     longest = max(lengths)
     if len(lengths) == 1:
@@ -61,5 +61,5 @@ def _losses(made: LossCurve) -> Chart:
         said = len(lengths) == 1 or f" {last:.15g} steps" in line.label
         points = tuple(Point(width * each.step, each.value, each.low, each.high) for each in line.points)
         lines.append(Line(line.label if said else f"{line.label}, {last:.15g} steps", (points,)))
-    foot = "each point: the mean since the one before; bands: lowest to highest seed"
+    foot = "each point: the mean since the previous one; bands: lowest to highest seed"
     return Chart(made.title, axis, tuple(lines), 3, foot)

@@ -1,13 +1,15 @@
-"""Pages as files: Markdown with figures, or the tables alone as LaTeX, CSV or JSON. The same bytes on every machine."""
+"""Pages as files: Markdown with figures, or only the tables as LaTeX, CSV or JSON. Identical on every machine."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
+from xmcbench import escaping
 from xmcbench.errors import StorageError
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard import curves, figure, losses, markup
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
@@ -19,10 +21,10 @@ from xmcbench.storage.atomic import write_text
 
 Format = Literal["markdown", "latex", "csv", "json"]
 
-#: Where a board's figures stand below it.
+#: The subfolder of a board's figures.
 FIGURES = "figures"
 
-#: Suffix of what a layout makes -> where that layout's generated files are. The CSV beside a figure has its name.
+#: Suffix -> pattern of the generated files of a layout. The CSV beside a figure has the figure's name.
 _PLACES = {".md": ("*.md", f"{FIGURES}/*.svg"), ".json": ("*.json",), ".tex": ("*/*.tex",)}
 
 
@@ -31,7 +33,8 @@ def files(
 ) -> dict[str, str]:
     """Path below the board -> content.
 
-    markdown: a file a page, an .svg and a .csv a figure. latex and csv: a file a table. json: a file a page.
+    markdown: one file per page, an .svg and a .csv per figure. latex and csv: one file per table. json: one file per
+    page.
     """
     cited = tuple(sources() if published is None else published)
     made: dict[str, str] = {}
@@ -61,9 +64,9 @@ def drawing(made: Curve | LossCurve, folder: str = "") -> dict[str, str]:
 
 
 def write(folder: Path, made: Mapping[str, str]) -> None:
-    """Write the files below ``folder`` and remove generated ones of the same layout that are no longer made.
+    """Write the files below ``folder``, and remove files that an earlier call generated and that are now obsolete.
 
-    Figures alone remove nothing. Raises StorageError.
+    Writing only figures removes nothing. Raises StorageError.
     """
     for path in _left_over(folder, made):
         try:
@@ -75,19 +78,19 @@ def write(folder: Path, made: Mapping[str, str]) -> None:
 
 
 def differences(folder: Path, made: Mapping[str, str]) -> list[str]:
-    """Where the files in ``folder`` are not what the records give: one line each, none if all is well."""
-    found = [f"{path} is generated but no record asks for it" for path in _left_over(folder, made)]
+    """The files in ``folder`` that are out of date: one line each, none if all is well."""
+    found = [f"{path} is generated but obsolete" for path in _left_over(folder, made)]
     for name, content in made.items():
         path = folder / name
         if not path.exists():
             found.append(f"{path} is missing")
         elif path.read_bytes() != content.encode():
-            found.append(f"{path} differs from what the records give")
+            found.append(f"{path} is out of date")
     return found
 
 
 def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
-    """Generated files of the layout that are not made any more: only such as say of themselves that they are."""
+    """Obsolete files of the layout: only those that carry the mark of generated files."""
     suffixes = {Path(name).suffix for name in made}
     found = []
     for place in (place for suffix, places in _PLACES.items() if suffix in suffixes for place in places):
@@ -102,14 +105,14 @@ def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
 
 
 def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
-    parts = [f"<!-- {MARK} from records/, published/ and remarks/; do not edit -->", f"# {page.title}"]
+    parts = [f"<!-- {MARK} from records/, published/ and remarks/; do not edit -->", f"# {markdown(page.title)}"]
     parts += [_block(block, cited) for block in page.blocks]
     return "\n\n".join(parts) + "\n"
 
 
 def _block(block: Block, cited: tuple[Source, ...]) -> str:
     if isinstance(block, Heading):
-        return f"{'#' * block.level} {block.text}"
+        return f"{'#' * block.level} {markdown(block.text)}"
     if isinstance(block, Table):
         return markup.markdown(block, cited)
     if isinstance(block, Figures):
@@ -118,17 +121,17 @@ def _block(block: Block, cited: tuple[Source, ...]) -> str:
 
 
 def _figures(block: Figures) -> str:
-    """The drawings, links to their points, and what is missing in them."""
-    drawn = [f"![{each.title}]({FIGURES}/{each.stem}.svg)" for each in block.curves]
-    points = [f"[{each.short}]({FIGURES}/{each.stem}.csv)" for each in block.curves]
+    """The drawings, links to their points, and what they lack."""
+    drawn = [f"![{markdown(each.title)}]({FIGURES}/{quote(each.stem)}.svg)" for each in block.curves]
+    points = [f"[{markdown(each.short)}]({FIGURES}/{quote(each.stem)}.csv)" for each in block.curves]
     missing = dict.fromkeys(each for made in block.curves for each in made.missing)
     marked: dict[str, dict[str, None]] = {}
     for line in (line for made in block.curves if isinstance(made, Curve) for line in made.lines):
         for mark in line.marks:
             marked.setdefault(mark, {})[line.name] = None
     parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
-    parts += [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in marked.items()]
-    return "\n\n".join([*parts, *([f"Missing: {'; '.join(missing)}."] if missing else [])])
+    parts += [f"{DAGGER} {markdown(mark)}: {', '.join(map(markdown, names))}." for mark, names in marked.items()]
+    return "\n\n".join([*parts, *([f"Missing: {'; '.join(map(markdown, missing))}."] if missing else [])])
 
 
 def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str:
@@ -138,4 +141,4 @@ def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str
         "sources": {str(number): source.citation for number, source in enumerate(cited, 1)},
         "tables": [markup.as_json(table) for table in tables],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return escaping.json(document) + "\n"

@@ -1,7 +1,7 @@
-"""Loss curves: how the trainings went that methods tell of in the notes of their records.
+"""Loss curves of the trainings that methods describe in the notes of their records.
 
 A note is a training if it is a mapping with ``losses`` (names) and ``curve`` (points: a step, and the mean of each loss
-since the point before). What else stands in it, and which method wrote it, does not matter here.
+since the previous point). Other keys of the note, and the method, do not matter.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isfinite
 from statistics import fmean
 from typing import Any
 
+from xmcbench import escaping
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.records import Record
+
+#: Numbers up to this can be drawn: their sums and differences are finite.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class LossPoint:
 
 @dataclass(frozen=True)
 class LossLine:
-    """The points of a row, or of rows that share one training. ``label``: what the legend says; ``rows``: the names."""
+    """The points of a row, or of rows that share one training. ``label``: for the legend; ``rows``: their names."""
 
     label: str
     rows: tuple[str, ...]
@@ -53,17 +56,17 @@ class LossCurve:
 
     @property
     def title(self) -> str:
-        """What stands above the drawing."""
+        """The title of the drawing."""
         return f"Loss ({self.loss}) in {self.training}, {self.dataset}"
 
     @property
     def short(self) -> str:
-        """What tells it from the others beside it."""
+        """A short title for a row of drawings."""
         return f"{self.training}, {self.loss}"
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Nothing: what was not trained has no line."""
+        """Empty: rows that were not trained have no line."""
         return ()
 
 
@@ -72,9 +75,9 @@ def loss_curves(
 ) -> tuple[LossCurve, ...]:
     """The loss curves of records of one dataset and setting, by training and loss.
 
-    ``stem`` begins the names of their files; ``label`` says of a record what the legend calls its row (default: its
-    name). A line has the steps that all its seeds have; one of fewer than two points is left out. Rows with equal
-    lines share one, as rows do that share a pre-training.
+    ``stem`` begins the names of their files; ``label``: record -> name of its row in the legend (default: its
+    name). A line has the steps that all its seeds have; lines of fewer than two points are left out. Rows with equal
+    lines, such as rows that share a pre-training, share one line.
     """
     found: dict[tuple[str, str], list[LossLine]] = {}
     dataset = setting = ""
@@ -100,7 +103,7 @@ def loss_curves(
 
 
 def as_csv(made: LossCurve) -> str:
-    """The points of a loss curve, a line each; rows that share a line have one each."""
+    """The points of a loss curve, one per line and row."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     figures = ("value", "lowest_seed", "highest_seed")
@@ -111,12 +114,13 @@ def as_csv(made: LossCurve) -> str:
         for row in line.rows:
             for point in line.points:
                 values = [f"{each:.6g}" for each in (point.value, point.low, point.high)]
-                writer.writerow([*what, row, f"{point.step:.15g}", *values, seeds])
+                line_values = [*what, row, f"{point.step:.15g}", *values, seeds]
+                writer.writerow([escaping.csv(each) for each in line_values])
     return stream.getvalue()
 
 
 def slug(text: str) -> str:
-    """The text as a part of a file's name."""
+    """The text as part of a file name."""
     return re.sub(r"[^a-z0-9.]+", "-", text.lower())[:40].strip("-.") or "x"
 
 
@@ -132,14 +136,14 @@ def _trainings(notes: Mapping[str, Any]) -> list[tuple[tuple[str, str], Mapping[
 
 
 def _is_training(note: object) -> bool:
-    """Whether a note keeps to the convention, its steps in order and all its values numbers."""
+    """Whether a note follows the convention: steps ascending, all values numbers."""
     if not isinstance(note, Mapping):
         return False
     losses, curve = note.get("losses"), note.get("curve")
     if not isinstance(losses, list) or not isinstance(curve, list) or not all(isinstance(each, str) for each in losses):
         return False
     whole = all(isinstance(point, list) and len(point) == len(losses) + 1 for point in curve)
-    numbers = whole and all(type(each) in (int, float) and isfinite(each) for point in curve for each in point)
+    numbers = whole and all(type(each) in (int, float) and abs(each) <= _LARGEST for point in curve for each in point)
     return numbers and all(0 <= one[0] < other[0] for one, other in pairwise(curve))
 
 
@@ -153,7 +157,7 @@ def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[LossPoint, ...
 
 
 def _merged(lines: Iterable[LossLine]) -> tuple[LossLine, ...]:
-    """The lines by label; equal ones as one."""
+    """The lines by label; equal ones are merged."""
     merged: dict[object, LossLine] = {}
     for line in sorted(lines, key=lambda line: (line.label, line.rows)):
         first = merged.setdefault((line.seeds, line.points), line)
@@ -164,7 +168,7 @@ def _merged(lines: Iterable[LossLine]) -> tuple[LossLine, ...]:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """The name, with a number where it is taken."""
+    """The name, with a number if it is taken."""
     number = 1
     while (found := name if number == 1 else f"{name}-{number}") in taken:
         number += 1

@@ -1,38 +1,27 @@
-"""How a table looks: Markdown for pages, booktabs LaTeX for papers, plain text for the terminal, CSV and JSON."""
+"""Formats of a table: Markdown for pages, booktabs LaTeX for papers, plain text for the terminal, CSV and JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
-import re
 import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from xmcbench import escaping
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table, TableCell, TableLine
 
 _FAMILIES = {"P": "Precision", "R": "Recall"}
 
-_TEX = {
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "√": r"$\surd$",
-    "²": r"$^2$",
-    "≤": r"$\leq$",
-}
-
 
 def plain(table: Table) -> str:
     """The table for a terminal: no ranks, no caption, no notes."""
     lines = [[line.name, *(_joined(cell.text, cell.spread) for cell in line.cells)] for line in table.lines]
-    return _tabulate(table, [table.head, *(column.text for column in table.columns)], lines, "simple")
+    heads = [table.head, *(column.text for column in table.columns)]
+    shown = [[escaping.visible(text) for text in line] for line in (heads, *lines)]
+    return _tabulate(table, shown[0], shown[1:], "simple")
 
 
 def markdown(table: Table, sources: tuple[Source, ...]) -> str:
@@ -40,11 +29,11 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     marks = _Marks(table, lambda mark: f"<sup>{mark}</sup>")
 
     def name(line: TableLine) -> str:
-        shown = _escaped(line.name) + marks.of(line.notes)
+        shown = escaping.markdown(line.name) + marks.of(line.notes)
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
-        text = _escaped(cell.text)
+        text = escaping.markdown(cell.text)
         if cell.rank == 0:
             text = f"**{text}**"
         elif cell.rank == 1:
@@ -53,10 +42,10 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
         return _joined(text + marks.of(cell.notes), cell.spread)
 
     lines = [[name(line), *(cell(line, each) for each in line.cells)] for line in table.lines]
-    headers = [table.head, *(column.text + marks.of(column.notes) for column in table.columns)]
-    parts = [table.caption, _tabulate(table, headers, lines, "pipe")]
-    # Two spaces and a line break: notes stand in lines of their own.
-    parts.append("  \n".join(f"{mark} {note}" for mark, note in marks.notes))
+    headers = [table.head, *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns)]
+    parts = [escaping.markdown(table.caption), _tabulate(table, headers, lines, "pipe")]
+    # Two spaces and a line break: each note on its own line.
+    parts.append("  \n".join(f"{mark} {escaping.markdown(note)}" for mark, note in marks.notes))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -65,11 +54,11 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     marks = _Marks(table, lambda mark: f"$^{{{mark}}}$")
 
     def name(line: TableLine) -> str:
-        shown = _tex(line.name) + marks.of(line.notes)
+        shown = escaping.latex(line.name) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
-        text = _tex(cell.text)
+        text = escaping.latex(cell.text)
         if cell.rank == 0:
             text = f"\\textbf{{{text}}}"
         elif cell.rank == 1:
@@ -84,16 +73,17 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
         body.insert(first_published, r"\midrule")
     cited = sorted({line.source for line in table.lines if line.source})
     entries = [f"% {line}" for number in cited for line in sources[number - 1].bibtex.splitlines()]
-    heads = " & ".join([_tex(table.head), *(_tex(c.label) + marks.of(c.notes) for c in table.columns)]) + r" \\"
-    notes = [f"\\par\\smallskip{{\\footnotesize {mark} {_tex(note)}}}" for mark, note in marks.notes]
+    columns = [escaping.latex(column.label) + marks.of(column.notes) for column in table.columns]
+    heads = " & ".join([escaping.latex(table.head), *columns]) + r" \\"
+    notes = [f"\\par\\smallskip{{\\footnotesize {mark} {escaping.latex(note)}}}" for mark, note in marks.notes]
     return "\n".join(
         [
             *entries,
             r"\begin{table}[t]",
             r"\centering",
-            f"\\caption{{{_tex(table.caption)}}}",
+            f"\\caption{{{escaping.latex(table.caption)}}}",
             f"\\label{{tab:{label}}}",
-            # A table wider than its place is scaled down to it.
+            # Scale a table that is wider than the page.
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
             r"\toprule",
@@ -113,9 +103,13 @@ def as_csv(table: Table) -> str:
     """Names, figures and half-widths in columns; ``source`` is 0 for a measured row; notes in words."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
+
+    def write(values: Iterable[object]) -> None:
+        writer.writerow([escaping.csv(str(each)) for each in values])
+
     spread = [any(line.cells[place].spread for line in table.lines) for place in range(len(table.columns))]
     heads = [(column.text, *([f"{column.text} ±"] if wide else [])) for column, wide in _with(table.columns, spread)]
-    writer.writerow([table.head, "source", *itertools.chain(*heads), "notes"])
+    write([table.head, "source", *itertools.chain(*heads), "notes"])
     for line in table.lines:
         cells = [(cell.text, *([cell.spread] if wide else [])) for cell, wide in _with(line.cells, spread)]
         notes = list(line.notes)
@@ -124,12 +118,12 @@ def as_csv(table: Table) -> str:
             for column, cell in zip(table.columns, line.cells, strict=True)
             for note in (*cell.notes, *(column.notes if line.source else ()))
         ]
-        writer.writerow([line.name, line.source, *itertools.chain(*cells), " ".join(notes)])
+        write([line.name, line.source, *itertools.chain(*cells), " ".join(notes)])
     return stream.getvalue()
 
 
 def as_json(table: Table) -> dict[str, Any]:
-    """The table as JSON values: figures stay the text they are shown as."""
+    """The table as JSON values; figures are text, as shown."""
     return {
         "name": table.name,
         "caption": table.caption,
@@ -151,7 +145,7 @@ def as_json(table: Table) -> dict[str, Any]:
 
 
 class _Marks:
-    """Letters for notes, in the order in which a reader meets them."""
+    """Letters for notes, in order of appearance."""
 
     def __init__(self, table: Table, dress: Callable[[str], str]) -> None:
         met = [note for column in table.columns for note in column.notes]
@@ -167,7 +161,7 @@ class _Marks:
 
 
 def _letters() -> Iterator[str]:
-    """a to z, then aa, ab and on, as columns of a sheet are called."""
+    """a to z, then aa, ab, ..., like the columns of a spreadsheet."""
     for length in itertools.count(1):
         yield from map("".join, itertools.product(string.ascii_lowercase, repeat=length))
 
@@ -179,7 +173,7 @@ def _groups(table: Table) -> list[str]:
     names, rules, place = [""], [], 2
     for group, members in itertools.groupby(table.columns, key=lambda column: column.group):
         width = len(list(members))
-        names.append(f"\\multicolumn{{{width}}}{{c}}{{{_tex(_FAMILIES.get(group, group))}}}")
+        names.append(f"\\multicolumn{{{width}}}{{c}}{{{escaping.latex(_FAMILIES.get(group, group))}}}")
         if group:
             rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
         place += width
@@ -200,12 +194,3 @@ def _joined(text: str, spread: str) -> str:
 
 def _with(items: Iterable[Any], flags: Iterable[bool]) -> Iterable[tuple[Any, bool]]:
     return zip(items, flags, strict=True)
-
-
-def _escaped(text: str) -> str:
-    """The text in Markdown as it is: no name can look like a heading, a link or a row of another kind."""
-    return re.sub(r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text)
-
-
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(sign, sign) for sign in text)

@@ -1,22 +1,24 @@
-"""The pages of a board: what stands on them, in the order of the paper. How they look is ``files`` and ``markup``."""
+"""The content of a board's pages, in the order of the paper; ``files`` and ``markup`` format it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import quote
 
 from xmcbench.errors import StorageError
+from xmcbench.escaping import markdown
 from xmcbench.leaderboard import ablation, captions, consistency
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
-from xmcbench.leaderboard.published import PublishedRow, Source, sources
+from xmcbench.leaderboard.published import MAIN, PublishedRow, Source, sources
 from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
-from xmcbench.leaderboard.tables import MAIN, SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
-#: The metrics whose coverage curves stand on a page, as in the paper's Figure 2.
+#: The metrics whose coverage curves are on a page, as in the paper's Figure 2.
 CURVES = ("P@5", "R@100")
 
 
@@ -30,7 +32,7 @@ def pages(
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
     -> text; default: none). standing: today's code, by which stale rows are marked. Raises StorageError for records
-    that cannot be on one board and for a remark on a page that there is not.
+    that do not fit on one board and for a remark without a page.
     """
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Record]] = {}
@@ -47,20 +49,20 @@ def pages(
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """Every dataset has a page, and files are told apart by more than the case of their letters."""
+    """Raise an error if the file names of two pages differ only in case."""
     taken = {"readme": "the index", "ablation": "the ablation"}
     for name in names:
         other = taken.setdefault(name.lower(), name)
         if other != name:
-            raise StorageError(f"the page of the dataset {name} would replace that of {other}", "give it another name")
+            raise StorageError(f"the page of the dataset {name} would replace that of {other}", "rename it")
 
 
 def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Page]:
-    """The pages, each with its remark behind its first block; on the ablation, whose sections are equals, above all."""
+    """The pages, each with its remark after its first block; on the ablation page, before it."""
     for name in sorted(remarks.keys() - {page.name for page in board}):
         raise StorageError(
-            f"the remark {name}.md is about no page",
-            f"a remark is named after its page: {', '.join(page.name for page in board)}",
+            f"the remark {name}.md has no page",
+            f"name it after a page: {', '.join(page.name for page in board)}",
         )
     made = []
     for page in board:
@@ -77,10 +79,10 @@ def _index(
     for name in names:
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
-        lines.append(f"* [{name}]({name.lower()}.md): {kind}")
+        lines.append(f"* [{markdown(name)}]({quote(name.lower())}.md): {kind}")
     if ablated:
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
-        lines.append(f"* [Ablation](ablation.md) of {', '.join(methods)}")
+        lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]
@@ -88,7 +90,7 @@ def _index(
 
 
 def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str]) -> Table:
-    """The paper's Table 1, with pairs where they are known."""
+    """The paper's Table 1, with numbers of pairs if known."""
     lines: list[tuple[str, Sequence[str], int]] = []
     for name in names:
         for record in datasets.get(name, ())[:1]:
@@ -106,7 +108,7 @@ def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Sour
 
 
 def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source], standing: Standing) -> Page:
-    """Rows with a component switched off stand on the page of the ablation alone."""
+    """Rows with a component switched off are only on the ablation page."""
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0].protocol.filter if records else "none"
     whole, partial = ablation.parted(records, printed)
@@ -155,7 +157,7 @@ def _section(
         caption = captions.second(dataset, setting, filter_name)
         found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
         for groups in (("seen", "unseen"), ("head", "middle", "tail")):
-            if setting.kind != "ez" or "unseen" not in groups:  # at zero shot every label is unseen
+            if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
                 found += _groups(made, groups, setting, captions.groups(dataset, setting, records, filter_name, groups))
         found += _costs(made, dataset, setting)
     return [*found, *without_a_result(made)]
@@ -171,7 +173,7 @@ def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, captio
 
 
 def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
-    """One table a class of machine: times from different machines are never ranked together."""
+    """One table per class of machine: times from different machines are not comparable."""
     machines: dict[str, list[tuple[Row, Cost]]] = {}
     for row in made:
         for machine, cost in row.costs.items():

@@ -1,12 +1,13 @@
-"""Published figures: what others have printed, as facts with their citation.
+"""Published figures, with their citations.
 
-A source is a ``.toml`` file in ``leaderboards/published``, beside the ``.csv`` files it names. Figures stay the text
-they were printed as; nothing is computed from them.
+A source is a ``.toml`` file in ``leaderboards/published``, beside the ``.csv`` files it names. Figures are
+kept as printed text; nothing is computed from them.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,12 +20,16 @@ from msgspec import Struct
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.setting import Setting
+from xmcbench.storage.reading import read_text
 from xmcbench.storage.shipped import shipped
+
+#: The paper's layout: every table of results has these.
+MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One printed row: metric -> figure in per cent, as printed, and metric -> what is to be said of that figure."""
+    """One printed row: metric -> figure in percent, as printed, and metric -> note on that figure."""
 
     method: str
     table: str
@@ -48,7 +53,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Source:
-    """One publication. ``column_notes``: table -> metric -> what is to be said of that column in every row."""
+    """One publication. ``column_notes``: table -> metric -> note on that column in every row."""
 
     key: str
     citation: str
@@ -67,12 +72,12 @@ def sources() -> tuple[Source, ...]:
     """The sources that come with xmcbench, by file name. Raises DataError when they are missing or damaged."""
     folder = shipped("leaderboards/published")
     if folder is None:
-        raise DataError("the published figures that come with xmcbench are not there", "install xmcbench again")
+        raise DataError("the published figures that come with xmcbench are missing", "reinstall xmcbench")
     return tuple(read_source(path) for path in sorted(folder.glob("*.toml")))
 
 
 class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be said of figures: of those with one of these tables, datasets and methods (default: all)."""
+    """A note on figures: those of these tables, datasets and methods (default: all)."""
 
     metrics: list[str]
     note: str
@@ -82,17 +87,17 @@ class _Erratum(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def of_columns(self) -> bool:
-        """Whether it is about a whole column: it singles out neither dataset nor method."""
+        """Whether it applies to a whole column: it names neither dataset nor method."""
         return self.datasets is None and self.methods is None
 
     def about(self, table: str, dataset: str | None = None, method: str | None = None) -> bool:
-        """Whether it is about the figures of a row, or of a table."""
+        """Whether it applies to the figures of a row, or of a table."""
         wanted = ((self.tables, table), (self.datasets, dataset), (self.methods, method))
         return all(names is None or value in names for names, value in wanted)
 
 
 class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the printed ablation is; switches: parameter -> (head of its column, meaning)."""
+    """Where the published ablation is; switches: parameter -> (head of its column, meaning)."""
 
     file: str
     method: str
@@ -102,7 +107,7 @@ class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A source as it is written down: texts, names of CSV files beside it, and errata."""
+    """The file of a source: texts, names of CSV files beside it, and errata."""
 
     key: str
     citation: str
@@ -130,7 +135,7 @@ class _ResultLine(Struct, frozen=True):
 def read_source(path: Path) -> Source:
     """A source from its file. Raises DataError, naming the file, when it or one of its tables cannot be read."""
     try:
-        described = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _SourceFile)
+        described = msgspec.convert(tomllib.loads(read_text(path)), _SourceFile)
         columns = [each for each in described.errata if each.of_columns]
         cells = [each for each in described.errata if not each.of_columns]
         statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
@@ -143,16 +148,21 @@ def read_source(path: Path) -> Source:
             tables=described.tables,
             rows=tuple(_row(line, cells) for line in _lines(path.with_name(described.results))),
             column_notes={table: _notes(each for each in columns if each.about(table)) for table in described.tables},
-            statistics=tuple(statistics),
+            statistics=tuple(map(_sizes, statistics)),
             ablation=_ablation(path, described.ablation) if described.ablation else None,
         )
     except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
-        raise DataError(f"cannot read the published figures in {path}: {error}", "install xmcbench again") from error
+        raise DataError(f"cannot read the published figures in {path}: {error}", "reinstall xmcbench") from error
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream, strict=True))
+    """The lines of a CSV file. Raises ValueError for one with more or fewer fields than the first."""
+    found = []
+    for number, line in enumerate(csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), 2):
+        if None in line or None in line.values():
+            raise ValueError(f"{path.name}, line {number} has not as many fields as the first")
+        found.append(line)
+    return found
 
 
 def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
@@ -169,16 +179,27 @@ def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
 
 
 def _figures(line: Mapping[str, str]) -> dict[str, str]:
-    """The figures of a line, by metric, as printed. Raises ValueError for what is not a number."""
+    """The figures of a line, by metric, as printed. Raises ValueError for other text."""
     figures = {name: value for name, value in line.items() if name and "@" in name}
+    for name in MAIN:
+        if name not in figures:
+            raise ValueError(f"a line has no {name}")
     for name, value in figures.items():
         if not math.isfinite(float(value)):
             raise ValueError(f"{name} is {value}")
     return figures
 
 
+def _sizes(line: Mapping[str, str]) -> Mapping[str, str]:
+    """A line of statistics. Raises ValueError for what is not a number, KeyError where one is missing."""
+    for name in ("N_train", "N_test", "N_label", "D_BoW"):
+        if not 0 <= int(line[name]) < 10**15:
+            raise ValueError(f"{name} is {line[name]}")
+    return {**line, "dataset": line["dataset"]}
+
+
 def _notes(errata: Iterable[_Erratum]) -> dict[str, tuple[str, ...]]:
-    """Metric -> what the errata say of it."""
+    """Metric -> the errata on it."""
     notes: dict[str, tuple[str, ...]] = {}
     for each in errata:
         for metric in each.metrics:

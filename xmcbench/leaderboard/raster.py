@@ -1,4 +1,4 @@
-"""Figures as PNG, drawn from their SVG. What the letters look like depends on the fonts of the machine."""
+"""Figures as PNG, rendered from SVG. The look of the text depends on the machine's fonts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ZOOM = 2
 
 
 def require() -> None:
-    """Raise Unavailable where the package that draws is not installed."""
+    """Raise Unavailable if the package that renders is not installed."""
     if find_spec("resvg_py") is None:
         raise Unavailable("PNG needs the package resvg-py", "pip install resvg-py")
 

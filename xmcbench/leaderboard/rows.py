@@ -1,4 +1,4 @@
-"""From records to the rows of a table: one row a method and variant, its seeds together."""
+"""From records to the rows of a table: one row per method and variant, with all its seeds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from xmcbench.storage.canonical import canonical_json
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric of one row, as fractions: the mean over seeds, and the standard deviation over them where there are
-    several.
+    """One metric of one row, as fractions: the mean over seeds, and the standard deviation if there are several.
 
-    half_width: of the 95% interval, over test instances and seeds; over instances alone with one seed, which says
-    nothing of others.
+    half_width: of the 95% interval, over test instances and seeds; over instances only with one seed, which says
+    nothing about others.
     """
 
     value: float
@@ -29,10 +28,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a row took on one class of machine: means over seeds, memory the highest.
+    """The cost of a row on one class of machine: means over seeds, maximum of memory.
 
-    fit_s: seconds before predictions (load excluded). reused_s: seconds that artifacts made earlier had cost, not part
-    of fit_s. peak_gpu_bytes: None where no GPU was used.
+    fit_s: seconds before predictions (load excluded). reused_s: seconds that reused artifacts took when they were
+    made, not part of fit_s. peak_gpu_bytes: None if no GPU was used.
     """
 
     fit_s: float
@@ -47,8 +46,8 @@ class Row:
     """A method and variant under one setting of one dataset.
 
     views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
-    problems: one entry per seed that has no result, "seed 1: failed: reason". marks: what a reader has to know of the
-    figures, such as that they are stale.
+    problems: one entry per seed that has no result, "seed 1: failed: reason". marks: notes on the figures, such
+    as that they are stale.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Row:
 def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
     """The rows of records of one dataset and setting, best P@1 first; rows without a result come last.
 
-    The variants of a method are rows of their own. standing: today's code, by which stale rows are marked.
+    Each variant of a method is a row. standing: today's code, by which stale rows are marked.
     """
     groups = grouped(records)
     made = [_row(name, groups[key], filter_name, standing or Standing()) for key, name in names(groups).items()]
@@ -89,14 +88,14 @@ def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:
 
 
 def order(setting: Setting) -> tuple[int, str, float]:
-    """The place of a setting on a page: from no pair to all."""
+    """The position of a setting on a page: from no pairs to all."""
     return ("ez", "fs", "full").index(setting.kind), setting.by or "", setting.ratio or 0.0
 
 
 def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     """The name of every group of records; groups of one name are told apart by the parameters in which they differ.
 
-    They meet where a preset was changed between two runs, or where two methods have one title.
+    Names coincide if a preset changed between two runs, or if two methods have the same title.
     """
     alike: dict[str, list[str]] = {}
     for key, group in groups.items():
@@ -110,7 +109,7 @@ def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
 
 
 def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
-    """What tells each from the others: ", name=value" of every parameter in which they are not all alike."""
+    """ ", name=value" of every parameter in which they are not all equal."""
     differing = [
         name
         for name in sorted(set().union(*parameters))

@@ -1,4 +1,4 @@
-"""Rows as tables. A table holds its cells as text, in per cent; ``markup`` says how they look."""
+"""Rows as tables. A table holds its cells as text, in percent; ``markup`` formats them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
-from xmcbench.leaderboard.published import PublishedRow
+from xmcbench.leaderboard.published import MAIN, PublishedRow
 from xmcbench.leaderboard.rows import Cost, Estimate, Row
 
-#: The paper's layout, what a second table holds, and what is shown of each group of labels.
-MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
+#: The columns of a second table, and of each group of labels.
 SECOND = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 OF_GROUPS = ("P@1", "P@5", "R@100")
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), what is to be said of it."""
+    """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), its notes."""
 
     text: str = ""
     spread: str = ""
@@ -28,8 +27,8 @@ class TableCell:
 
 @dataclass(frozen=True)
 class TableLine:
-    """One row; ``source`` is the number of the publication it is from, 0 for a measured one; ``notes``: what is to be
-    said of all of its figures."""
+    """One row; ``source`` is the number of its publication, 0 for a measured row; ``notes`` are about all of its
+    figures."""
 
     name: str
     cells: tuple[TableCell, ...]
@@ -39,7 +38,7 @@ class TableLine:
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column: the group it stands in ("P", "seen", or none) and its own ("@1", "P@5")."""
+    """The head of a column: its group ("P", "seen", or none) and its own label ("@1", "P@5")."""
 
     group: str
     label: str
@@ -47,7 +46,7 @@ class Column:
 
     @property
     def text(self) -> str:
-        """Both in one line."""
+        """Group and label in one line."""
         return f"{self.group} {self.label}".strip() if not self.label.startswith("@") else self.group + self.label
 
 
@@ -70,7 +69,8 @@ def metric_table(
     published: Sequence[tuple[int, PublishedRow]] = (),
     column_notes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Table:
-    """Metrics of measured rows, then of published ones with the number of their source; each kind has its ranks."""
+    """Metrics of measured rows, then of published ones with the number of their source; each kind is ranked
+    separately."""
     rows = [row for row in rows if row.figures]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
     measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
@@ -98,9 +98,9 @@ def ablation_table(
     name: str,
     caption: str,
 ) -> Table:
-    """Measured rows behind the switches that their parameters are, in the order of the rows.
+    """Measured rows with a column for each switch, in the order of the rows.
 
-    ``switches``: parameter -> (head of its column, meaning); ``index``: what a row is called instead of its name.
+    ``switches``: parameter -> (head of its column, meaning); ``index``: row name -> text shown instead.
     """
     table = metric_table(rows, MAIN, name, caption)
     done = [row for row in rows if row.figures]
@@ -152,7 +152,8 @@ def text_table(
     lines: Sequence[tuple[str, Sequence[str], int]],
     ranked: Sequence[str] = (),
 ) -> Table:
-    """A table of plain texts: (name, texts, number of the source or 0) a line; the columns ``ranked`` are figures."""
+    """A table of plain texts, one line per (name, texts, number of the source or 0); the columns ``ranked`` are
+    figures."""
     printed = {
         column: _ranks_as_printed([texts[place] for _, texts, _ in lines])
         for place, column in enumerate(columns)
@@ -173,12 +174,12 @@ def text_table(
 
 
 def ranks(figures: Sequence[Estimate]) -> list[int | None]:
-    """The ranks of figures in one column: 0 for the best and 1 for the second, None further down or of a lone one.
+    """The ranks of figures in one column: 0 for the best, 1 for the second, None for others or for a single figure.
 
-    Figures share a rank with the first of that rank when they cannot be told apart from it: when they look equal, or
-    differ by no more than the half-width of a difference of independent values, the root of the sum of squares of
-    their own half-widths. Rows are measured on the same instances, which makes most differences surer than this; what
-    a record holds allows no more, ``xmcbench compare`` does. Zero has no rank.
+    Figures share a rank with the first of that rank if they are shown as equal, or differ by no more than the
+    half-width of a difference of independent values, the root of the sum of squares of their half-widths. Rows are
+    measured on the same instances, so most differences are more certain than this; ``xmcbench compare`` tests them in
+    pairs. Zero has no rank.
     """
     found: list[int | None] = [None] * len(figures)
     if len(figures) < 2:
@@ -225,7 +226,7 @@ def _shown(value: float) -> str:
 
 
 def _width(half_width: float) -> str:
-    """In per cent, with a second decimal where one would say that there is none."""
+    """In percent, with a second decimal where one would show 0.0."""
     text = f"{100 * half_width:.1f}"
     return f"{100 * half_width:.2f}" if text == "0.0" and half_width else text
 

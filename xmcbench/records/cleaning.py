@@ -1,12 +1,12 @@
-"""What is in a runs folder: how large, when it was last used, which records need it; and its removal.
+"""The contents of a runs folder: size, last use, the records that need it; and its removal.
 
-artifacts   shared by cells; a cell that finds none makes it again
-unfinished  checkpoints of trainings that were killed, from which the next run goes on, and what other work left behind
-predictions of a record; figures follow from its ranks, so they are needed to look at, not to score
+artifacts   shared by cells; a cell that needs a missing one makes it again
+unfinished  checkpoints of killed trainings, from which the next run continues, and leftovers of other work
+predictions of a record; figures are computed from ranks, so they are for inspection only
 logs        what the processes of cells printed
-subsets     pairs that were handed to methods; drawn again where they are missing
+subsets     pairs that were given to methods; drawn again if missing
 
-Records, ranks and true pairs are results: they are never removed here.
+Records, ranks and true pairs are results and are never removed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from xmcbench.errors import StorageError
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT, TEMPORARY_LOCK, UNFINISHED
+from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
 from xmcbench.storage.lock import exclusive
 
-#: Kinds beside the kinds of artifacts.
+#: Kinds besides those of artifacts.
 OTHERS = (UNFINISHED, "predictions", "logs", "subsets")
 
 
@@ -32,8 +32,8 @@ class Item:
     """Something that can be removed.
 
     kind: of artifact (``training``, ``tokens``, ...), or one of ``OTHERS``. size: bytes that its removal frees. used:
-    when it was last used, in seconds since 1970. records: how many records need it. lock: the file that whoever uses it
-    holds.
+    time of its last use, in seconds since 1970. records: how many records need it. lock: the lock file that users of
+    it hold.
     """
 
     kind: str
@@ -50,13 +50,16 @@ class Item:
 
 
 def items(store: Store) -> list[Item]:
-    """Everything in a runs folder that can be removed. Raises StorageError for a record that cannot be read."""
+    """All removable items of a runs folder. Unreadable records do not count as users of an item.
+
+    Raises StorageError for a folder that cannot be read.
+    """
     records = store.records()
     return [*_artifacts(store, records), *_of_records(store, records)]
 
 
 def remove(store: Store, item: Item) -> bool:
-    """Remove an item; False where a running cell uses it. Raises StorageError."""
+    """Remove an item; False if a running cell uses it. Raises StorageError."""
     with exclusive(item.lock, wait=False) as claim:
         if not claim.held:
             return False
@@ -84,19 +87,19 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
             continue
         if folder.parent == store.artifacts:  # a temporary folder
             kind, lock = UNFINISHED, folder / TEMPORARY_LOCK
-        elif folder.name.startswith("."):  # an artifact that was being made: .NAME.RANDOM.tmp
+        elif folder.name.startswith("."):  # an unfinished artifact: .NAME.RANDOM.tmp
             kind, lock = UNFINISHED, folder.with_name(f"{folder.name.split('.')[1]}.lock")
-        cost = folder / "cost.json"
+        cost = folder / COST
         used = (cost if cost.exists() else folder).stat().st_mtime
         yield Item(kind, folder, _size(folder, seen), used, needed.get(f"{kind}/{folder.name}", 0), lock)
 
 
 def _size(folder: Path, seen: set[int]) -> int:
-    """Bytes of a folder's files. seen: those that were counted already, by inode."""
+    """Bytes of a folder's files. seen: inodes of files that were counted already."""
     size = 0
     for file in (path for path in folder.rglob("*") if path.is_file()):
         state = file.stat()
-        # A file with another link frees nothing before the last of them goes: it counts once.
+        # A file with several links is only freed with the last of them: count it once.
         if state.st_ino not in seen:
             seen.add(state.st_ino)
             size += state.st_size
@@ -122,7 +125,7 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
 
 
 def _forget_content(store: Store) -> None:
-    """Remove shared files that no artifact links to any more."""
+    """Remove shared files that no artifact links to anymore."""
     for file in (store.artifacts / CONTENT).glob("*"):
         if file.stat().st_nlink == 1:
             file.unlink(missing_ok=True)

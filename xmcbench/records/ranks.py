@@ -1,8 +1,8 @@
-"""The ranks of the true pairs, and the pairs themselves: all that the figures of a record follow from.
+"""The ranks of the true pairs, and the pairs themselves: everything from which the figures of a record are computed.
 
-A rank is 1 to 100, or 0 where the label is not among the first 100 predictions. In one byte each, they take kilobytes
-where the predictions take megabytes, so they are kept with the record wherever it goes. The true pairs are kept once
-for all records of a dataset, so that figures can be computed again where the dataset is not at hand.
+A rank is 1 to 100, or 0 where the label is not among the first 100 predictions. At one byte each they take
+kilobytes instead of the megabytes of predictions, so they always accompany the record. The true pairs are stored once
+per dataset, so that figures can be computed again without the dataset.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from xmcbench.storage.atomic import atomic_file
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
 
-#: Joins the names of filters under which all ranks are the same, behind the first word: numpy takes no array that is
-#: called "file".
+#: Joins the names of filters with equal ranks, after a first word: numpy does not accept an array named "file".
 _AND, _FIRST = "+", "ranks"
-#: Holds the labels with a known pair, one bit each.
+#: The array of labels with a known pair, one bit each.
 _SEEN = "seen"
 
 
@@ -35,7 +34,7 @@ class Ranks:
     """The ranks of one cell.
 
     by_filter: filter -> uint8 [P], the rank of every true pair under it. seen: bool [L], the labels that have a pair
-    among those that the method was handed.
+    among those given to the method.
     """
 
     by_filter: Mapping[str, np.ndarray]
@@ -58,7 +57,7 @@ class Ranks:
 
     @classmethod
     def load(cls, path: Path, pairs: int, labels: int) -> Ranks:
-        """Read what ``save`` wrote, for so many true pairs and labels. Raises StorageError where it is not that."""
+        """Read what ``save`` wrote, for this number of true pairs and labels. Raises StorageError for anything else."""
         try:
             arrays = read_all_arrays(path)
             bits = arrays.pop(_SEEN)
@@ -66,14 +65,14 @@ class Ranks:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again") from error
         fits = (each.shape == (pairs,) and each.dtype == np.uint8 for each in arrays.values())
-        if len(bits) != -(-labels // 8) or not all(fits):
+        if bits.shape != (-(-labels // 8),) or not all(fits):
             raise StorageError(f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again")
         return cls({name: each for names, each in arrays.items() for name in names.split(_AND)[1:]}, seen)
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What predictions on a dataset are scored against.
+    """The ground truth of a dataset.
 
     pairs: the true test pairs. frequency: int64 [L], training pairs of every label; instances: training instances.
     """
@@ -109,12 +108,17 @@ class Truth:
 
     @classmethod
     def load(cls, path: Path) -> Truth:
-        """Read what ``save`` wrote. Raises StorageError where it is not that."""
+        """Read what ``save`` wrote. Raises StorageError for anything else."""
         try:
             lengths, labels, frequency, instances = read_arrays(path, "lengths", "labels", "frequency", "instances")
+            vectors = (lengths, labels, frequency)
+            if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in vectors) or (lengths < 0).any():
+                raise ValueError("its arrays are not vectors of counts and ids")
+            if instances.shape or instances.dtype.kind not in "iu":
+                raise ValueError("its number of training instances is not one number")
+            if lengths.sum() != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
+                raise ValueError("its arrays do not match")
             rows = np.repeat(np.arange(len(lengths)), lengths)
-            if len(rows) != len(labels) or (labels < 0).any() or (labels >= len(frequency)).any():
-                raise ValueError("its arrays do not fit together")
             pairs = TruePairs(rows, labels.astype(np.int64), len(lengths))
             return cls(pairs, frequency.astype(np.int64), int(instances))
         except (OSError, ValueError, TypeError) as error:

@@ -1,11 +1,11 @@
 """The record of a cell: one JSON file, its fields typed and checked when it is read.
 
 A cell is dataset x setting x subset x method x parameters x seed; its key is the SHA-256 of that as canonical JSON. A
-record holds the cell and everything that is known of its result. Figures are fractions, times seconds, memory bytes.
-``sha256`` covers all the other fields, as canonical JSON: a record that was edited by hand is refused.
+record holds the cell and everything about its result. Figures are fractions, times seconds, memory bytes.
+``sha256`` covers all the other fields, as canonical JSON: a record that was edited by hand is rejected.
 
-Decoding and its error messages are msgspec's: it checks types while it parses, names the field that is wrong, and
-imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, which lacks some fields, is read as well.
+Decoding and its error messages are msgspec's: it checks types while it parses, names the wrong field, and
+imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, which lacks some fields, can be read too.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from msgspec import Meta, Struct
 
 from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
+from xmcbench.escaping import visible
+from xmcbench.metrics import METRICS
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
+from xmcbench.storage.naming import check_name
+from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, Meta(ge=0)]
-#: Seconds, milliseconds or shares of a run.
-Amount = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+#: Seconds or milliseconds. None took thirty thousand years; sums of such numbers stay finite.
+Amount = Annotated[float, Meta(ge=0, lt=1e15)]
 
-#: Keys of tables in a record; plain strings for whoever looks something up.
+#: Keys of tables in a record: plain strings, so that any string can be looked up.
 FilterName = Annotated[str, Meta(pattern="^(none|self|file)$")]
-Counted = Annotated[str, Meta(pattern="^(train|test|labels|train_pairs|test_pairs)$")]
+_COUNTS = ("train", "test", "labels", "train_pairs", "test_pairs")
+Counted = Annotated[str, Meta(pattern=f"^({'|'.join(_COUNTS)})$")]
 
 Status = Literal["ok", "failed", "timeout", "skipped"]
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a record: read-only, without a field that is not declared."""
+    """A part of a record: read-only, without undeclared fields."""
 
 
 class Cell(_Part, frozen=True, kw_only=True):
@@ -52,10 +57,9 @@ class Cell(_Part, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, lt=2**32)]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what no run could have: names are names of files, a setting is one."""
-        for name in (self.dataset, self.method):
-            if not name.isprintable() or {*name} & {*"/\\"} or not name.strip(". "):
-                raise ValueError(f"{name!r} cannot name a file")
+        """Raise ValueError for values that no run can have: a name that is not a file name, an invalid setting."""
+        check_name("the dataset", self.dataset)
+        check_name("the method", self.method)
         setting = self.setting
         try:
             valid = setting == Setting.of(setting.kind, setting.ratio, setting.by)
@@ -71,15 +75,15 @@ class Cell(_Part, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """Where the cell's files are below each folder of a runs folder, without a suffix."""
+        """The path of the cell's files in each folder of a runs folder, without a suffix."""
         return Path(self.dataset.lower(), self.setting.slug, f"{self.method}-s{self.seed}-{self.key[:12]}")
 
 
 class MethodFacts(_Part, frozen=True, kw_only=True):
-    """What a method says of itself.
+    """The description of a method.
 
-    variant: preset, encoder, training budget, changed parameters. deterministic: whether the seed changes nothing.
-    source_sha256: of the code that made the result (``xmcbench.storage.source``).
+    variant: preset, encoder, training budget, changed parameters. deterministic: whether results do not depend on the
+    seed. source_sha256: of the code that made the result (``xmcbench.storage.source``).
     """
 
     title: str
@@ -90,7 +94,7 @@ class MethodFacts(_Part, frozen=True, kw_only=True):
 
 
 class SubsetFacts(_Part, frozen=True, kw_only=True):
-    """The pairs that the method was handed."""
+    """The pairs that the method was given."""
 
     name: str
     sha256: Sha256
@@ -110,7 +114,7 @@ class Protocol(_Part, frozen=True, kw_only=True):
 
 
 class Figures(_Part, frozen=True, kw_only=True):
-    """Metric -> value and 95% interval; how many test rows were scored, and how many have no label."""
+    """Metric -> value and 95% interval; number of scored test rows, and of rows without a label."""
 
     values: dict[str, float]
     intervals: dict[str, tuple[float, float]]
@@ -125,7 +129,7 @@ class FilteredFigures(Figures, frozen=True, kw_only=True):
 
 
 class Predictions(_Part, frozen=True, kw_only=True):
-    """file: below the runs folder. depth: predictions per row, those that a filter may remove included."""
+    """file: below the runs folder. depth: predictions per row, including those that a filter may remove."""
 
     file: str
     sha256: Sha256
@@ -133,7 +137,7 @@ class Predictions(_Part, frozen=True, kw_only=True):
 
 
 class RanksFacts(_Part, frozen=True, kw_only=True):
-    """The stored ranks of the true pairs, and the SHA-256 of the true pairs that they belong to."""
+    """The stored ranks of the true pairs, and the SHA-256 of those true pairs."""
 
     file: str
     sha256: Sha256
@@ -150,7 +154,8 @@ class Environment(_Part, frozen=True, kw_only=True):
 
 
 class Measured(_Part, frozen=True, kw_only=True):
-    """All that two equal runs do not share. wall_s: seconds by phase; reused_s: what reused artifacts had cost."""
+    """Everything in which two equal runs differ. wall_s: seconds by phase; reused_s: seconds that reused artifacts
+    took."""
 
     started: str
     total_s: Amount
@@ -162,7 +167,7 @@ class Measured(_Part, frozen=True, kw_only=True):
 
 
 class SourceCheck(_Part, frozen=True, kw_only=True):
-    """A later source that gives the same result, as a rerun of one cell has shown (``xmcbench confirm``).
+    """A later source that gives the same result according to a rerun of one cell (``xmcbench confirm``).
 
     source_sha256: of the later code. key: of the cell that was run again. date: when. same_ranks: share of its true
     pairs whose rank is unchanged. largest_change: of any of its figures, as a fraction.
@@ -176,12 +181,12 @@ class SourceCheck(_Part, frozen=True, kw_only=True):
 
 
 class Record(_Part, frozen=True, kw_only=True):
-    """What came out of a cell.
+    """The result of a cell.
 
-    reason: why there is no result. metrics: by filter, empty without a result. notes: what the method wished to say.
-    isolation: ``landlock`` where the files of pairs were out of the method's reach, else ``process``. artifacts: what
-    the cell used, as kind/hash. checks: later sources that are known to give the same. log: of a cell without a result,
-    below the runs folder.
+    reason: why there is no result. metrics: by filter, empty without a result. notes: those of the method.
+    isolation: ``landlock`` if the files of pairs were out of the method's reach, else ``process``. artifacts: what
+    the cell used, as kind/hash. checks: later sources known to give the same result. log: of a cell without a
+    result, below the runs folder.
     """
 
     schema: Literal[2] = 2
@@ -206,11 +211,21 @@ class Record(_Part, frozen=True, kw_only=True):
     sha256: str = ""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a record with a result that holds none."""
+        """Raise ValueError for a record whose status promises a result that it does not hold."""
         if self.key != self.cell.key:
-            raise ValueError("the key is not that of the cell")
+            raise ValueError("the key does not match the cell")
         if self.ok and (self.predictions is None or self.protocol.filter not in self.metrics):
             raise ValueError("status is ok, but predictions or figures are missing")
+        if missing := [name for name in _COUNTS if name not in self.counts]:
+            raise ValueError(f"counts have no {missing[0]}")
+        for scores in self.metrics.values():
+            if missing := [name for name in METRICS if name not in scores.values]:
+                raise ValueError(f"{missing[0]} is missing")
+            for figures in (scores, *scores.views.values()):
+                if figures.values.keys() != figures.intervals.keys():
+                    raise ValueError("metrics and intervals are not of the same names")
+                if missing := [name for name in METRICS if name[0] != "P" and name not in figures.values]:
+                    raise ValueError(f"{missing[0]} is missing in a group of labels")
 
     @property
     def ok(self) -> bool:
@@ -235,10 +250,22 @@ def sealed(record: Record) -> Record:
     return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
 
 
-def read_record(path: Path) -> Record:
-    """A record from its file. Raises StorageError, naming the file, where it is damaged, edited or not a record."""
+def check_readable(part: Cell | Record) -> None:
+    """Raise ValueError, saying why, for a cell or a record that could be written but not be read back.
+
+    A method decides what its parameters and notes are: half of a surrogate pair, a number of a thousand digits.
+    """
     try:
-        values = msgspec.json.decode(path.read_bytes())
+        text = canonical_json(msgspec.to_builtins(part, str_keys=True))
+        msgspec.json.decode(text.encode(), type=type(part))
+    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"a record cannot hold it: {visible(str(error))}") from error
+
+
+def read_record(path: Path) -> Record:
+    """Read a record. Raises StorageError, naming the file, if it is damaged, edited or not a record."""
+    try:
+        values = msgspec.json.decode(read_bytes(path))
         canonical_json(values).encode()  # half a surrogate pair is JSON, but not text
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
@@ -248,7 +275,7 @@ def read_record(path: Path) -> Record:
         raise StorageError(f"{path} is not a record of schema 1 or {SCHEMA}", hint)
     try:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
     if _seal(values) != values.get("sha256"):
         raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
@@ -256,7 +283,7 @@ def read_record(path: Path) -> Record:
 
 
 def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Today's fields of a record of schema 1, which knew no ranks, propensities or commit."""
+    """A record of schema 1, which had no ranks, propensities or commit, with today's fields."""
 
     def figures(old: Mapping[str, Any]) -> dict[str, Any]:
         new = {name: value for name, value in old.items() if name != "unlabelled"}

@@ -1,4 +1,4 @@
-"""Which records a word names: a method, the beginning of a key, or a file."""
+"""The records that a word selects: a method, the first letters of a key, or a file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from xmcbench.records.record import Record, read_record
 from xmcbench.records.store import Store
 from xmcbench.setting import Setting
 
-#: Letters of a key that name it, at least.
+#: Minimum number of letters that select a key.
 _KEY = re.compile(r"[0-9a-f]{6,64}")
 
-#: Place of a group of records: dataset, its version, setting.
+#: Where a group of records belongs: dataset, its version, setting.
 Place = tuple[str, str, Setting]
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The records of one row, a seed each, and the runs folder that holds their predictions."""
+    """The records of one row, one per seed, and the runs folder that holds their predictions."""
 
     records: tuple[Record, ...]
     store: Store
@@ -44,24 +44,24 @@ class Selected:
 
     @property
     def deterministic(self) -> bool:
-        """Whether another seed would give the same: neither the method nor what it sees depends on it."""
+        """Whether another seed would give the same result: neither the method nor its data depend on it."""
         method, setting = self.records[0].method, self.records[0].cell.setting
         return method.deterministic and (setting.kind != "fs" or method.supervision == "unused")
 
     def of_subsets(self, subsets: Container[str | None]) -> Selected:
-        """The records that saw one of these subsets."""
+        """The records of these subsets."""
         kept = zip(self.records, self.subsets, strict=True)
         return replace(self, records=tuple(record for record, subset in kept if subset in subsets))
 
     def means(self, filter_name: str) -> dict[str, float]:
-        """Metric -> mean over the seeds of what the records say."""
+        """Metric -> mean of the records' values over the seeds."""
         values = [record.metrics[filter_name].values for record in self.records]
         return {name: fmean(each[name] for each in values) for name in values[0]}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What narrows a choice: dataset, setting, seeds; ``anywhere`` allows two places."""
+    """Conditions: dataset, setting, seeds; ``anywhere`` allows the rows to differ in dataset or setting."""
 
     dataset: str | None = None
     setting: Setting | None = None
@@ -70,9 +70,9 @@ class Choice:
 
 
 def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selected, Selected]:
-    """The two rows that two words name, in the one place (dataset and setting) where both have results.
+    """The two rows that two words select, in the only dataset and setting where both have results.
 
-    Raises UsageError when that is none or several, or a word names several rows; UnknownName when it names none.
+    Raises UsageError if there are none or several such places or rows; UnknownName for an unknown word.
     """
     store = Store(runs)
     candidates = [_places(word, store, choice) for word in (first, second)]
@@ -80,14 +80,14 @@ def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selecte
     if len(common) == 1:
         places = [common[0], common[0]]
     elif all(len(found) == 1 for found in candidates):
-        places = [next(iter(found)) for found in candidates]  # two settings, or two datasets: each word names one
+        places = [next(iter(found)) for found in candidates]  # two settings, or two datasets: each word selects its own
     elif not common:
         raise UsageError(
             f"{first} and {second} have no dataset and setting in common",
             f"{first}: {_listed(candidates[0])}; {second}: {_listed(candidates[1])}",
         )
     else:
-        raise UsageError(f"{first} and {second} have results in several places", f"choose one: {_listed(common)}")
+        raise UsageError(f"{first} and {second} have several results in common", f"choose one: {_listed(common)}")
     found = [
         _one_row(word, places_of[place])
         for word, place, places_of in zip((first, second), places, candidates, strict=True)
@@ -98,7 +98,7 @@ def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selecte
     )
     subsets = set(one.subsets) & set(other.subsets)
     if subsets - {None} and not (one.deterministic or other.deterministic):
-        # Runs that saw the same few-shot subset belong together; a run without its like would only blur the difference.
+        # Runs on the same few-shot subset are paired; a run without a partner would only add variance.
         one, other = (row.of_subsets(subsets) for row in (one, other))
     return one, other
 
@@ -119,12 +119,12 @@ def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]
         if fits:
             found.setdefault((cell.dataset, cell.dataset_sha256, setting), []).append(record)
     if not found:
-        raise UsageError(f"{word} has no result there", "see `xmcbench ls results`")
+        raise UsageError(f"{word} has no result in this dataset and setting", "see `xmcbench ls results`")
     return found
 
 
 def _dataset_name(given: str) -> str:
-    """The name that records of a dataset bear; records of one that is not on this machine can be compared too."""
+    """The name of a dataset in its records; records of a dataset that is not on this machine can be compared too."""
     from xmcbench.data.catalogue import locate
 
     try:
@@ -136,10 +136,10 @@ def _dataset_name(given: str) -> str:
 def _named(word: str, store: Store) -> list[Record]:
     if word.endswith(".json"):
         if not Path(word).is_file():
-            raise UsageError(f"there is no record {word}", "a method's name needs no file: see `xmcbench ls results`")
+            raise UsageError(f"no record at {word}", "to select by method, give its name: see `xmcbench ls results`")
         return [read_record(Path(word))]
     if not store.root.is_dir():
-        raise UsageError(f"there is no runs folder {store.root}", "--runs names the folder `xmcbench run` wrote")
+        raise UsageError(f"no runs folder at {store.root}", "--runs is the folder that `xmcbench run` wrote")
     records = store.records()
     method, colon, variant = word.partition(":")
     found = [record for record in records if record.cell.method == method]
@@ -157,7 +157,7 @@ def _named(word: str, store: Store) -> list[Record]:
 
 
 def _variants(record: Record) -> set[str]:
-    """What may stand after the colon: the whole variant, or a part of it."""
+    """The texts allowed after the colon: the whole variant, or a part of it."""
     variant = record.method.variant
     return {variant, *(part.strip() for part in variant.split(","))}
 
@@ -168,12 +168,12 @@ def _one_row(word: str, records: Sequence[Record]) -> list[Record]:
         names.setdefault(str(sorted(record.cell.parameters.items())), []).append(record)
     if len(names) > 1:
         rows = sorted({f"{row[0].name} {row[0].key[:12]}" for row in names.values()})
-        raise UsageError(f"{word} names {len(rows)} rows", f"name one by its key: {'; '.join(rows)}")
+        raise UsageError(f"{word} matches {len(rows)} rows", f"select one by its key: {'; '.join(rows)}")
     return [*next(iter(names.values()))]
 
 
 def _store_of(word: str, store: Store) -> Store:
-    """The runs folder of a record's file is what the folder ``records`` lies in."""
+    """The runs folder of a record's file is the parent of its folder ``records``."""
     if not word.endswith(".json"):
         return store
     return Store(next((parent.parent for parent in Path(word).parents if parent.name == "records"), store.root))

@@ -1,4 +1,4 @@
-"""Whether a record still stands: made by today's code, or by code that is known to give the same."""
+"""Whether a record is fresh: made by today's code, or by code that is known to give the same result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xmcbench.metrics import protocol
 from xmcbench.records.record import Record
 from xmcbench.storage.source import module_digest
 
-#: The modules that figures follow from, given ranks.
+#: The modules that compute figures from ranks.
 _METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
 
 
@@ -20,17 +20,17 @@ def metrics_digest() -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """Today's code. sources: method -> SHA-256 of its source; a method that is not there is not judged."""
+    """Today's code. sources: method -> SHA-256 of its source; records of other methods are not judged."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def stale(self, record: Record) -> bool:
-        """Whether the code of the method has changed since, and no later check covers the record."""
+        """Whether the code of the method has changed since, and no later check covers the change."""
         today = self.sources.get(record.cell.method)
         return today is not None and today not in valid_sources(record)
 
     def problem(self, record: Record) -> str:
-        """What a reader of the record's figures has to know, in a few words; empty where all is well."""
+        """A note for readers of the record's figures; empty if all is well."""
         if self.stale(record):
             return "stale: the method's code has changed since this result was made"
         if record.protocol.version != protocol.VERSION:
@@ -38,7 +38,7 @@ class Standing:
         return ""
 
     def problems(self, records: Iterable[Record]) -> tuple[str, ...]:
-        """What a reader of figures averaged over records has to know: each problem once, and mixed sources."""
+        """Notes for readers of figures averaged over records: each problem once, and mixed sources."""
         group = list(records)
         found = dict.fromkeys(filter(None, map(self.problem, group)))
         partly = [f"{problem} (in some of its seeds)" for problem in found if not all(map(self.problem, group))]
@@ -48,12 +48,12 @@ class Standing:
 
 
 def valid_sources(record: Record) -> set[str]:
-    """Every source that is known to give the record's result."""
+    """All sources that are known to give the record's result."""
     return {record.method.source_sha256, *(check.source_sha256 for check in record.checks)}
 
 
 def figures_current(record: Record, propensity: tuple[float, float] | None = None) -> bool:
-    """Whether the figures are what today's metrics give, with these propensity constants (default: the record's)."""
+    """Whether today's metrics give these figures, with these propensity constants (default: the record's)."""
     scored = record.protocol
     return (
         scored.version == protocol.VERSION

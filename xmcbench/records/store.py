@@ -7,23 +7,31 @@ artifacts/<kind>/<hash>/
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import DataError, StorageError
 from xmcbench.records.ranks import Ranks, Truth
-from xmcbench.records.record import Cell, Record, as_json, read_record, sealed
+from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
+from xmcbench.storage.artifacts import UNFINISHED
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.storage.temporary import sweep
 
 
 class Store:
-    """The runs folder at ``root``; it is made on the first write."""
+    """The runs folder at ``root``, created on the first write.
+
+    left_out: file -> why ``records`` could not read it. Whoever shows what ``records`` gives says so.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.left_out: dict[Path, StorageError] = {}
 
     def record_path(self, cell: Cell) -> Path:
         """The cell's record."""
@@ -42,7 +50,7 @@ class Store:
         return self._file("logs", cell, ".log")
 
     def truth_path(self, dataset: str, truth_sha256: str) -> Path:
-        """The true pairs that ranks on a dataset belong to."""
+        """The true pairs of a dataset, to which ranks refer."""
         return self.root / "truth" / f"{dataset.lower()}-{truth_sha256[:12]}.npz"
 
     def _file(self, folder: str, cell: Cell, suffix: str) -> Path:
@@ -50,27 +58,38 @@ class Store:
         return path.with_name(path.name + suffix)
 
     def relative(self, path: Path) -> str:
-        """A path below the root, as records name it."""
+        """A path relative to the root, as in records."""
         return path.relative_to(self.root).as_posix()
 
     @property
     def artifacts(self) -> Path:
-        """Where the artifacts that cells share are kept."""
+        """The folder of the artifacts that cells share."""
         return self.root / "artifacts"
 
     def lock(self, cell: Cell, wait: bool) -> exclusive:
-        """The claim on a cell, for two runs that write one folder at once."""
+        """The lock of a cell, for two runs that write one folder at once."""
         return exclusive(self._file("logs", cell, ".lock"), wait=wait)
+
+    def sweep(self) -> None:
+        """Remove what runs that were killed left half written; what is being written stays."""
+        for name in ("records", "ranks", "predictions", "subsets"):
+            sweep(self.root / name, depth=2)
+        sweep(self.root / "truth")
+        sweep(self.artifacts, depth=1)
+        for folder in (self.artifacts / UNFINISHED).glob("*/"):
+            with exclusive(folder.with_suffix(".lock"), wait=False) as claim:
+                for file in folder.glob(".*.tmp") if claim.held else ():
+                    file.unlink(missing_ok=True)  # a checkpoint that was being written
 
     @contextmanager
     def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:
-        """The file of a subset's pairs, written if it is not there; in the block ``xmcbench clean`` leaves it alone."""
+        """The file of a subset's pairs, written if missing; inside the block ``xmcbench clean`` keeps it."""
         if subset is None:
             yield None
             return
         path = self.root / "subsets" / dataset / f"{subset.name}-{subset.digest[:12]}.npz"
         with closing(in_use(path.with_suffix(".lock"))):
-            if not path.exists():
+            if not _holds(path, subset):
                 subset.save(path)
             yield path
 
@@ -80,11 +99,17 @@ class Store:
         return read_record(path) if path.exists() else None
 
     def write(self, record: Record) -> Record:
-        """Write the cell's record, whole or not at all, and return it with its checksum. Raises StorageError.
+        """Write the cell's record, whole or not at all, and return it with its checksum.
 
-        A record with a result gives way to another one with a result only: what failed or ran out of time is returned,
-        and the earlier result stays.
+        Raises StorageError, for a record that could not be read back too.
+
+        A record with a result is only replaced by another one with a result: one that failed or ran out of time is
+        returned, and the earlier result stays.
         """
+        try:
+            check_readable(record)
+        except ValueError as error:
+            raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
         written = sealed(record)
         if written.ok or not self._has_result(record.cell):
             write_json(self.record_path(record.cell), as_json(written))
@@ -97,24 +122,46 @@ class Store:
             return False  # damaged: nothing to lose
         return earlier is not None and earlier.ok
 
+    def record_files(self) -> list[Path]:
+        """The files of all records, by name. Raises StorageError for a folder that cannot be read."""
+
+        def refuse(error: OSError) -> None:
+            reason = error.strerror or error
+            raise StorageError(f"cannot read the folder {error.filename}: {reason}", "its records would be left out")
+
+        folder = self.root / "records"
+        if not folder.exists():
+            return []
+        walk = os.walk(folder, onerror=refuse, followlinks=True)
+        return sorted(Path(parent, name) for parent, _, names in walk for name in names if name.endswith(".json"))
+
     def records(self) -> list[Record]:
-        """Every record, in the order of the file names. Raises StorageError on a damaged or misplaced one."""
+        """Every record, in the order of the file names; one that is damaged or misplaced goes to ``left_out``.
+
+        Raises StorageError for a folder that cannot be read.
+        """
         found = []
-        for path in sorted((self.root / "records").rglob("*.json")):
-            record = read_record(path)
-            place = self.record_path(record.cell)
-            if path != place:
-                raise StorageError(f"{path} is the record of a cell whose place is {place}", "is it a copy? move it")
+        self.left_out.clear()
+        for path in self.record_files():
+            try:
+                record = read_record(path)
+                place = self.record_path(record.cell)
+                if path != place:
+                    hint = "is it a copy? move or delete it"
+                    raise StorageError(f"{path} holds a record that belongs at {place}", hint)
+            except StorageError as error:
+                self.left_out[path] = error
+                continue
             found.append(record)
         return found
 
     def latest(self, dataset: str) -> dict[str, Record]:
-        """Method -> its most recent result on a dataset under any setting: what to expect of its next one."""
+        """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
         done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
         return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
 
     def truth(self, record: Record) -> Truth:
-        """The true pairs that a record was scored against. Raises StorageError where they are missing or others."""
+        """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
         path = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
@@ -124,7 +171,7 @@ class Store:
         return truth
 
     def ranks(self, record: Record, truth: Truth) -> Ranks:
-        """The ranks of a record. Raises StorageError where they are missing or not those of the record."""
+        """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
         if record.ranks is None:
             raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
         path = self.ranks_path(record.cell)
@@ -132,3 +179,14 @@ class Store:
         if ranks.digest != record.ranks.sha256:
             raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
         return ranks
+
+
+def _holds(path: Path, subset: Subset) -> bool:
+    """Whether the file holds the pairs of the subset; one that is damaged is written again."""
+    if not path.exists():
+        return False
+    try:
+        pairs = read_pairs(path, subset.pairs.shape[1])
+    except DataError:
+        return False
+    return pairs_digest(pairs.indptr, pairs.indices) == subset.digest

@@ -1,1 +1,1 @@
-"""Running cells: plan them, run each in a process of its own, write its record the moment it ends."""
+"""Running cells: plan them, run each in a separate process, write its record as soon as it ends."""

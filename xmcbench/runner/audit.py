@@ -1,12 +1,10 @@
-"""The audit of a record that somebody sends: does it follow from its predictions, and is it what it is called?
+"""The audit of a submitted record: whether it follows from its predictions, and is named correctly.
 
-Times, memory and hardware are the word of the sender; nothing here can know them.
+Times, memory and hardware cannot be checked.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from xmcbench.errors import StorageError
 from xmcbench.metrics import protocol
 from xmcbench.records import Record, Store, as_json
+from xmcbench.records.differences import differences
 from xmcbench.registry import Registry
 from xmcbench.runner.execution import subset_facts
 from xmcbench.runner.plan import variants
@@ -28,16 +27,15 @@ _TOLERANCE = 1e-9
 
 
 def audit(record: Record, store: Store, dataset: Dataset, source: str, registry: Registry, scorer: Scorer) -> None:
-    """Raise an error that says what is wrong unless a record follows from its predictions, dataset and method.
+    """Raise an error unless a record follows from its predictions, dataset and method.
 
-    source: the name or folder that the dataset is loaded by. The predictions are scored by another process, which
-    imports no method. Raises StorageError for a figure, a rank, a count or a subset that does not follow, for a name
-    that is not the method's and for files that are missing; DataError where the dataset is another version; MethodError
-    where the predictions are not a valid answer.
+    source: the name or folder of the dataset. The predictions are scored by another process, which imports no method.
+    Raises StorageError for a wrong figure, rank, count or subset, for a name that is not the method's, and for missing
+    files; DataError for another version of the dataset; MethodError for invalid predictions.
     """
     cell = record.cell
     if cell.dataset != dataset.name:
-        raise StorageError(f"its dataset is called {cell.dataset}, the one here {dataset.name}")
+        raise StorageError(f"its dataset is {cell.dataset}, but this one is {dataset.name}")
     if record.protocol.version != protocol.VERSION:
         raise StorageError(f"it is of metric protocol {record.protocol.version}, not {protocol.VERSION}")
     _check_method(record, registry)
@@ -46,35 +44,34 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
     if said["predictions"]["file"] != place:
         raise StorageError(f"its predictions are {said['predictions']['file']}, and should be {place}")
     if not (store.root / place).is_file():
-        raise StorageError(f"its predictions {store.root / place} are missing", "they are needed to score it again")
+        raise StorageError(
+            f"its predictions {store.root / place} are missing", "they are needed to score the record again"
+        )
     subset = draw(dataset.train_pairs(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
     if cell.subset_sha256 != (subset.digest if subset else None):
-        raise StorageError("its subset is not the one that its setting and seed draw", "run the cell again")
+        raise StorageError("its subset is not the one that its setting and seed select", "run the cell again")
     scored = scorer.score(cell, store.root, source, said["predictions"]["depth"], keep=False)
     follows: dict[str, Any] = {
         "counts": dataset.counts(),
         "subset": msgspec.to_builtins(subset_facts(subset)),
         **msgspec.to_builtins(scored, str_keys=True),
     }
-    # Other metric code is no fault where it gives the same figures.
+    # Different metric code is acceptable if it gives the same figures.
     follows["protocol"]["source_sha256"] = said["protocol"]["source_sha256"]
     for field, value in follows.items():
-        for where, one, other in _differing(said[field], value, field):
-            raise StorageError(f"its {where} is {one}, but {other} follows from its predictions")
+        for where, one, other in differences(said[field], value, field, _TOLERANCE):
+            raise StorageError(f"its {where} is {one}, but its predictions give {other}")
 
 
 def _check_method(record: Record, registry: Registry) -> None:
-    """A method that is known here is called what its parameters make of it; no other takes the title of one."""
+    """A method that is known here is called what its parameters make of it."""
     name, said = record.cell.method, record.method
     known = {entry.name: entry for entry in registry}
     if name not in known:
-        titles = {entry.method.title or entry.name for entry in known.values() if entry.method}
-        if said.title in titles:
-            raise StorageError(f"its method {name} has the title of another, {said.title}", "name its file: --plugin")
         return
     method = known[name].usable()
     follows = {
-        "title": method.title or name,
+        "title": known[name].title,
         "supervision": method.supervision,
         "deterministic": method.deterministic,
     }
@@ -83,19 +80,4 @@ def _check_method(record: Record, registry: Registry) -> None:
             raise StorageError(f"its method's {field} is {getattr(said, field)!r}, and that of {name} is {value!r}")
     possible = variants(known[name], record.cell.parameters)
     if said.variant not in possible:
-        raise StorageError(f"its variant is {said.variant!r}, but its parameters make it {possible[0]!r}")
-
-
-def _differing(said: object, follows: object, place: str) -> Iterator[tuple[str, object, object]]:
-    """Where two JSON values differ: (place, one, other)."""
-    if isinstance(said, Mapping) and isinstance(follows, Mapping):
-        for name in sorted({*said, *follows}):
-            yield from _differing(said.get(name), follows.get(name), f"{place}.{name}")
-    elif isinstance(said, list | tuple) and isinstance(follows, list | tuple) and len(said) == len(follows):
-        for position, (one, other) in enumerate(zip(said, follows, strict=True)):
-            yield from _differing(one, other, f"{place}[{position}]")
-    elif isinstance(said, float | int) and isinstance(follows, float | int):
-        if not math.isclose(said, follows, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-            yield place, said, follows
-    elif said != follows:
-        yield place, said, follows
+        raise StorageError(f"its variant is {said.variant!r}, but its parameters give {possible[0]!r}")

@@ -1,4 +1,4 @@
-"""Stale results that still stand: one cell is run again, and where it gives the same, the results it covers are kept.
+"""Confirming stale results: one cell is run again, and if it gives the same result, the results it covers are kept.
 
 A change of code that changes no result, such as a renamed variable, makes every row of a method stale. Instead of
 running all of them again, one cell is run for each method, parameters, dataset and kind of supervision (without pairs,
@@ -8,11 +8,9 @@ that it covers: which cell was run, when, and how much differed.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,24 +23,25 @@ from xmcbench.records.record import SourceCheck
 from xmcbench.runner.execution import Limits, Place, execute
 from xmcbench.runner.plan import plan, request_for
 from xmcbench.storage.canonical import canonical_json
+from xmcbench.storage.temporary import scratch
 
 if TYPE_CHECKING:
     from xmcbench.registry import Registry
 
-#: What may differ, so that rounding on another machine is no difference: the share of true pairs whose rank is another,
-#: and the change of any figure of the default filter, as a fraction (0.0005 is 0.05 points).
+#: Tolerance for rounding on another machine: the share of true pairs whose rank changes, and the change of any figure
+#: of the default filter, as a fraction (0.0005 is 0.05 points).
 MOST_OTHER_RANKS, LARGEST_CHANGE = 0.001, 0.0005
 
 
 @dataclass(frozen=True)
 class Group:
-    """Records that one check covers; the first is the cheapest, which is run again."""
+    """Records that one check covers; the first one, the cheapest, is run again."""
 
     records: tuple[Record, ...]
 
     @property
     def name(self) -> str:
-        """What is checked, in one line."""
+        """The group in one line."""
         record = self.records[0]
         pairs = "without pairs" if record.cell.setting.kind == "ez" else "with pairs"
         return f"{record.name} on {record.cell.dataset}, {pairs}: {len(self.records)} records"
@@ -50,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a group still stands. problem: why it could not be run; empty where it was."""
+    """The outcome of a check. problem: why the cell could not be run; empty if it was."""
 
     group: Group
     same_ranks: float = 0.0
@@ -59,12 +58,12 @@ class Verdict:
 
     @property
     def stands(self) -> bool:
-        """Whether the rerun gave the same, within the tolerance."""
+        """Whether the rerun gave the same result, within the tolerance."""
         return self.same_ranks >= 1 - MOST_OTHER_RANKS and self.largest_change <= LARGEST_CHANGE
 
 
 def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
-    """The stale records that have ranks, by what one check covers."""
+    """The stale records that have ranks, grouped by the check that covers them."""
     found: dict[str, list[Record]] = {}
     for record in records:
         if record.ok and record.ranks and standing.stale(record):
@@ -79,17 +78,16 @@ def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
 def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits: Limits | None = None) -> Verdict:
     """Run the group's cheapest cell again, in a runs folder of its own, and compare the ranks of its true pairs.
 
-    dataset: the name or folder that it is loaded by. Where the result stands, the check is written into every record of
-    the group. Raises UsageError and the like where the cell cannot be planned any more, StorageError where the stored
-    ranks are missing.
+    dataset: its name or folder. If the result is the same, the check is written into every record of the group. Raises
+    what planning the cell raises, and StorageError if the stored ranks are missing.
     """
     before = group.records[0]
     cell = before.cell
-    with tempfile.TemporaryDirectory(prefix="xmcbench-") as folder:
-        fresh = Store(Path(folder))
+    with scratch() as folder:
+        fresh = Store(folder)
         planned = plan([request_for(before, dataset, registry)], registry, fresh)
         if planned.cells[0].cell.key != cell.key:
-            return Verdict(group, problem="its parameters mean another cell today")
+            return Verdict(group, problem="its parameters select another cell today")
         compute = before.environment.compute or Compute()
         (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
         if not after.ok:

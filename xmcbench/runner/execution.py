@@ -1,10 +1,8 @@
-"""Run a plan's cells, each in a process of its own, and write each record the moment its cell ends."""
+"""Run a plan's cells, each in a separate process, and write each record as soon as its cell ends."""
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,17 +16,28 @@ from xmcbench import environment
 from xmcbench.data.catalogue import roots
 from xmcbench.data.store import cache_root
 from xmcbench.environment import Compute
-from xmcbench.errors import XmcbenchError
+from xmcbench.errors import StorageError, XmcbenchError
+from xmcbench.escaping import visible
 from xmcbench.metrics import DEPTH, protocol
+from xmcbench.processes.lifetime import end_orphans
+from xmcbench.processes.supervisor import Ending, supervise
 from xmcbench.records import Record, Store
-from xmcbench.records.record import Environment, Measured, MethodFacts, Protocol, Status, SubsetFacts
+from xmcbench.records.record import (
+    Environment,
+    Measured,
+    MethodFacts,
+    Protocol,
+    Status,
+    SubsetFacts,
+    check_readable,
+)
 from xmcbench.records.standing import figures_current, metrics_digest
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.scorer import Scored, Scorer
-from xmcbench.runner.supervisor import Ending, supervise
 from xmcbench.storage.atomic import make_folder
 from xmcbench.storage.shipped import shipped
+from xmcbench.storage.temporary import scratch, sweep_scratch
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -37,19 +46,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one cell may take: wall seconds, and GiB of memory for its process and all it starts."""
+    """The limits of one cell: wall seconds, and GiB of memory for its process and its children."""
 
     time_s: float | None = None
     memory_gib: float | None = None
 
 
-#: Called when a cell starts (record None) and when it ends: the cell, its place, its record.
+#: Called when a cell starts (record None) and when it ends: the cell, its position, its record.
 Progress = Callable[[PlannedCell, int, Record | None], None]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where cells run, what each may take, and on what it computes."""
+    """Where cells run, their limits, and their hardware."""
 
     store: Store
     limits: Limits = field(default_factory=Limits)
@@ -57,14 +66,15 @@ class Place:
 
 
 def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False) -> list[Record]:
-    """The record of every cell of the plan, in its order; cells that have one already are not run.
+    """The record of every cell of the plan, in order; cells that already have one are not run.
 
-    A cell that fails, hangs or runs out of memory is a record that says so, and the rest go on. A finished cell whose
-    figures are those of other metrics or propensities is scored again from its stored ranks. When two runs write one
-    folder, a cell that the other one is at is left to it and its record taken. Raises StorageError when a record
-    cannot be written; on Ctrl-C the finished records stay.
+    A cell that fails, hangs or runs out of memory becomes a record that says so, and the others go on. A finished cell
+    whose figures are from other metrics or propensities is scored again from its stored ranks. When two runs share a
+    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written; on
+    Ctrl-C the finished records stay.
     """
     store, records = place.store, {}
+    sweep(store)
     waiting = list(enumerate(plan.cells))
     busy: list[tuple[int, PlannedCell]] = []
     with Scorer() as scorer:
@@ -77,7 +87,7 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
                     if not claim.held:
                         busy.append((position, planned))
                         continue
-                    # Another run may have ended it since the plan was made.
+                    # Another run may have finished it since the plan was made.
                     made = store.find(planned.cell)
                     if made is not None and made.ok and made != planned.record and not force:
                         records[position] = made
@@ -88,8 +98,15 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
     return [records[position] for position in sorted(records)]
 
 
+def sweep(store: Store) -> None:
+    """Remove what runs that were killed left behind: processes, temporary folders, files that were being written."""
+    end_orphans()
+    sweep_scratch()
+    store.sweep()
+
+
 def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
-    """The record with the figures that today's metrics and the dataset's card give; written if they were others.
+    """The record with the figures of today's metrics and card; written if they have changed.
 
     A record without ranks stays as it is: nothing can be computed from it.
     """
@@ -100,7 +117,7 @@ def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -
 
 
 def rescored(record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer) -> Record:
-    """The record with the figures that today's metrics give from its ranks, written in place of the old one."""
+    """The record with the figures of today's metrics from its ranks; replaces the old one."""
     scored = scorer.rescore(record.cell, store.root, filter_name, propensity)
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
@@ -110,22 +127,26 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     started, begin = datetime.now(UTC), time.perf_counter()
     log, depth = store.log_path(cell), DEPTH + dataset.longest_filter
     for folder in (store.artifacts, store.predictions_path(cell).parent):
-        make_folder(folder)  # a folder that is there beforehand stays readable in the cell
+        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
     with (
-        tempfile.TemporaryDirectory(prefix="xmcbench-") as scratch,
+        scratch() as temporary,
         store.subset(dataset.slug, planned.subset) as pairs,
     ):
-        outcome_file = Path(scratch, "outcome.json")
-        _job(planned, place, pairs, depth, outcome_file).write(Path(scratch, "job.json"))
+        job_file, outcome_file = temporary / "job.json", temporary / "outcome.json"
+        _job(planned, place, pairs, depth, outcome_file).write(job_file)
         ending = supervise(
-            # -P: the package that is installed, not a folder of its name where the user happens to stand.
-            [sys.executable, "-P", "-m", "xmcbench.runner.worker", str(Path(scratch, "job.json"))],
+            "xmcbench.runner.worker",
+            [str(job_file)],
             log,
-            _environment(Path(scratch)),
+            _environment(temporary),
+            outcome_file,
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
-        outcome = Outcome.read(outcome_file)
+        try:
+            outcome = Outcome.read(outcome_file)
+        except StorageError as error:  # the method's process wrote there, or broke what we wrote
+            outcome = Outcome(status="failed", reason=str(error))
     status, reason = _status(outcome, ending, limits)
     scored = None
     if status == "ok":
@@ -139,12 +160,20 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         total_s=time.perf_counter() - begin,
         wall_s=outcome.wall_s if scored else {},
         reused_s=outcome.reused_s,
-        predict_ms_per_instance=1000 * outcome.wall_s["predict"] / len(dataset.test) if scored else None,
-        # The process knows its own peak exactly, the sampling knows of its children: the higher of the two counts.
+        predict_ms_per_instance=1000 * outcome.wall_s.get("predict", 0.0) / len(dataset.test) if scored else None,
+        # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
         peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
         peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
     )
-    return store.write(_record(planned, place, status, reason, outcome, scored, measured, store.relative(log)))
+    record = _record(planned, place, status, reason, outcome, scored, measured, store.relative(log))
+    try:
+        check_readable(record)
+    except ValueError as error:  # the notes of the method
+        reason = f"there is a result, but {error}"
+        record = _record(
+            planned, place, "failed", reason, Outcome(status="failed"), None, measured, store.relative(log)
+        )
+    return store.write(record)
 
 
 def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
@@ -173,7 +202,7 @@ def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, out
 
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
-    """Files and folders that hold pairs, or from which they follow."""
+    """Files and folders that hold pairs, or reveal them."""
     published = shipped("leaderboards/published")
     boards = {store.root, *([published.parent] if published else [])}
     results = [root / name for root in boards for name in ("records", "ranks", "truth", "subsets")]
@@ -182,18 +211,18 @@ def _hidden(dataset: Dataset, store: Store) -> list[Path]:
 
 def _environment(scratch: Path) -> dict[str, str]:
     """The environment of a cell's process: the user's, and what we set."""
-    # A thread that waits gives its core back: spinning ones bring a shared machine to a standstill.
+    # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
-    # Hash order must not differ between two runs of one seed. Temporary files go when the cell ends.
+    # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
     return {**waiting, **os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(scratch)}
 
 
 def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
+    if outcome is not None:  # how the process ended after that changes nothing
+        return outcome.status, visible(outcome.reason)
     if ending.timed_out:
         return "timeout", f"stopped after the time limit of {limits.time_s:g} s"
-    if outcome is None or ending.over_memory:
-        return "failed", ending.reason
-    return outcome.status, outcome.reason
+    return "failed", ending.reason
 
 
 def _record(
@@ -244,7 +273,7 @@ def _record(
 
 
 def subset_facts(subset: Subset | None) -> SubsetFacts | None:
-    """What a record says of the pairs that a method was handed."""
+    """The description of the pairs that a method was given."""
     if subset is None:
         return None
     return SubsetFacts(

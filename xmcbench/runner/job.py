@@ -1,4 +1,4 @@
-"""What the process of a cell is told, and what it answers."""
+"""The input and the output of a cell's process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from xmcbench.environment import Compute
 from xmcbench.errors import StorageError
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.reading import read_bytes
 
 
 class TextFile(Struct, frozen=True):
@@ -26,7 +27,7 @@ class Job(Struct, frozen=True, kw_only=True):
     train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
     compute: where the method computes.
-    hidden: files and folders that hold pairs or figures, out of the method's reach where the kernel can do that.
+    hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can.
     """
 
     train: TextFile
@@ -56,7 +57,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What became of a job: why there is no result; or seconds by phase and the rest that only the process knows."""
+    """The outcome of a job: why there is no result; or seconds by phase and what else only the process knows."""
 
     status: Literal["ok", "failed", "skipped"]
     reason: str = ""
@@ -70,15 +71,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
     isolation: Literal["landlock", "process"] = "process"
 
     def write(self, path: Path) -> None:
-        """Write the outcome as JSON, whole or not at all."""
+        """Write the outcome as JSON, atomically."""
         write_json(path, msgspec.to_builtins(self))
 
     @classmethod
     def read(cls, path: Path) -> Outcome | None:
-        """The outcome of a process that lived long enough to write one. Raises StorageError where it is not one."""
+        """Read the outcome of a process. Raises StorageError if it is invalid."""
         if not path.exists():
             return None
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except msgspec.MsgspecError as error:
+            return msgspec.json.decode(read_bytes(path), type=cls)
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise StorageError(f"the outcome of the cell cannot be read: {error}") from error

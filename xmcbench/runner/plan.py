@@ -1,36 +1,31 @@
-"""From requests to cells: which are to run, which have their record already, which cannot run and why."""
+"""From requests to cells: which will run, which already have a record, which cannot run and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from xmcbench import parameters
+from xmcbench.description import DEFAULT_PRESET, Description, Values
 from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
-from xmcbench.method import Method
 from xmcbench.records import Cell, Record, Standing, Store
+from xmcbench.records.record import check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.registry import Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
-from xmcbench.storage.source import source_digest
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-
-#: The preset a run takes where nothing else is asked for and the method has it: a few minutes on two cores.
-DEFAULT_PRESET = "quick"
 
 State = Literal["to run", "cached", "stale"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for on one dataset, in one setting.
+    """A user's request on one dataset, in one setting.
 
-    dataset: its name or folder. methods: names, each with a preset after a colon if it is to have one of its own
-    (``tfidf:sklearn``), or ``all``. preset: taken by the methods that have it; one method of all requests must.
+    dataset: its name or folder. methods: names, each optionally with its own preset (``tfidf:sklearn``), or
+    ``all``. preset: used by the methods that have it; at least one method of all requests must.
     overrides: method -> parameter -> value (text or typed).
     """
 
@@ -47,20 +42,20 @@ class Row:
     """A method with all its parameters, under one request."""
 
     entry: Entry
-    method: type[Method]
+    method: Description
     preset: str
-    values: Mapping[str, object]
+    values: Values
     variant: str
 
     @property
     def title(self) -> str:
         """The method's name in tables."""
-        return self.method.title or self.entry.name
+        return self.entry.title
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with all that is needed to run it. request: the number of the request that it belongs to."""
+    """A cell with everything needed to run it. request: the index of its request."""
 
     cell: Cell
     row: Row
@@ -80,11 +75,15 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A method that was asked for and cannot run: one line why, and what brings it."""
+    """A requested method that cannot run: one line why, and the command that installs what is missing.
+
+    named: whether the user named it, so that the request is not met without it.
+    """
 
     method: str
     reason: str
     hint: str
+    named: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} is left out: {self.reason}" + (f" ({self.hint})" if self.hint else "")
@@ -92,7 +91,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of the requests, methods in the order asked for and seeds within, and what is left out."""
+    """All cells of the requests, by method in the requested order, then by seed; and the methods left out."""
 
     requests: tuple[Request, ...]
     cells: list[PlannedCell]
@@ -105,18 +104,18 @@ class Plan:
 
 
 def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[Row], list[Skipped]]]:
-    """The rows of every request, and what is left out of it: all that can be checked before any data are loaded.
+    """The rows of every request, and the methods left out: everything that can be checked before loading data.
 
-    A method named by the user that cannot run is an error; under ``all`` it is left out with its reason.
-    Raises UnknownName, UsageError, PluginError, Unavailable.
+    A method named by the user that cannot run is an error; under ``all`` it is left out with a reason. A broken method
+    is always left out: the other rows do not depend on it. Raises UnknownName, UsageError, Unavailable.
     """
     named = {name for request in requests for name, _ in _methods(request, registry)}
     for request in requests:
         for name, values in request.overrides.items():
             if name not in named:
                 raise UsageError(f"--set {name}: {name} is not among the methods of this run", "add it to --methods")
-            if method := registry[name].method:
-                parameters.resolve(method, name, values)  # a wrong value is wrong under `all` too
+            if method := registry[name].description:
+                method.resolve(name, values)  # a wrong value is an error under `all` too
         if request.preset is not None:
             known = {preset for name in named for preset in _presets(registry[name])}
             if request.preset not in known:
@@ -129,7 +128,7 @@ def plan(
 ) -> Plan:
     """The cells of requests. force: run finished cells again; refresh: those that are stale.
 
-    Raises what ``resolve`` raises, and what loading a dataset raises.
+    Raises what ``resolve`` and loading a dataset raise, and PluginError if every named method is broken.
     """
     from xmcbench.data import load_dataset
 
@@ -147,54 +146,55 @@ def plan(
             try:
                 made = [_planned(row, number, request, dataset, subsets[seed], seed, store) for seed in request.seeds]
                 made = [replace(each, state="to run") if each.state in again else each for each in made]
-                if any(each.state == "to run" for each in made):  # a finished cell needs nothing any more
-                    with _blamed(row.entry.name):
-                        row.method(**row.values).require()
+                if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
+                    row.entry.require(row.values)
             except XmcbenchError as error:
-                if not _everything(request) or isinstance(error, UnknownName | StorageError):
+                if isinstance(error, UnknownName | StorageError):
                     raise
-                left_out[row.entry.name] = Skipped(row.entry.name, error.message, error.hint)
+                left_out[row.entry.name] = _skipped(row.entry.name, error, request)
                 continue
             for planned in made:
                 cells.setdefault(planned.cell.key, planned)
+    broken = [each for each in left_out.values() if each.named]
+    if broken and not cells:
+        raise PluginError(broken[0].reason, broken[0].hint)
     return Plan(tuple(requests), [*cells.values()], [*left_out.values()])
 
 
 def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
-    """The dataset's subset under a setting; the zero-shot setting does not even read the pairs."""
+    """The dataset's subset under a setting; the zero-shot setting does not read the pairs."""
     return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
 
 
 def request_for(record: Record, dataset: str, registry: Registry) -> Request:
-    """What gives the cell of a record again, under the name that its row has. Raises what ``resolve`` raises.
+    """A request that gives the cell of a record again, under the same row name. Raises what ``resolve`` raises.
 
-    dataset: the name or folder that it is loaded by.
+    dataset: its name or folder.
     """
     cell = record.cell
     entry = registry[cell.method]
     method = entry.usable()
-    values = parameters.resolve(method, entry.name, cell.parameters)
-    preset = next((each for each in method.presets if _variant(method, each, values) == record.method.variant), None)
+    values = method.resolve(entry.name, cell.parameters)
+    preset = next((each for each in method.presets if _variant(entry, each, values) == record.method.variant), None)
     name = f"{cell.method}:{preset}" if preset else cell.method
     return Request(dataset, cell.setting, (name,), None, {cell.method: values}, (cell.seed,))
 
 
 def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
-    """All that a row of these parameters can be called besides its title, by the preset it was made from.
+    """The possible variants of a row of these parameters, one per preset it could come from.
 
     Raises UsageError for parameters that the method does not have, PluginError, Unavailable.
     """
     method = entry.usable()
-    whole = parameters.resolve(method, entry.name, values)
-    return [_variant(method, preset, whole) for preset in ("", *method.presets)]
+    whole = method.resolve(entry.name, values)
+    return [_variant(entry, preset, whole) for preset in ("", *method.presets)]
 
 
 def status(entry: Entry) -> str:
-    """Whether a method could run here as it is: ok; missing, and what brings it; or broken, and how."""
+    """Whether a method can run with its defaults: ok; missing, with the command to install; or broken, and why."""
     try:
         method = entry.usable()
-        with _blamed(entry.name):
-            method(**method.presets.get(DEFAULT_PRESET, {})).require()
+        entry.require(method.resolve(entry.name, method.presets.get(DEFAULT_PRESET, {})))
     except Unavailable as error:
         return f"missing: {error}"
     except XmcbenchError as error:
@@ -207,14 +207,14 @@ def _everything(request: Request) -> bool:
 
 
 def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None]]:
-    """(name, preset of its own) of every method of a request."""
+    """(name, own preset) of every method of a request."""
     names = [entry.name for entry in registry] if _everything(request) else request.methods
     split = (name.partition(":") for name in names)
     return [(method, preset if colon else None) for method, colon, preset in split]
 
 
 def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
-    return entry.method.presets if entry.method else {}
+    return entry.description.presets if entry.description else {}
 
 
 def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped]]:
@@ -225,23 +225,29 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
         try:
             method = entry.usable()
             if request.setting.kind == "ez" and method.supervision == "required":
-                raise UsageError(
-                    f"{name} learns from pairs and the zero-shot setting has none", "run it under fs or full"
-                )
+                raise UsageError(f"{name} needs pairs, and the zero-shot setting has none", "use --setting fs or full")
             preset = _chosen_preset(method, name, own_preset, request.preset)
-            # Resolved twice, so that a change is checked and parsed by the same rules as a preset.
-            base = parameters.resolve(method, name, method.presets.get(preset, {}))
-            values = parameters.resolve(method, name, {**base, **request.overrides.get(name, {})})
-            rows.append(Row(entry, method, preset, values, _variant(method, preset, values)))
+            # Resolve twice, so that changes are parsed and checked by the same rules as presets.
+            base = method.resolve(name, method.presets.get(preset, {}))
+            values = method.resolve(name, {**base, **request.overrides.get(name, {})})
+            rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except XmcbenchError as error:
-            if not _everything(request) or isinstance(error, UnknownName):
+            if isinstance(error, UnknownName):
                 raise
-            skipped.append(Skipped(name, error.message, error.hint))
+            skipped.append(_skipped(name, error, request))
     return rows, skipped
 
 
-def _chosen_preset(method: type[Method], name: str, own: str | None, common: str | None) -> str:
-    """The preset a row takes: its own must exist; one asked of all methods is taken by those that have it."""
+def _skipped(name: str, error: XmcbenchError, request: Request) -> Skipped:
+    """A method that is left out. Raises the error again where it is one of the request."""
+    named = not _everything(request)
+    if named and not isinstance(error, PluginError):
+        raise error
+    return Skipped(name, error.message, error.hint, named)
+
+
+def _chosen_preset(method: Description, name: str, own: str | None, common: str | None) -> str:
+    """The preset of a row: its own must exist; one for all methods is used by those that have it."""
     if own is not None and own not in method.presets:
         raise UnknownName(f"preset of {name}:", own, method.presets)
     wanted = own or common or DEFAULT_PRESET
@@ -251,45 +257,38 @@ def _chosen_preset(method: type[Method], name: str, own: str | None, common: str
 def _planned(
     row: Row, number: int, request: Request, dataset: Dataset, subset: Subset | None, seed: int, store: Store
 ) -> PlannedCell:
-    cell = Cell(
-        dataset=dataset.name,
-        dataset_sha256=dataset.digest,
-        setting=request.setting,
-        subset_sha256=subset.digest if subset else None,
-        method=row.entry.name,
-        parameters=dict(row.values),  # type: ignore[arg-type] # checked when they were resolved
-        seed=seed,
-    )
-    source, record = source_digest(row.method), store.find(cell)
+    try:
+        cell = Cell(
+            dataset=dataset.name,
+            dataset_sha256=dataset.digest,
+            setting=request.setting,
+            subset_sha256=subset.digest if subset else None,
+            method=row.entry.name,
+            parameters=dict(row.values),
+            seed=seed,
+        )
+        check_readable(cell)
+    except ValueError as error:
+        raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
+    source, record = row.entry.source_sha256, store.find(cell)
     state: State = "to run"
     if record is not None and record.ok:
         state = "cached" if source in valid_sources(record) else "stale"
     return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state)
 
 
-def _variant(method: type[Method], preset: str, values: Mapping[str, object]) -> str:
-    """What a row's name says besides the title: preset, what the method says of itself, changes of the preset."""
-    with _blamed(method.__name__):
-        base = method(**method.presets.get(preset, {}))
-        changes = [
-            f"{name}={_short(value)}"
-            for name, value in values.items()
-            if value != getattr(base, name) and name not in method.described
-        ]
-        return ", ".join(filter(None, [preset, method(**values).describe(), *changes]))
+def _variant(entry: Entry, preset: str, values: Values) -> str:
+    """The part of a row's name after the title: preset, the method's description, changes of the preset."""
+    method = entry.usable()
+    base = method.resolve(entry.name, method.presets.get(preset, {}))
+    changes = [
+        f"{name}={_short(value)}"
+        for name, value in values.items()
+        if value != base[name] and name not in method.described
+    ]
+    return ", ".join(filter(None, [preset, entry.describe(values), *changes]))
 
 
 def _short(value: object) -> object:
-    """A value in a row's name: of a path the last part, which is what a reader knows it by."""
+    """A value in a row's name: only the last part of a path."""
     return value.rstrip("/").rpartition("/")[2] or value if isinstance(value, str) else value
-
-
-@contextmanager
-def _blamed(name: str) -> Iterator[None]:
-    """What a method's own code raises while it is asked about itself is the method's failure, not that of the plan."""
-    try:
-        yield
-    except XmcbenchError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{name} cannot be asked about itself: {type(error).__name__}: {error}") from error

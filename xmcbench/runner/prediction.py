@@ -1,4 +1,4 @@
-"""How every method is called: pretrain, fit, predict. Part of the source of every result, so it holds nothing else."""
+"""How every method is called: pretrain, fit, predict. Part of the source of every result, so nothing else is here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def predict(
     identity: Mapping[str, object],
     phases: Phases,
 ) -> TopK:
-    """Train a method and ask it for the k best labels of every test instance: a checked TopK [len(test), k].
+    """Train a method and predict the k best labels of every test instance: a checked TopK [len(test), k].
 
     texts: of the training instances, the labels and the test instances. pairs: what the method may see of the training
     pairs, None in the zero-shot setting. identity: name and parameters of the method, as JSON values. Raises
@@ -67,7 +67,7 @@ def predict(
     with phases("predict"):
         predictions = method.predict(test, k=k)
     if not isinstance(predictions, TopK):
-        raise MethodError(f"predict returned a {type(predictions).__name__}", "it returns an xmcbench.TopK")
+        raise MethodError(f"predict returned a {type(predictions).__name__}", "it must return an xmcbench.TopK")
     predictions.check(len(test), k, len(labels))
     return predictions
 
@@ -78,7 +78,7 @@ def _pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[s
     def build(folder: Path) -> None:
         arrays = method.pretrain(train, labels)  # type: ignore[attr-defined]
         save_arrays(folder / "pretrained.safetensors", arrays)
-        # What pre-training had to say belongs to every cell that uses it.
+        # Notes of the pre-training belong to every cell that uses it.
         (folder / "notes.json").write_text(json.dumps(json_notes(method)))
 
     key = {"train": train.digest, "labels": labels.digest, **identity}

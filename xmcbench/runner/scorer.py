@@ -1,9 +1,9 @@
-"""The process that scores: it never imports a method, and serves all cells of a run.
+"""The scoring process: it never imports a method, and serves all cells of a run.
 
     with Scorer() as scorer:
         scored = scorer.score(cell, store.root, dataset="lf-debian-2k", depth=101)
 
-A request is a line of JSON on its standard input, an answer one on its standard output.
+A request is a line of JSON on its standard input, a reply one on its standard output.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from xmcbench.data.catalogue import load_dataset
 from xmcbench.data.dataset import Dataset
 from xmcbench.errors import DataError, StorageError, XmcbenchError
 from xmcbench.metrics import protocol
+from xmcbench.processes.lifetime import die_with_parent
 from xmcbench.records import Cell, Store, Truth, read_record
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
 from xmcbench.records.standing import metrics_digest
@@ -31,12 +32,12 @@ from xmcbench.setting import draw
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
 
-#: Seconds that the process has to end after its last request.
+#: Seconds allowed for the process to end after its last request.
 _GRACE_S = 10.0
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """The parts of a record that follow from predictions."""
+    """The parts of a record that are computed from predictions."""
 
     metrics: dict[str, FilteredFigures]
     protocol: Protocol
@@ -91,8 +92,8 @@ class Scorer:
     def score(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> Scored:
         """Score the predictions of a cell below a runs folder, and write its ranks there if they are to be kept.
 
-        dataset: its name or folder. depth: predictions per row. Raises MethodError where the predictions are not a
-        valid answer, DataError where the dataset is not that of the cell, StorageError for files.
+        dataset: its name or folder. depth: predictions per row. Raises MethodError for invalid predictions, DataError
+        if the dataset is not that of the cell, StorageError for files.
         """
         return self._ask(_Request(cell=cell, root=str(root.resolve()), dataset=dataset, depth=depth, keep=keep))
 
@@ -104,11 +105,11 @@ class Scorer:
     def _ask(self, request: _Request) -> Scored:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "xmcbench.runner.scorer"],
+                [sys.executable, "-P", "-m", "xmcbench.runner.scorer", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONHASHSEED": "0"},
-                start_new_session=True,  # a Ctrl-C is for the run alone, which ends this process without a word
+                start_new_session=True,  # Ctrl-C is for the run only, which then ends this process
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -119,16 +120,17 @@ class Scorer:
         except OSError:
             line = b""
         if not line:
-            raise StorageError(f"the scoring process ended with exit code {self._end()}", "was the memory full?")
+            raise StorageError(f"the scoring process ended with exit code {self._end()}", "out of memory?")
         answer = msgspec.json.decode(line, type=_Answer)
         if answer.scored is None:
             raise getattr(errors, answer.error, XmcbenchError)(answer.message, answer.hint)
         return answer.scored
 
 
-def _serve() -> None:
+def _serve(parent: int) -> None:
+    die_with_parent(parent)
     datasets: dict[str, tuple[Dataset, Truth]] = {}
-    # Nothing but answers may reach the pipe, whatever a library prints.
+    # Only replies may reach the pipe, whatever a library prints.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin.buffer:
@@ -157,10 +159,10 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         datasets[request.dataset] = (loaded, Truth.of(loaded))
     dataset, truth = datasets[request.dataset]
     if dataset.digest != cell.dataset_sha256:
-        raise DataError(f"{dataset.name} is not the version that the cell is about", "run again")
+        raise DataError(f"{dataset.name} is not the version of the cell", "run again")
     subset = draw(dataset.train_pairs(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
     if (subset.digest if subset else None) != cell.subset_sha256:
-        raise DataError("the subset is not the one that the setting and the seed draw", "run again")
+        raise DataError("the subset is not the one that the setting and seed select", "run again")
     path = store.predictions_path(cell)
     sha256 = sha256_file(path)
     predictions = TopK.load(path)
@@ -194,4 +196,4 @@ def _scored(
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]))

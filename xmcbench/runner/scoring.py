@@ -1,4 +1,4 @@
-"""From predictions to the ranks of the true pairs, and from these to every figure of a record."""
+"""From predictions to the ranks of the true pairs, and from ranks to every figure of a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def rank(predictions: TopK, dataset: Dataset, truth: Truth, known: csr_matrix | None) -> Ranks:
     """The ranks of the true pairs among predictions [n_test, k], under every filter the dataset has.
 
-    known: the pairs that the method was handed. They say which labels were seen.
+    known: the pairs that the method was given, which say which labels were seen.
     """
     ranks: dict[str, np.ndarray] = {
         name: true_ranks(predictions.indices, truth.pairs, dataset.filter(name)) for name in dataset.filters
@@ -41,8 +41,8 @@ def rank(predictions: TopK, dataset: Dataset, truth: Truth, known: csr_matrix | 
 def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict[str, FilteredFigures]:
     """Filter -> all figures, with intervals and by group of labels.
 
-    propensity: the constants A and B of the dataset. Raises MethodError where an invariant of the protocol does not
-    hold, DataError where there is no row to score.
+    propensity: the constants A and B of the dataset. Raises MethodError if an invariant of the protocol is
+    violated, DataError if there is no row to score.
     """
     weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
     groups = label_views(truth.frequency, ranks.seen.astype(np.int64))
@@ -68,7 +68,9 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
 def figures_of(scores: Scores) -> Figures:
     """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
     if not scores.scored:
-        raise DataError("no test instance has a label: there is nothing to score", "check target_ind of the test set")
+        raise DataError(
+            "no test instance has a label, so there is nothing to score", "check target_ind of the test set"
+        )
     invariants.check(scores.values)
     return Figures(
         values=scores.values,

@@ -7,18 +7,16 @@ scored by another process, which never imports a method.
 from __future__ import annotations
 
 import faulthandler
-import os
 import resource
 import sys
-import threading
-import time
 import traceback
 from pathlib import Path
 
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
-from xmcbench.registry import Registry
+from xmcbench.escaping import visible
+from xmcbench.plugin import load
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.prediction import Phases, json_notes, predict
@@ -31,7 +29,6 @@ from xmcbench.texts import Texts
 def main(job_file: str) -> None:
     """Run the job in ``job_file`` and write its outcome; whatever goes wrong is an outcome too."""
     faulthandler.enable()
-    _die_with_parent()
     _raise_oom_score()
     job = Job.read(Path(job_file))
     try:
@@ -44,10 +41,14 @@ def main(job_file: str) -> None:
     except XmcbenchError as error:
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=str(error))
-    except Exception as error:
+    except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
         outcome = Outcome(status="failed", reason=": ".join(filter(None, [type(error).__name__, _line(error)])))
-    outcome.write(Path(job.outcome))
+    try:
+        outcome.write(Path(job.outcome))
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        reason = f"the notes of the method are not text: {error}"
+        Outcome(status="failed", reason=reason).write(Path(job.outcome))
 
 
 def run(job: Job) -> Outcome:
@@ -63,7 +64,7 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
-    cls = Registry([Path(job.plugin)] if job.plugin else [])[job.method].usable()
+    cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
     artifacts = Artifacts(Path(job.artifacts))
     identity = {"method": job.method, "parameters": job.parameters}
@@ -100,8 +101,8 @@ def _texts(file: TextFile) -> Texts:
     return texts
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _line(error: BaseException) -> str:
+    return visible(" ".join(str(error).split()))
 
 
 def _gpu_high_water_mark() -> int | None:
@@ -129,18 +130,6 @@ def _raise_oom_score() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:
         return  # not Linux, or not allowed: the run is no worse off than without
-
-
-def _die_with_parent() -> None:
-    """End this process when the run that started it is gone, even if that was killed without a word."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,37 +1,61 @@
-"""What several cells share, such as a token store, TF-IDF features or a pre-training: made once, kept by content."""
+"""Artifacts that several cells share, such as a token store, TF-IDF features or a pre-training: made once, keyed by
+content."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import tempfile
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
 
 from xmcbench.environment import package_versions
-from xmcbench.errors import DataError
+from xmcbench.errors import StorageError
+from xmcbench.escaping import visible
 from xmcbench.storage.atomic import atomic_folder, make_folder
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
+from xmcbench.storage.sums import Sum, damage, sums_of
+from xmcbench.storage.temporary import hold_folder, remove_folder, scratch_folder
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
 #: The folder of unfinished work, and the lock of a temporary folder.
 UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
+#: What is noted of an artifact. It is written last: a folder without it is not an artifact.
+COST = "cost.json"
+
+
+class Cost(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an artifact cost, what it was made from, and the sums of its files. sha256: of all that, as JSON."""
+
+    wall_s: float
+    identity: dict[str, Any]
+    files: dict[str, Sum]
+    sha256: str = ""
+
+    @property
+    def seal(self) -> str:
+        """SHA-256 (hex) of the other fields."""
+        return sha256_json(msgspec.to_builtins(msgspec.structs.replace(self, sha256="")))
 
 
 class Artifacts:
     """A store of artifact folders under one root.
 
-    ``reused_s`` adds up what the artifacts taken from the store cost when they were made, in seconds, so that no
-    method looks cheap because another one paid. ``used`` names what was taken or made, as ``kind/hash``. Without a root
-    the store is a temporary one that goes with the object.
+    ``reused_s`` sums the seconds that artifacts taken from the store took when they were made, so that no method looks
+    cheap because another one paid. ``used`` lists what was taken or made, as ``kind/hash``. Without a root the store is
+    temporary and removed with the object.
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
     """
@@ -42,63 +66,62 @@ class Artifacts:
         self._locks: list[IO[str]] = []
         weakref.finalize(self, _release, self._locks)
         if root is None:
-            root = Path(tempfile.mkdtemp(prefix="xmcbench-"))
-            weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+            held, root = scratch_folder()
+            weakref.finalize(self, remove_folder, held, root)
         self.root = root
 
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
     ) -> Path:
-        """The folder of the artifact with this kind and identity; ``build`` fills it where it is not there yet.
+        """The folder of the artifact with this kind and identity; ``build`` fills it if it does not exist.
 
         identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
-        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it is handed), and the versions
+        seeds. The source of ``build`` and of ``uses`` (the classes and functions that it calls), and the versions
         of the packages that they import, are added to it: an artifact of other code is never taken.
 
-        Two processes that want the same artifact make it once: the second waits for the first. While this process runs,
-        ``xmcbench clean`` leaves it alone. Raises StorageError when it cannot be written, DataError when the one that
-        is there is damaged.
+        If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
+        clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
+        be read or written.
         """
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
         lock = folder.with_suffix(".lock")
         made = False
         held = in_use(lock)
-        while not (folder / "cost.json").exists():
+        while (cost := _intact(folder)) is None:
             held.close()
             with exclusive(lock):
-                if not (folder / "cost.json").exists():
+                if _intact(folder) is None:
                     self._make(folder, key, build)
                     made = True
             held = in_use(lock)
         self._locks.append(held)
         self.used.append(f"{kind}/{folder.name}")
-        if made:
-            return folder
-        try:
-            self.reused_s += float(json.loads((folder / "cost.json").read_text())["wall_s"])
-            os.utime(folder / "cost.json")  # when it was last used
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"the artifact {folder} is damaged: {error}", "delete the folder: it will be regenerated"
-            ) from error
+        if not made:
+            self.reused_s += cost.wall_s
+            with suppress(OSError):  # a store that others own
+                os.utime(folder / COST)  # when it was last used
         return folder
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
-        """A folder for what no other cell can use; it goes when the block ends. Raises StorageError."""
+        """A temporary folder, removed when the block ends. Raises StorageError."""
         make_folder(self.root)
-        with (
-            tempfile.TemporaryDirectory(dir=self.root, prefix=".", suffix=".tmp") as folder,
-            closing(in_use(Path(folder, TEMPORARY_LOCK))),
-        ):
-            yield Path(folder)
+        try:
+            held, folder = hold_folder(self.root, ".")
+        except OSError as error:
+            raise StorageError.from_os_error(error, self.root) from error
+        try:
+            with closing(in_use(folder / TEMPORARY_LOCK)):
+                yield folder
+        finally:
+            remove_folder(held, folder)
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
-        """Where the unfinished work on an artifact is kept, for a build that can go on after it was killed.
+        """The folder of unfinished work on an artifact, for a build that can continue after it was killed.
 
         The folder belongs to this identity and to the source of ``uses``: work of other code is never continued. It is
-        not made here; while this process runs, ``xmcbench clean`` leaves it alone. Raises StorageError.
+        not created here; while this process runs, ``xmcbench clean`` keeps it. Raises StorageError.
         """
         folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
@@ -108,21 +131,25 @@ class Artifacts:
         already_reused, start = self.reused_s, time.perf_counter()
         with atomic_folder(folder) as temporary:
             build(temporary)
-            # An artifact made from another one cost what both cost.
+            # The cost of an artifact includes that of the artifacts it was made from.
             wall_s = time.perf_counter() - start + self.reused_s - already_reused
-            cost = {"wall_s": wall_s, "identity": dict(key)}
-            for file in [path for path in temporary.rglob("*") if path.is_file()]:
-                self._keep_once(file)
-            (temporary / "cost.json").write_text(json.dumps(cost, indent=1, sort_keys=True) + "\n")
+            files = sums_of(temporary)
+            for name, each in files.items():
+                self._keep_once(temporary / name, each)
+            cost = Cost(wall_s, dict(key), files)
+            noted = msgspec.to_builtins(msgspec.structs.replace(cost, sha256=cost.seal))
+            (temporary / COST).write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n")
 
-    def _keep_once(self, file: Path) -> None:
-        """Make a large file a link to another one with the same content, where there is one."""
-        if file.stat().st_size < _SHARED_FROM:
+    def _keep_once(self, file: Path, noted: Sum) -> None:
+        """Replace a large file with a link to another one of the same content, if there is one."""
+        if noted.size < _SHARED_FROM:
             return
-        known = self.root / CONTENT / sha256_file(file)
+        known = self.root / CONTENT / noted.sha256
         link = file.with_name(f".{file.name}.link")
         try:
             known.parent.mkdir(exist_ok=True)
+            if known.exists() and sha256_file(known) != noted.sha256:
+                known.unlink()  # damaged since: artifacts that have it are made again when they are asked for
             if not known.exists():
                 os.link(file, known)
             else:
@@ -130,6 +157,56 @@ class Artifacts:
                 os.replace(link, file)
         except OSError:
             link.unlink(missing_ok=True)  # a file system without hard links: the file stays as it is
+
+
+def examine(root: Path) -> Iterator[tuple[Path, str]]:
+    """Every artifact in the store at ``root`` with what is wrong with it: empty where all its bytes are as written."""
+    for noted in sorted(root.glob(f"*/*/{COST}")):
+        folder = noted.parent
+        if not folder.name.startswith(".") and folder.parent.name != UNFINISHED:
+            yield folder, _problem(folder, full=True)
+
+
+def _intact(folder: Path) -> Cost | None:
+    """What is noted of an artifact; None where there is none.
+
+    A damaged one is taken away, with a word, so that it is made again.
+    """
+    if not (folder / COST).exists():
+        return None
+    if not _problem(folder):
+        return _read_cost(folder)
+    with exclusive(folder.with_suffix(".repair")) as alone:
+        # Somebody else may have taken it away, or made it again.
+        if (folder / COST).exists() and (problem := _problem(folder)):
+            print(f"xmcbench: {folder} is damaged and will be made again: {visible(problem)}", file=sys.stderr)
+            aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+            try:
+                os.replace(folder, aside)
+                # Whoever uses the damaged one keeps the files that it has open, and keeps nobody from making another.
+                folder.with_suffix(".lock").unlink(missing_ok=True)
+            except OSError as error:
+                raise StorageError(
+                    f"the artifact {folder} is damaged: {problem}",
+                    f"it cannot be removed ({error}): delete it",
+                ) from error
+            shutil.rmtree(aside, ignore_errors=True)
+        alone.remove()
+    return None
+
+
+def _problem(folder: Path, *, full: bool = False) -> str:
+    try:
+        cost = _read_cost(folder)
+        if cost.seal != cost.sha256:
+            return f"{COST} has changed"
+        return damage(folder, cost.files, full=full)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return str(error)
+
+
+def _read_cost(folder: Path) -> Cost:
+    return msgspec.json.decode(read_bytes(folder / COST), type=Cost)
 
 
 def _release(locks: list[IO[str]]) -> None:

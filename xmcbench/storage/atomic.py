@@ -1,53 +1,53 @@
-"""Files and folders that are either whole or not there."""
+"""Atomic writes of files and folders."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from xmcbench.errors import StorageError, is_full_disk
+from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream whose content stands at ``path`` once the block ends well, and nowhere if it does not.
+    """A binary stream whose content appears at ``path`` if the block succeeds, and is discarded if it fails.
 
     Raises StorageError when the file cannot be written (full disk, permissions).
     """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        descriptor, temporary = hold_file(path)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp is private; a result is meant to be shared
-        os.replace(temporary, path)
+            os.chmod(temporary, 0o644)  # a temporary file is private; a result is meant to be shared
+            os.replace(temporary, path)  # while it is held
         temporary = None
     except OSError as error:
         raise StorageError.from_os_error(error, path) from error
     finally:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, moved to ``path`` once the block ends well and removed if it does not.
+    """A folder to fill, moved to ``path`` if the block succeeds and removed if it fails.
 
-    Raises StorageError when it cannot be written. What else the block meets - a file that it wished to read, a host
-    that does not answer - is not ours to explain, and goes on as it is.
+    Raises StorageError when it cannot be written. Other errors in the block, such as a file that
+    cannot be read or a host that does not answer, pass through.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"))
+        held, temporary = hold_folder(path.parent, f".{path.name}.")
     except OSError as error:
         raise StorageError.from_os_error(error, path) from error
     try:
@@ -65,11 +65,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         except OSError as error:
             raise StorageError.from_os_error(error, path) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_folder(held, temporary)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are missing. Raises StorageError."""
+    """Create a folder and its parents, if missing. Raises StorageError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -83,7 +83,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def copy(source: Path, path: Path) -> None:
-    """Copy a file, over what stands at ``path``. Raises StorageError."""
+    """Copy a file, replacing ``path``. Raises StorageError."""
     if path.exists() and path.samefile(source):
         return
     with atomic_file(path) as stream, source.open("rb") as read:

@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from xmcbench.storage.reading import open_regular
+
 
 def canonical_json(value: object) -> str:
     """JSON with sorted keys, no spaces and no NaN: equal values have equal text."""
@@ -18,6 +20,6 @@ def sha256_json(value: object) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
-    with path.open("rb") as stream:
+    """SHA-256 (hex) of a file's bytes. Raises OSError, and Unreadable for what is not a regular file."""
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Lock files that the system releases when their process ends, however it ends."""
+"""Lock files, which the system releases when their process ends."""
 
 from __future__ import annotations
 
@@ -32,22 +32,27 @@ class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
         if self.held:
             self._stream.close()
 
+    def remove(self) -> None:
+        """Remove the lock file, where the lock is held: whoever waits for it takes another one."""
+        if self.held:
+            self._path.unlink(missing_ok=True)
+
 
 def in_use(path: Path) -> IO[str]:
-    """Hold the lock file at ``path`` together with others, until the returned stream is closed.
+    """Hold a shared lock on the file at ``path`` until the returned stream is closed.
 
-    Waits for whoever holds it alone. Raises StorageError.
+    Waits for an exclusive holder. Raises StorageError.
     """
     return _locked(path, fcntl.LOCK_SH)
 
 
 def _locked(path: Path, how: int) -> IO[str]:
-    """The lock file, held. Raises BlockingIOError where it is not free and ``how`` says not to wait."""
+    """The locked file. Raises BlockingIOError if it is not free and ``how`` says not to wait."""
     while True:
         stream = _opened(path)
         try:
             fcntl.flock(stream, how)
-            # Whoever held it may have removed it: a file that is not there any more keeps nobody out.
+            # The previous holder may have removed the file: a lock on a removed file excludes nobody.
             with suppress(FileNotFoundError):
                 if os.fstat(stream.fileno()).st_ino == path.stat().st_ino:
                     return stream

@@ -25,7 +25,7 @@ def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
 def read_pairs(path: Path, columns: int) -> csr_matrix:
     """Read what ``write_pairs`` wrote: a binary CSR matrix, float32 [N, columns], column ids ascending.
 
-    Raises DataError where the file is missing, damaged or not such a matrix.
+    Raises DataError if the file is missing, damaged or not such a matrix.
     """
     from scipy.sparse import csr_matrix
 
@@ -36,7 +36,8 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
         pairs = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
         pairs.check_format(full_check=True)
         return pairs
-    except (OSError, ValueError) as error:
+    # Wrong shapes and types meet scipy in many ways.
+    except (OSError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
         hint = "delete its folder: it will be regenerated"
         raise DataError(f"cannot read the pairs {path}: {error}", hint) from None
 

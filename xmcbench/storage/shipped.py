@@ -1,4 +1,4 @@
-"""Folders that come with xmcbench and are no Python: the datasets and the published figures."""
+"""Data folders that come with xmcbench: the datasets and the published figures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def shipped(name: str) -> Path | None:
-    """The folder ``name`` ("datasets", "leaderboards/published") that comes with xmcbench, None where it is missing.
+    """The folder ``name`` ("datasets", "leaderboards/published") that comes with xmcbench; None if it is missing.
 
     In a checkout it lies at the root, in an installed package below ``share/xmcbench`` of the environment.
     """
     parent = Path(__file__).resolve().parents[2]
-    if (parent / "pyproject.toml").is_file():  # in site-packages `datasets` would be somebody else's package
+    if (parent / "pyproject.toml").is_file():  # in site-packages, `datasets` could be another project's package
         candidates = [parent / name]
     else:
         bases = [sysconfig.get_path("data"), sysconfig.get_path("data", f"{os.name}_user"), sys.prefix, str(parent)]

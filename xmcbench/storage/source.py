@@ -1,11 +1,11 @@
-"""Digests of source code: what tells a result of today's code from one of yesterday's.
+"""Digests of source code, which tell whether a result was made by the current code.
 
 A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, or from
 ``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, formatting, type-checking imports and
-the arguments of ``raise`` are left out: a run that ends well does not depend on them. Packages of other authors are
-named, so that a caller can add their versions.
+the arguments of ``raise`` are left out: a successful run does not depend on them. Packages of other authors
+are listed, so that a caller can add their versions.
 
-Two things are out of sight: modules that are imported under a computed name, and data files that code reads.
+Two things are not seen: modules that are imported under a computed name, and data files that code reads.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-#: Modules of the harness that every result runs through: what a method is handed, how it is called, what it returns.
+#: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
 
 #: The module name of a plug-in file starts with this.
 PLUGIN_PREFIX = "xmcbench_plugin_"
 
-#: Methods that anybody may build on: what is imported from here counts wherever it is imported.
+#: Methods that plug-ins may build on: imports from here always count.
 _METHODS = "xmcbench.methods"
 
 
@@ -40,15 +40,15 @@ class Source(NamedTuple):
 
 
 def source_of(*objects: object) -> Source:
-    """The source that the given modules, classes, functions or instances run through.
+    """The source that the given modules, classes, functions or instances depend on.
 
-    The modules that hand a method its data and take its predictions are always part of it.
+    The modules that give a method its data and take its predictions are always included.
     """
     return _source(tuple(sorted({*map(_module_name, objects), *_EVERY_RESULT})))
 
 
 def source_digest(method: type) -> str:
-    """SHA-256 (hex) of the source of a method. A result is stale when it was made by another one."""
+    """SHA-256 (hex) of the source of a method. A result of another source is stale."""
     return source_of(method).digest
 
 
@@ -72,7 +72,7 @@ class _Package:
     def of(cls, module: str) -> _Package:
         """The package that a module belongs to.
 
-        Each subpackage of xmcbench is one of its own, so that a change of the leaderboard is not one of a method.
+        Each subpackage of xmcbench is separate, so that a change of the leaderboard is not a change of a method.
         """
         if module.startswith(PLUGIN_PREFIX) or module == "__main__":
             return cls("", _file_of(module).parent)
@@ -88,7 +88,7 @@ class _Package:
         raise ModuleNotFoundError(f"no source of {module}")
 
     def files(self, module: str) -> Iterator[tuple[str, Path]]:
-        """The files that importing a module runs, by name: those of its parents first. Nothing for a foreign name."""
+        """The files that importing a module runs, by name, parents first. Empty for a foreign name."""
         if self.root.is_file():
             if module == self.prefix:
                 yield module, self.root
@@ -112,7 +112,7 @@ class _Package:
         first = next(self.files(name), None)
         if first is None or self.prefix:
             return first is not None
-        # Beside a plug-in file, an installed package of the same name goes first.
+        # An installed package takes precedence over a module of the same name beside a plug-in file.
         try:
             spec = find_spec(first[0])
         except (ValueError, ModuleNotFoundError):
@@ -147,7 +147,7 @@ def _source(modules: tuple[str, ...]) -> Source:
     waiting: list[tuple[_Package, Iterable[tuple[str, Path]]]] = []
     for module in modules:
         package = _Package.of(module)
-        # The name of a plug-in file need not be one that can be imported.
+        # The name of a plug-in file may not be importable.
         own = _file_of(module) if not package.prefix else None
         waiting.append((package, [(own.stem, own)] if own else package.files(module)))
     while waiting:
@@ -209,7 +209,7 @@ def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
 
 
 def _canonical(node: object) -> Iterator[str]:
-    """A syntax tree as text: the same for every version of Python that parses it alike."""
+    """A syntax tree as text, equal for all versions of Python that parse it alike."""
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for field, value in ast.iter_fields(node):

@@ -8,33 +8,37 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError, StorageError
+from xmcbench.storage.reading import open_regular
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays of numbers. Raises MethodError for others, StorageError where they cannot be written."""
+    """Write arrays of numbers. Raises MethodError for other arrays, StorageError if they cannot be written."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     plain = {name: np.asarray(each, order="C") for name, each in arrays.items()}
     for name, each in plain.items():
         if each.dtype.kind not in "biuf" or each.dtype.itemsize > 8:
-            raise MethodError(f"the array {name!r} is of type {each.dtype}", "arrays hold numbers; text goes as bytes")
+            raise MethodError(
+                f"the array {name!r} has the type {each.dtype}", "arrays must hold numbers; store text as bytes"
+            )
     try:
         save_file(plain, path)
     except SafetensorError as error:
         raise StorageError(
             f"cannot write {path}: {error}",
-            "free some space, then run again: a training goes on from its last checkpoint",
+            "free some space, then run again: training continues from the last checkpoint",
         ) from error
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read what ``save_arrays`` wrote. Raises DataError where it is missing or damaged."""
-    from safetensors import SafetensorError
+    """Read what ``save_arrays`` wrote. Raises DataError if it is missing or damaged."""
     from safetensors.numpy import load_file
 
     try:
+        open_regular(path).close()
         arrays: dict[str, np.ndarray] = load_file(path)
         return arrays
-    except (OSError, SafetensorError) as error:
+    # SafetensorError, and KeyError or others for a type or a shape that numpy does not have.
+    except Exception as error:
         raise DataError(f"cannot read {path}: {error}", "delete its folder: it will be regenerated") from error

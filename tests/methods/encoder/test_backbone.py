@@ -43,15 +43,15 @@ def test_a_folder(checkpoint, artifacts):
     }
 
 
-def test_a_folder_that_is_no_checkpoint(tmp_path, artifacts):
-    with pytest.raises(UsageError, match=r"is no checkpoint: it has no config\.json"):
+def test_a_folder_that_is_not_a_checkpoint(tmp_path, artifacts):
+    with pytest.raises(UsageError, match=r"is not a checkpoint: it has no config\.json"):
         find(str(tmp_path), artifacts)
 
 
 def test_pickled_weights_are_not_read(checkpoint, tmp_path, artifacts):
     folder = shutil.copytree(checkpoint(), tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UsageError, match="no weights in safetensors"):
+    with pytest.raises(UsageError, match="no safetensors weights"):
         find(str(folder), artifacts)
 
 
@@ -63,12 +63,12 @@ def test_shards_have_one_checksum(checkpoint, tmp_path):
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c", "scratch:2", "scratch:x3"])
 def test_a_name_that_is_nothing(artifacts, name):
-    with pytest.raises(UsageError, match="there is no backbone"):
+    with pytest.raises(UsageError, match="unknown backbone"):
         find(name, artifacts)
 
 
 def test_a_name_that_the_hub_does_not_allow(artifacts):
-    with pytest.raises(UsageError, match="is no id of a model"):
+    with pytest.raises(UsageError, match="is not a valid model id"):
         find("spaces in/it", artifacts)
 
 

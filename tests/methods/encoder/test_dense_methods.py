@@ -128,7 +128,7 @@ def test_one_document_one_label(run, checkpoint):
         run(kind, tiny, values_of(kind, checkpoint()), pairs=tiny[2])
 
 
-def test_weights_that_are_nowhere_are_no_reason_to_take_others(run, stories, tmp_path, monkeypatch):
+def test_weights_that_are_nowhere_are_not_a_reason_to_take_others(run, stories, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))

@@ -71,7 +71,7 @@ def test_no_room_for_the_embeddings(artifacts, prepared):
             temporary_embeddings(encoder, store, artifacts),
         ):
             pass
-        with pytest.raises(XmcbenchError, match="no room left to write"):
+        with pytest.raises(XmcbenchError, match="no space left to write"):
             shared_embeddings(artifacts, encoder, store, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -59,9 +59,9 @@ def test_the_place_of_a_process(monkeypatch):
     ("name", "value", "message"),
     [
         ("GROUP_RANK", None, "GROUP_RANK is not set"),
-        ("GROUP_RANK", "one", "GROUP_RANK = 'one' is no number"),
-        ("GROUP_RANK", "2", "GROUP_RANK = 2 is none of 2 machines"),
-        ("GROUP_WORLD_SIZE", "many", "GROUP_WORLD_SIZE = 'many' is no number"),
+        ("GROUP_RANK", "one", "GROUP_RANK = 'one' is not a number"),
+        ("GROUP_RANK", "2", "GROUP_RANK = 2 must be below the number of machines, 2"),
+        ("GROUP_WORLD_SIZE", "many", "GROUP_WORLD_SIZE = 'many' is not a number"),
         ("MASTER_ADDR", None, "MASTER_ADDR is not"),
         ("MASTER_PORT", "", "MASTER_PORT is not set"),
         ("LOCAL_WORLD_SIZE", "2", "torchrun started 2 commands on this machine"),

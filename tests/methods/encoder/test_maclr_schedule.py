@@ -75,6 +75,6 @@ def test_no_clusters_at_all():
 
 
 @pytest.mark.parametrize("wrong", [{"steps": -1}, {"first": -1}, {"doubled_every": 0}, {"updated_every": 0}])
-def test_a_schedule_that_is_none(wrong):
-    with pytest.raises(UsageError, match="no cluster schedule"):
+def test_a_schedule_that_is_invalid(wrong):
+    with pytest.raises(UsageError, match="invalid cluster schedule"):
         ClusterSchedule(**{"steps": 1, "first": 1, "doubled_every": 1, "updated_every": 1, **wrong})

@@ -146,8 +146,8 @@ def test_labels_are_sampled_without_replacement(sources):
     assert fewer.draw(2)["label"].rows.tolist() == drawn[2]
 
 
-def test_a_label_that_repeats_the_title_is_no_negative(sources, encoder, place):
-    """With one label, which is everybody's title, nothing is left to regularise."""
+def test_a_label_that_repeats_the_title_is_not_a_negative(sources, encoder, place):
+    """With one label, which is everybody's title, nothing is left to regularize."""
     own = OwnTitles(np.zeros(30, np.int64), np.zeros(10, np.int64), 10)
     sources = Sources(sources.pairs, sources.documents, sources.labels, own)
     found = {}
@@ -197,16 +197,16 @@ def test_own_titles(artifacts, checkpoint):
 
 def test_clusters_of_vectors():
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(4, 8))
+    centers = rng.normal(size=(4, 8))
     truth = rng.integers(0, 4, 200)
-    vectors = (centres[truth] + rng.normal(0, 0.01, (200, 8))).astype(np.float32)
+    vectors = (centers[truth] + rng.normal(0, 0.01, (200, 8))).astype(np.float32)
     found = k_means(vectors, 4, restarts=3)
     assert len({(a, b) for a, b in zip(truth, found, strict=True)}) == 4
     assert np.array_equal(found, k_means(vectors, 4, restarts=3))
     assert k_means(vectors, 200, 1).tolist() == k_means(vectors, 10**9, 1).tolist() == list(range(200))
     assert k_means(np.zeros((30, 8), np.float32), 7, 1).shape == (30,)  # one text 30 times
     vectors[3, 2] = np.nan
-    with pytest.raises(MethodError, match="nothing to cluster"):
+    with pytest.raises(MethodError, match="cannot be clustered"):
         k_means(vectors, 4, 1)
 
 

@@ -152,7 +152,7 @@ def test_a_checkpoint_of_another_shape(broken):
 @pytest.mark.parametrize(("file", "content"), [("config.json", "{}"), ("model.safetensors", "not weights")])
 def test_files_that_are_none(broken, file, content):
     (broken / file).write_text(content)
-    with pytest.raises(UsageError, match="is no checkpoint of an encoder"):
+    with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
         open_encoder(broken, "native", 0)
 
 
@@ -173,5 +173,5 @@ def test_a_module_that_is_not_known(broken):
 
 def test_a_pooling_that_is_not_known(broken):
     (broken / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "lasttoken"}))
-    with pytest.raises(UsageError, match="pools by 'lasttoken'"):
+    with pytest.raises(UsageError, match="unsupported pooling 'lasttoken'"):
         pooling_of(broken)

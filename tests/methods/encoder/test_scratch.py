@@ -45,8 +45,8 @@ def test_made_once(artifacts, stories):
 
 
 @pytest.mark.parametrize("name", ["scratch:0x32", "scratch:1x33", "scratch:1x16", "scratch:2x416"])
-def test_a_shape_that_is_none(artifacts, stories, name):
-    with pytest.raises(UsageError, match="is no encoder"):
+def test_a_shape_that_is_invalid(artifacts, stories, name):
+    with pytest.raises(UsageError, match="is not a valid encoder"):
         scratch(artifacts, stories, name)
 
 

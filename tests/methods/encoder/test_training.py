@@ -49,10 +49,10 @@ class Diverging(TwoViews):
         return {"contrastive": losses["contrastive"] * (torch.nan if step == 6 else 1)}
 
 
-def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(prepared, tmp_path):
+def test_a_nan_loss_stops_and_keeps_the_last_checkpoint(prepared, tmp_path):
     encoder, instances, _, _ = prepared
     plan = TrainingPlan(10, 1e-3, checkpoint_s=0.0)
-    with pytest.raises(MethodError, match=r"the loss of step 7 is no number \(contrastive = nan\)"):
+    with pytest.raises(MethodError, match=r"the loss of step 7 is NaN or infinite \(contrastive = nan\)"):
         train(encoder, Diverging(instances, instances, 8, 0.05, 0), plan, tmp_path, {}, "cpu")
     optimizer = torch.optim.AdamW(encoder.parameters(), 1e-3, weight_decay=0.0, fused=True)
     identity = {**plan.identity(), "processes": 1}
@@ -133,7 +133,7 @@ def test_the_rate_rises_and_falls():
 
 
 @pytest.mark.parametrize("wrong", [{"steps": -1}, {"learning_rate": 0.0}, {"warmup": 1.5}, {"clip": 0.0}])
-def test_a_plan_that_is_none(wrong):
+def test_a_plan_that_is_invalid(wrong):
     with pytest.raises(UsageError):
         TrainingPlan(**{"steps": 1, "learning_rate": 1e-3, **wrong})
 
@@ -148,7 +148,7 @@ def test_epochs_take_every_row_once():
     assert len(Epochs(2, 64, seed=0)(5)) == 2
 
 
-def test_another_true_label_is_no_negative(prepared):
+def test_another_true_label_is_not_a_negative(prepared):
     """A batch of all pairs: masked, the loss is that of the untrue labels only."""
     from accelerate import Accelerator
 

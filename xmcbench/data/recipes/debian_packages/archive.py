@@ -1,6 +1,6 @@
-"""Bringing a Debian release's package indices with the machine's own apt: its sources, its mirrors, its keys.
+"""Fetching the package indices of a Debian release with the machine's apt: its sources, mirrors and keys.
 
-apt checks the signature of the release and the sums of the indices. It works in a folder of its own here; the
+apt checks the signature of the release and the sums of the indices. It works in a temporary folder: the
 machine's package lists are not touched, and no privileges are needed.
 """
 
@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.debian_index import INDICES
+from xmcbench.data.recipes.debian_packages.index import INDICES
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.temporary import scratch
 
-#: apt's own names of the indices, in the order of INDICES.
+#: apt's names of the indices, in the order of INDICES.
 _CREATED_BY = ("Packages", "Translations")
 
 _FORMAT = "$(CREATED_BY)\t$(ORIGIN)\t$(CODENAME)\t$(COMPONENT)\t$(FILENAME)"
 
 _HELPER = Path("/usr/lib/apt/apt-helper")
 
-_HINT = "give the folder with the two indices yourself: --indices FOLDER (they lie in the release's archive)"
+_HINT = "give a folder with the two indices from the release's archive: --indices FOLDER"
 
 
 def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
-    """Bring ``Packages`` and ``Translation-en`` of the recipe's release into ``out``, unpacked; returns their paths.
+    """Fetch ``Packages`` and ``Translation-en`` of the recipe's release into ``out``, unpacked; returns their paths.
 
-    Raises DataError where there is no apt, or its sources do not hold the release.
+    Raises DataError if there is no apt, or if its sources do not have the release.
     """
     if shutil.which("apt-get") is None or not _HELPER.exists():
         raise DataError("the indices are fetched with apt-get, which this machine does not have", _HINT)
-    with tempfile.TemporaryDirectory(prefix="xmcbench-apt-") as folder:
-        options = _options(Path(folder), recipe.architecture)
+    with scratch() as folder:
+        options = _options(folder, recipe.architecture)
         update = _run(["apt-get", *options, "-q", "update"])
         targets = _run(["apt-get", *options, "indextargets", "--format", _FORMAT]).stdout.decode()
         found = {}
@@ -45,10 +45,10 @@ def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
         if any(kind not in found for kind in _CREATED_BY):
             reason = update.stderr.decode(errors="replace").strip().splitlines()
             detail = f": {reason[-1]}" if update.returncode and reason else ""
-            raise DataError(f"apt's sources do not hold Debian {recipe.release} {recipe.component}{detail}", _HINT)
+            raise DataError(f"apt's sources do not have Debian {recipe.release} {recipe.component}{detail}", _HINT)
         paths = []
         for name, kind in zip(INDICES, _CREATED_BY, strict=True):
-            # The helper unpacks whatever apt stored.
+            # The helper unpacks any compression that apt uses.
             content = _run([str(_HELPER), *options, "cat-file", found[kind]])
             if content.returncode:
                 raise DataError(f"apt cannot read its own {name}", _HINT)
@@ -61,7 +61,7 @@ def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
 def _options(folder: Path, architecture: str) -> list[str]:
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
-    folder.chmod(0o755)  # apt downloads as a user of its own, who must get in
+    folder.chmod(0o755)  # apt downloads as another user, who must have access
     settings = {
         "Dir::State::lists": folder / "lists",
         "Dir::Cache": folder / "cache",
@@ -77,4 +77,4 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(command, capture_output=True, check=False, timeout=900)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"{command[0]} did not work: {error}", _HINT) from None
+        raise DataError(f"{command[0]} failed: {error}", _HINT) from None

@@ -1,12 +1,12 @@
-"""Package indices of a Debian release as a dataset: from a package's text to the packages that go with it.
+"""Package indices of a Debian release as a dataset: from a package's text to related packages.
 
     instance   a package that suggests, recommends or enhances another one of the release
-    label      a package so named; title "name - synopsis" for both, as ``apt-cache search`` prints it
+    label      a package named there; title "name - synopsis" for both, as ``apt-cache search`` prints it
     content    the long description, in one line
     pair       package -> named package, other than itself
 
-70 % of the instances train, 30 % test: the SHA-256 of the name decides, so that a package stays on its side from
-release to release. Instances and labels stand in the order of their names; uids are the names.
+70% of the instances are for training, 30% for testing: the SHA-256 of the name decides, so that a package stays on
+its side from release to release. Instances and labels are ordered by name; uids are the names.
 
 Formats: deb-control(5) for the stanzas, the wiki page DebianRepository/Format for ``Packages`` and ``Translation-en``.
 """
@@ -21,17 +21,17 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench.data.compression import open_source
+from xmcbench.data.compression import lines, open_source
 from xmcbench.data.xc_text import at, write_instances, write_labels
 from xmcbench.errors import DataError
 
-#: The two indices that are read; each also as .gz or .xz.
+#: The two indices; each may be compressed as .gz or .xz.
 INDICES = ("Packages", "Translation-en")
 
-#: Fields that name packages that go with this one.
+#: Fields that name related packages.
 RELATIONS = ("Suggests", "Recommends", "Enhances")
 
-#: Share of the instances that train.
+#: Share of training instances.
 TRAIN_SHARE = 0.7
 
 #: What may follow a name in a relation: a version, an architecture or a build profile.
@@ -49,7 +49,7 @@ class Package:
 
 
 def index_file(folder: Path, name: str) -> Path:
-    """The index of this name in ``folder``, packed or not. Raises DataError when there is none."""
+    """The index of this name in ``folder``, compressed or not. Raises DataError if there is none."""
     for path in (folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")):
         if path.is_file():
             return path
@@ -66,7 +66,7 @@ def index_digest(path: Path) -> str:
 
 
 def read_packages(packages: Path, translations: Path) -> dict[str, Package]:
-    """All packages of an index by name; where a name stands several times, its highest version.
+    """All packages of an index by name; of several versions, the highest.
 
     Raises DataError with file and line for a stanza that is not one, and for an index without packages.
     """
@@ -97,7 +97,7 @@ def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str]) -
         for alternative in re.split(r"[,|]", stanza.get(relation, ""))
     }
     title = f"{name} - {_one_line(synopsis)}" if synopsis.strip() else name
-    # A line with nothing but a dot is how a description writes an empty line.
+    # In a description, a line with only a dot is an empty line.
     content = " ".join(line for line in long.split("\n") if line.strip() != ".")
     return Package(name, title, _one_line(content), frozenset(related - {"", name}))
 
@@ -111,7 +111,7 @@ def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     stanza: dict[str, str] = {}
     field, start = "", 1
     with open_source(path) as stream:
-        for number, raw in enumerate(stream, 1):
+        for number, raw in enumerate(lines(stream), 1):
             try:
                 line = raw.decode().rstrip("\n")
             except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             else:
                 field, colon, value = line.partition(":")
                 if not colon:
-                    raise at(path, number, f"{line[:40]!r} is no field", "is this a Debian index?")
+                    raise at(path, number, f"{line[:40]!r} is not a field", "is this a Debian index?")
                 stanza[field] = value.strip()
     if stanza:
         yield start, stanza
@@ -152,7 +152,7 @@ def _part_key(text: str) -> tuple[object, ...]:
 
 
 def trains(name: str) -> bool:
-    """Whether the instance of this name is a training instance: its SHA-256 lies in the first 70 %."""
+    """Whether the instance of this name is a training instance: its SHA-256 is in the first 70%."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") < TRAIN_SHARE * 2**64
 
 
@@ -164,7 +164,7 @@ def write_dataset(packages: dict[str, Package], out: Path) -> None:
     targets = {name: sorted(package.related & packages.keys()) for name, package in packages.items()}
     labels = sorted(set().union(*targets.values()))
     if not labels:
-        raise DataError("no package of the index names another one", f"the fields read are {', '.join(RELATIONS)}")
+        raise DataError("no package of the index refers to another one", f"the fields read are {', '.join(RELATIONS)}")
     number = {name: row for row, name in enumerate(labels)}
     instances = sorted(name for name, named in targets.items() if named)
     sides = {

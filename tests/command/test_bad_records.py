@@ -1,0 +1,124 @@
+"""A runs folder with something in it that cannot be read: the rest is shown, and what is left out is named."""
+
+import json
+import os
+
+import pytest
+
+from xmcbench.records import Store
+from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.naming import check_name
+
+
+@pytest.fixture
+def store(tmp_path, record, own_cache):
+    """A runs folder with three good records, and three files beside them that are no records."""
+    store = Store(tmp_path / "runs")
+    made = [store.write(record(seed=seed)) for seed in range(3)]
+    folder = store.record_path(made[0].cell).parent
+    (folder / "bad.json").write_text('{"schema": 2, "cell": {"dataset": "a\\u00a0b"}}')
+    os.mkfifo(folder / "pipe.json")
+    (folder / "copy.json").write_bytes(store.record_path(made[0].cell).read_bytes())
+    return store
+
+
+def test_what_cannot_be_read_is_listed_and_left_out(inside, store):
+    ended = inside("ls", "results", "--json")
+    assert ended.returncode == 1
+    assert [each["seed"] for each in json.loads(ended.stdout)] == [0, 1, 2]
+    for name in ("bad.json", "pipe.json", "copy.json"):
+        assert sum(name in line and "left out: " in line for line in ended.stderr.splitlines()) == 1, name
+    ended = inside("leaderboard", "--out", "runs")
+    assert (ended.returncode, ended.stderr.count("left out: ")) == (1, 3)
+    assert store.records()[0].name in (store.root / "tiny.md").read_text()
+    assert inside("leaderboard", "--out", "runs", "--check").returncode == 1
+    ended = inside("clean")
+    assert (ended.returncode, ended.stderr.count("left out: ")) == (1, 3)
+    ended = inside("clean", "--unneeded", "--remove")
+    assert (ended.returncode, "nothing is removed" in ended.stderr) == (2, True)
+    for name in ("bad.json", "pipe.json", "copy.json"):
+        (store.record_files()[0].parent / name).unlink()
+    assert inside("ls", "results").returncode == 0
+    assert inside("leaderboard", "--out", "runs").returncode == 0
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(inside, store, monkeypatch):
+    """Its records must not be missing from a table without a word."""
+    locked = store.record_files()[0].parent.relative_to(store.root.parent)
+    scandir = os.scandir
+
+    def refuse(path="."):
+        if str(path) == str(locked):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for words in (("ls", "results"), ("leaderboard", "--out", "runs"), ("leaderboard", "--out", "runs", "--check")):
+        ended = inside(*words)
+        assert (ended.returncode, f"cannot read the folder {locked}" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_doctor_reads_everything(inside, store, tmp_path, tiny):
+    inside("data", "info", tiny)
+    for name in ("bad.json", "pipe.json", "copy.json"):
+        (store.record_files()[0].parent / name).unlink()
+    for path in store.record_files():
+        path.unlink()
+    assert inside("doctor", "--deep").returncode == 0
+    (texts,) = (tmp_path / "cache" / "labels").glob("*/texts.arrow")
+    content = bytearray(texts.read_bytes())
+    content[len(content) // 2] ^= 1
+    texts.write_bytes(content)
+    ended = inside("doctor", "--deep", "--json")
+    assert ended.returncode == 1
+    (line,) = json.loads(ended.stdout)["broken"]
+    assert str(texts.parent) in line
+    assert inside("doctor").returncode == 0
+    inside("data", "info", tiny)
+    assert inside("doctor", "--deep").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\u00a0b", "\U0001f469\u200d\U0001f52c", "a\\b", "a\tb", "a\nb", " ", "a ", "\u202eb", "x" * 130, "a\udcffb"],
+)
+def test_a_folder_that_no_record_can_name_is_refused_before_anything_runs(inside, tiny, tmp_path, name):
+    folder = tiny.rename(tmp_path / name)
+    with pytest.raises(ValueError, match="not a valid file name"):
+        check_name("the dataset", name)
+    before = {path: sha256_file(path) for path in folder.iterdir()}
+    ended = inside("run", "--setting", "ez", "--methods", "tfidf", f"--dataset=./{name}")
+    assert ended.returncode == 1, ended.stderr
+    assert "not a valid file name" in ended.stderr
+    assert "rename it, or add a card" in ended.stderr
+    assert not (tmp_path / "runs").exists()
+    assert {path: sha256_file(path) for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["données", "日本語", "A-1 (2)", "x.y_z"])
+def test_names_that_can_be_read_are_taken(name):
+    check_name("the dataset", name)
+
+
+def test_what_a_method_cannot_record_fails_its_row_only(inside, tiny, plugin, tmp_path):
+    """Half of a surrogate pair in the notes; junk where the outcome is written."""
+    source = """
+    import numpy as np, sys, json
+    from pathlib import Path
+    from xmcbench import Method, TopK
+    class {name}(Method):
+        supervision = "unused"
+        def fit(self, raw_X, raw_Y, pairs=None):
+            {fit}
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.zeros((len(raw_X), 10), np.float32), k)
+    """
+    notes = plugin(source.format(name="Notes", fit="self.notes['x'] = '\\ud800'"), "notes.py")
+    huge = plugin(source.format(name="Huge", fit="self.notes['x'] = 10 ** 4000"), "huge.py")
+    good = plugin(source.format(name="Good", fit="pass"), "good.py")
+    plugins = [word for path in (notes, huge, good) for word in ("--plugin", path)]
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "notes,huge,good", *plugins)
+    assert ended.returncode == 1
+    found = {each.cell.method: each for each in Store(tmp_path / "runs").records()}
+    assert {name: each.status for name, each in found.items()} == {"notes": "failed", "huge": "ok", "good": "ok"}
+    assert "the notes of the method are not text" in found["notes"].reason

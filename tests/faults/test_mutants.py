@@ -1,0 +1,58 @@
+"""Damaged and hostile input of every kind: it loads as it was, it is valid, or it ends in one XmcbenchError."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from targets import KINDS
+
+ATTACK = Path(__file__).with_name("attack.py")
+SEED = 0
+GOOD = {"same", "valid", "refused", "no result"}
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory):
+    """A dataset and a runs folder that the trials start from."""
+    sys.path.insert(0, str(ATTACK.parent))
+    import make_base
+
+    folder = tmp_path_factory.mktemp("base")
+    make_base.make(folder)
+    return folder
+
+
+def trials(kind, number, base):
+    """(trial, outcomes) of so many trials. A process that is killed by its input is followed by another one."""
+    done = 0
+    while done < number:
+        command = [sys.executable, ATTACK, kind, str(SEED), str(done), str(number), base]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
+        )
+        for line in ended.stdout.splitlines():
+            trial, outcomes = json.loads(line)
+            yield trial, outcomes
+            done = trial + 1
+        if done < number:
+            if not ended.stdout and ended.returncode == 1:
+                pytest.fail(f"the good input of {kind} cannot be made: {ended.stderr[-2000:]}")
+            yield done, [f"the process ended with {ended.returncode}: {ended.stderr[-1500:]}"]
+            done += 1
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mutant_loads_or_is_refused(kind, base, faults):
+    cls = KINDS[kind]
+    number = -(-faults.number(cls.sample, cls.full) // cls.each)
+    bad = []
+    for trial, outcomes in trials(kind, number, base):
+        for outcome in outcomes:
+            faults.count(f"mutants, {kind}", outcome if outcome in GOOD else "bad")
+            if outcome not in GOOD:
+                bad.append(f"trial {trial}: {outcome}")
+    assert not bad, f"{len(bad)} of {number}:\n" + "\n".join(bad[:20])

@@ -1,0 +1,104 @@
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from xmcbench import XmcbenchError, escaping
+from xmcbench.leaderboard import files, pages
+
+ESC, BIDI = "\x1b[31m", "\u202e"
+HOSTILE = f"<img src=x onerror=alert(1)> [a](javascript:x) {ESC}red{BIDI}gnp | \\input{{x}} $^_~ &lt; =1"
+
+
+def test_what_would_act_is_spelled_out():
+    assert escaping.visible("a\x1b[2Jb\u202ec\u200bd\ufeffe\x00f\ud800") == (
+        r"a\x1b[2Jb\u202ec\u200bd\ufeffe\x00f\ud800"
+    )
+    assert escaping.visible("naïve 日本 ± 👩") == "naïve 日本 ± 👩"
+    assert escaping.visible("a\tb\nc\u2028d") == "a b c d"
+    assert escaping.terminal("a\nb\x07") == "a\nb\\x07"
+
+
+@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x202A, 0x202E, 0x2066, 0x2069, 0x200E, 0xD800])
+@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "latex", "svg", "csv"])
+def test_no_control_character_reaches_any_target(code, target):
+    made = getattr(escaping, target)(f"a{chr(code)}b")
+    assert chr(code) not in made or (target, code) == ("terminal", 10)
+
+
+def test_markdown_shows_the_text_as_it_is():
+    made = escaping.markdown(HOSTILE)
+    for sign in "<>[]|*`":
+        assert not re.search(rf"(?<!\\){re.escape(sign)}", made), sign
+    assert "&amp;lt;" in made
+    assert escaping.markdown("AT&T and a_b") == "AT&T and a_b"
+
+
+def test_latex_has_no_command_of_the_text():
+    made = escaping.latex("\\input{x} 5% $a_b^2$ # & ~")
+    assert made == r"\textbackslash{}input\{x\} 5\% \$a\_b\textasciicircum{}2\$ \# \& \textasciitilde{}"
+
+
+def test_svg_is_well_formed():
+    root = ET.fromstring(f"<text>{escaping.svg(HOSTILE + chr(0) + chr(0xFFFF))}</text>")
+    assert root.text.startswith("<img src=x")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-x", "'-x"),
+        ("+x", "'+x"),
+        ("-1.5", "-1.5"),
+        ("+2", "+2"),
+        ("a", "a"),
+    ],
+)
+def test_csv_holds_no_formula(text, shown):
+    assert escaping.csv(text) == shown
+
+
+@pytest.mark.parametrize(
+    "alike",
+    ["TF-IDF ", "TF  IDF", "tf idf", "\u0422F-IDF", "TF\u2010IDF", "\uff34\uff26-IDF", "T\u200bF-IDF", "TF-\u0399DF"],
+)
+def test_names_that_look_alike_have_one_skeleton(alike):
+    assert escaping.skeleton(alike) == escaping.skeleton("TF-IDF")
+
+
+def test_other_names_have_other_skeletons():
+    names = ["TF-IDF", "BM25", "GloVe", "XR-Linear", "SentBERT", "MPNet", "SimCSE", "ICT", "MACLR", "Astec", "ZestXML"]
+    assert len({escaping.skeleton(name) for name in names}) == len(names)
+
+
+def test_a_message_is_one_inert_line():
+    error = XmcbenchError(f"no {ESC}\nfile", f"see {BIDI}")
+    assert str(error) == r"no \x1b[31m file (see \u202e)"
+
+
+def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
+    machine = (("environment", "hardware", "processor"), HOSTILE)
+    made = altered(record(), machine, (("method", "title"), HOSTILE), (("method", "variant"), HOSTILE))
+    note = {HOSTILE: {"losses": [HOSTILE], "curve": [[1, 0.5], [2, 0.25], [3, 0.2]]}}
+    made = altered(made, (("notes",), note))
+    failed = altered(record(seed=1, status="failed"), machine, (("reason",), HOSTILE), (("method", "title"), HOSTILE))
+    drawings = 0
+    for layout in ("markdown", "latex", "csv", "json"):
+        for name, content in files(pages([made, failed], ()), layout, ()).items():
+            assert "\x1b" not in content, name
+            assert BIDI not in content, name
+            if name.endswith(".svg"):
+                ET.fromstring(content)
+                drawings += 1
+            elif name.endswith(".md"):
+                assert "<img" not in content.replace("\\<img", ""), name
+                assert "](javascript" not in content.replace("\\](javascript", ""), name
+            elif name.endswith(".tex"):
+                assert "\\input" not in content, name
+            elif name.endswith(".csv"):
+                assert all(not cell.startswith("=") for line in csv.reader(io.StringIO(content)) for cell in line), name
+    assert drawings

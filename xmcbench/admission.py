@@ -1,0 +1,200 @@
+"""Which of the records that others send are let onto a board.
+
+A record is let in if it can be read, follows from its predictions (``runner.audit``), is not called like another
+method, and if every page and table that it is part of can be made. What is refused is refused by name, and the others
+go in.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.data import load_dataset
+from xmcbench.errors import StorageError, XmcbenchError
+from xmcbench.escaping import skeleton
+from xmcbench.leaderboard import files, pages
+from xmcbench.records import Record, Store, read_record
+from xmcbench.registry import Registry
+from xmcbench.runner.audit import audit
+from xmcbench.runner.scorer import Scorer
+from xmcbench.storage.atomic import copy
+
+if TYPE_CHECKING:
+    from xmcbench.leaderboard.files import Format
+
+#: Letters of a text that stands on a page.
+_LONGEST = 200
+_FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A record that was sent: its file, the runs folder that it lies in, and what its dataset is loaded by."""
+
+    path: Path
+    record: Record
+    sent: Store
+    source: str
+
+
+@dataclass
+class Admission:
+    """The records of runs folders, sorted: ``accepted``; ``refused`` (file -> why); ``unfinished``, which hold no
+    result."""
+
+    accepted: list[Candidate] = field(default_factory=list)
+    refused: dict[Path, XmcbenchError] = field(default_factory=dict)
+    unfinished: dict[Path, str] = field(default_factory=dict)
+
+
+def examine(
+    roots: Iterable[Path],
+    board: Store,
+    registry: Registry,
+    scorer: Scorer,
+    datasets: Mapping[str, str],
+    *,
+    force: bool = False,
+) -> Admission:
+    """Sort the records of runs folders. Nothing is written.
+
+    datasets: name -> name or folder that it is loaded by, where that is not its name. force: let in another record of
+    a cell that the board has. Raises StorageError for folders that cannot be read, and where the board itself cannot
+    be shown.
+    """
+    found, loaded = Admission(), {}
+    sent_before: dict[str, Path] = {}
+    here = board.records()
+    titles = _titles(registry, here)
+    registered = {entry.name for entry in registry if entry.description}
+    for root in roots:
+        sent = Store(root)
+        for path in sent.record_files():
+            try:
+                record = read_record(path)
+                if not record.ok:
+                    found.unfinished[path] = f"{record.status}: {record.reason}"
+                    continue
+                name = record.cell.dataset
+                source = datasets.get(name, name)
+                if name not in loaded:
+                    loaded[name] = load_dataset(source)
+                _check_texts(record)
+                if record.cell.method not in registered:  # the audit knows what those are called
+                    _check_names(record, titles)
+                audit(record, sent, loaded[name], source, registry, scorer)
+                _check_free(record, board, force)
+                if twin := sent_before.get(record.key):
+                    raise StorageError(f"{twin} is a record of the same cell", "send one of them")
+                sent_before[record.key] = path
+            except XmcbenchError as error:
+                found.refused[path] = error
+                continue
+            titles.setdefault(record.cell.method, record.method.title)
+            found.accepted.append(Candidate(path, record, sent, source))
+    taken = {each.record.key for each in found.accepted}
+    shown = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
+    if problem := _unshowable(shown):
+        raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "mend them first")
+    found.accepted = list(_showable(found.accepted, shown, found.refused))
+    return found
+
+
+def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> Iterator[Path]:
+    """Copy records with their predictions to the board, and write their ranks there; gives the place of each.
+
+    Raises StorageError where something cannot be written.
+    """
+    for each in accepted:
+        record, cell = each.record, each.record.cell
+        assert record.predictions is not None
+        copy(each.sent.predictions_path(cell), board.predictions_path(cell))
+        scorer.score(cell, board.root, each.source, record.predictions.depth)  # writes the ranks
+        board.write(record)
+        yield board.record_path(cell)
+
+
+def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
+    """Method -> title, of those that can be run here and of those on the board."""
+    titles = {record.cell.method: record.method.title for record in records}
+    return titles | {entry.name: entry.title for entry in registry if entry.description}
+
+
+def _check_texts(record: Record) -> None:
+    """Raise StorageError for a text that does not fit into a line of a table."""
+    machine = record.environment.hardware
+    texts = {
+        "title": record.method.title,
+        "variant": record.method.variant,
+        "processor": machine.processor,
+        "operating system": machine.system,
+        **{f"accelerator {number}": name for number, name in enumerate(machine.accelerators, 1)},
+    }
+    for what, text in texts.items():
+        if text != " ".join(text.split()) or not text.isprintable() or len(text) > _LONGEST:
+            raise StorageError(
+                f"its {what} is {text[:_LONGEST]!a}",
+                f"one line of at most {_LONGEST} characters that can be seen, with single spaces",
+            )
+
+
+def _check_names(record: Record, titles: Mapping[str, str]) -> None:
+    """Raise StorageError for a method whose name or title looks like that of another one. titles: method -> title."""
+    own = {"name": skeleton(record.cell.method), "title": _skeleton_of_title(record.method.title)}
+    if not own["title"]:
+        raise StorageError(f"its title is {record.method.title!r}, without a letter or digit")
+    for method, title in titles.items():
+        if method != record.cell.method:
+            for what, other in (("name", method), ("title", title)):
+                if own[what] == (skeleton(other) if what == "name" else _skeleton_of_title(other)):
+                    shown = record.cell.method if what == "name" else record.method.title
+                    raise StorageError(
+                        f"its method's {what} {shown!r} looks like that of {method}: {other!r}", "give it another"
+                    )
+
+
+def _skeleton_of_title(title: str) -> str:
+    """What stands before a parenthesis: a variant follows there."""
+    return skeleton(title.partition("(")[0])
+
+
+def _check_free(record: Record, board: Store, force: bool) -> None:
+    place = board.record_path(record.cell)
+    if place.exists() and not force and (here := read_record(place)) != record:
+        raise StorageError(
+            f"{place} already holds another record of this cell, from {here.measured.started}", "--force replaces it"
+        )
+
+
+def _showable(
+    candidates: Sequence[Candidate], shown: Sequence[Record], refused: dict[Path, XmcbenchError]
+) -> Iterator[Candidate]:
+    """The candidates that can be shown beside those before them; the others are refused. Halves what fails."""
+    problem = _unshowable([*shown, *(each.record for each in candidates)]) if candidates else ""
+    if not problem:
+        yield from candidates
+    elif len(candidates) == 1:
+        refused[candidates[0].path] = StorageError(f"it cannot be shown: {problem}")
+    else:
+        half = len(candidates) // 2
+        first = list(_showable(candidates[:half], shown, refused))
+        yield from first
+        yield from _showable(candidates[half:], [*shown, *(each.record for each in first)], refused)
+
+
+def _unshowable(records: Sequence[Record]) -> str:
+    """Why the board of these records cannot be made in some format; empty where it can."""
+    try:
+        made = pages(records)
+        for layout in _FORMATS:
+            for name, content in files(made, layout).items():
+                content.encode()
+                if name.endswith(".svg"):
+                    ET.fromstring(content)
+    except Exception as error:  # whatever a value that nobody thought of does to the code of a table or a drawing
+        return str(error) if isinstance(error, XmcbenchError) else f"{type(error).__name__}: {error}"
+    return ""

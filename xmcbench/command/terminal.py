@@ -1,0 +1,68 @@
+"""The streams of the command line: always there, in any encoding, and inert whatever is printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from xmcbench.escaping import terminal
+
+
+class Inert:
+    """A text stream on which no control character arrives, whoever's name or message holds it.
+
+    The end of a line of progress, a lone carriage return, is let through. Everything but writing is the stream's own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text whose control characters are spelled out; returns the number of characters given."""
+        self._stream.write(text if text == "\r" else terminal(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def inert_streams() -> Iterator[None]:
+    """In the block, stdout and stderr exist, take every character, and let none act on a terminal."""
+    _open_closed_descriptors()
+    before = sys.stdout, sys.stderr
+    try:
+        sys.stdout, sys.stderr = (_inert(stream, number) for number, stream in enumerate(before, 1))  # type: ignore[assignment]
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _open_closed_descriptors() -> None:
+    """Put the null device where a standard stream is closed: the next file opened would take its number, and be
+    written into by whatever prints."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+
+
+def _inert(stream: TextIO | None, number: int) -> Inert:
+    if stream is None:  # it was closed when Python started
+        return Inert(os.fdopen(os.dup(number), "w", errors="backslashreplace"))
+    with suppress(AttributeError, ValueError):  # a stream of a test, or of a notebook
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    return Inert(stream)

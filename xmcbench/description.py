@@ -1,0 +1,116 @@
+"""What the harness knows of a method without running its code: what its class declares."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+
+from xmcbench import parameters
+from xmcbench.errors import PluginError, Unavailable, UsageError
+from xmcbench.method import Method, Supervision
+from xmcbench.parameters import Parameter, Scalar
+
+#: The preset that is taken where nothing else is asked for and the method has it: a few minutes on two cores.
+DEFAULT_PRESET = "quick"
+
+Values = dict[str, Scalar]
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
+
+    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires: whether the class
+    has something to say for given parameters, by ``describe`` and ``require``.
+    """
+
+    cls: str
+    doc: str
+    title: str
+    supervision: Supervision
+    deterministic: bool
+    packages: dict[str, str]
+    presets: dict[str, Values]
+    ablation: dict[str, Values]
+    described: tuple[str, ...]
+    choices: dict[str, str]
+    parameters: dict[str, Parameter]
+    describes: bool
+    requires: bool
+
+    @classmethod
+    def of(cls, method: type[Method]) -> Description:
+        """The description of a class. Raises PluginError where an attribute is not what the contract says."""
+        said: dict[str, Any] = {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name in ("title", "supervision", "deterministic", "packages", "described", "choices")
+            for value in [getattr(method, name)]
+        }
+        for name in ("presets", "ablation"):
+            said[name] = {key: dict(values) for key, values in getattr(method, name).items()}
+        try:
+            return msgspec.convert(
+                {
+                    **said,
+                    "cls": class_path(method),
+                    "doc": inspect.getdoc(method) or "",
+                    "parameters": msgspec.to_builtins(parameters.declared(method)),
+                    "describes": method.describe is not Method.describe,
+                    "requires": method.require is not Method.require,
+                },
+                cls,
+            )
+        except msgspec.MsgspecError as error:
+            raise PluginError(f"{method.__name__} does not keep the contract: {error}") from error
+
+    def resolve(self, name: str, given: Mapping[str, object]) -> Values:
+        """Every hyperparameter with its value, as ``xmcbench.parameters.resolve``; name: what the method is called."""
+        return parameters.resolve(self.parameters, name, given)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Missing packages of the method: import name -> what to ``pip install``."""
+        return {name: install for name, install in self.packages.items() if not _installed(name)}
+
+    def check_packages(self, name: str) -> None:
+        """Raise Unavailable where a package is missing."""
+        if missing := self.missing:
+            raise Unavailable(f"{name} needs {', '.join(missing)}", f"pip install {' '.join(missing.values())}")
+
+
+def class_path(cls: type) -> str:
+    """Module and name of a class, as an entry point has them."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def contract_problem(method: object) -> str:
+    """Why this object is not a valid method; empty if it is."""
+    if not inspect.isclass(method) or not issubclass(method, Method):
+        return f"{method!r} is not a subclass of xmcbench.Method"
+    for name in ("fit", "predict"):
+        if getattr(method, name) is getattr(Method, name):
+            return f"{method.__name__} does not define {name}"
+    if method.supervision not in get_args(Supervision):
+        return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
+    known = parameters.declared(method)
+    for name in known:
+        if hasattr(Method, name):  # the harness would overwrite a parameter called `seed`
+            return f"{method.__name__}.{name} is part of the contract: remove its type, or rename it"
+    for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
+        for name, values in variants.items():
+            try:
+                parameters.resolve(known, method.__name__, values)
+            except UsageError as error:
+                return f"{kind} {name!r}: {error}"
+    return ""
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name
+        return False

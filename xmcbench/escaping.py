@@ -1,0 +1,120 @@
+"""Text that comes from elsewhere, made inert for where it is shown: one function per target.
+
+Names, reasons and notes reach us from cards, records, plug-ins and the machine itself. Nothing in them may act: no
+control character or escape sequence in a terminal, no mark that reverses the direction of what follows (Unicode
+Technical Report 36, section 2.5), no tag or link in Markdown, no command in LaTeX, no formula in a spreadsheet.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from json import dumps
+from xml.sax.saxutils import escape
+
+#: Categories of characters that do something instead of being seen: control, format, surrogate, private, unassigned,
+#: and the separators of lines and paragraphs.
+_ACTIVE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+#: What Markdown and the HTML in it give a meaning to. An underscore inside a word has none.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])")
+#: A reference such as ``&lt;`` would be shown as the character it stands for.
+_REFERENCE = re.compile(r"&(?=#?\w+;)")
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "√": r"$\surd$",
+    "²": r"$^2$",
+    "≤": r"$\leq$",
+}
+
+#: What a spreadsheet takes for a formula when it stands first.
+_FORMULA = ("=", "+", "-", "@")
+
+
+def is_active(character: str) -> bool:
+    """Whether a character acts on what shows it, or cannot be shown."""
+    return not character.isprintable() and unicodedata.category(character) in _ACTIVE
+
+
+def visible(text: str) -> str:
+    r"""The text with every character that would act spelled out: ESC becomes ``\x1b``. Line breaks and tabs are spaces.
+
+    This alone makes text inert for a terminal, a log and JSON; the other targets build on it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_spelled(each) if is_active(each) else each for each in text)
+
+
+def _spelled(character: str) -> str:
+    if character in "\t\n\r\f\v\u2028\u2029\x85":
+        return " "
+    return character.encode("unicode_escape").decode()
+
+
+def terminal(text: str) -> str:
+    """Text for a terminal, which may have several lines: the line breaks stay."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def markdown(text: str) -> str:
+    """Text in Markdown as it is: nothing in it can look like a heading, a tag, a link or a row of another kind."""
+    return _REFERENCE.sub("&amp;", _MARKDOWN.sub(r"\\\g<0>", visible(text)))
+
+
+def latex(text: str) -> str:
+    """Text in LaTeX as it is."""
+    return "".join(_LATEX.get(sign, sign) for sign in visible(text))
+
+
+def svg(text: str) -> str:
+    """Text in an element of an SVG drawing: markup is escaped, and what XML cannot hold is spelled out."""
+    return escape(visible(text))
+
+
+def csv(text: str) -> str:
+    """Text in a field of a CSV file that a spreadsheet may open: it is never a formula. Numbers stay numbers."""
+    shown = visible(text)
+    if not shown.startswith(_FORMULA):
+        return shown
+    try:
+        float(shown)
+    except ValueError:
+        return f"'{shown}"
+    return shown
+
+
+def json(document: object) -> str:
+    """A JSON document in which every letter stands as it is, and what would act is escaped as JSON escapes it."""
+    text = dumps(document, indent=1, ensure_ascii=False)
+    return "".join(dumps(each)[1:-1] if each != "\n" and is_active(each) else each for each in text)
+
+
+#: Letters of other scripts that look like Latin ones: the part of Unicode's confusables (UTS 39) that its lower-case
+#: Cyrillic and Greek letters make up, after case folding.
+_CONFUSABLE = str.maketrans(
+    "\u0430\u0432\u0435\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u0456\u0458\u04bb\u0501\u051b\u051d"
+    "\u03b1\u03b2\u03b5\u03b6\u03b7\u03b9\u03ba\u03bc\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7"
+    "\u0131\u0142\u00f8\u0261\u0269\u028f\u1d04\u1d0f"
+    "015|",
+    "abekmhopctyxsijhdqwabeznikmvoptyxilogiycoolsl",
+)
+
+
+def skeleton(text: str) -> str:
+    """What is left of a name for somebody who glances at it: two names with equal skeletons look alike.
+
+    The rule: compatibility characters are replaced by plain ones (NFKC), case is folded, accents are dropped, Cyrillic
+    and Greek letters and the digits 0, 1 and 5 become the Latin letters that they look like, and of the rest only
+    letters and digits count.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    plain = "".join(each for each in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(each))
+    return "".join(each for each in plain.translate(_CONFUSABLE) if each.isalnum())

@@ -1,0 +1,179 @@
+"""Importing a method: from an installed package, or from a plug-in file.
+
+Only a process that may come to harm does that: an import can end, hang or break the process it happens in. The run
+itself knows descriptions (``xmcbench.registry``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from xmcbench.description import Description, contract_problem
+from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
+from xmcbench.method import Method
+from xmcbench.storage.source import PLUGIN_PREFIX
+
+GROUP = "xmcbench.methods"
+
+#: Plug-in files that are being imported.
+_IMPORTING: list[Path] = []
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A method by name: where it comes from, and its class, or why there is none."""
+
+    name: str
+    origin: str
+    method: type[Method] | None
+    problem: str = ""
+
+    def usable(self) -> type[Method]:
+        """The class. Raises PluginError when it is broken, Unavailable when a package is missing."""
+        if self.method is None:
+            raise PluginError(f"{self.name} ({self.origin}): {self.problem}")
+        Description.of(self.method).check_packages(self.name)
+        return self.method
+
+
+def load(name: str, plugin: Path | None = None) -> type[Method]:
+    """The class of a method: of that name in a plug-in file, else in an installed package.
+
+    Raises UnknownName, PluginError and Unavailable.
+    """
+    found = from_file(plugin) if plugin else [from_point(point(name))]
+    by_name = {each.name: each for each in found}
+    if name not in by_name:
+        raise UnknownName("method", name, by_name)
+    return by_name[name].usable()
+
+
+def points() -> list[metadata.EntryPoint]:
+    """The entry points of the installed packages."""
+    return [*metadata.entry_points(group=GROUP)]
+
+
+def point(name: str) -> metadata.EntryPoint:
+    """The entry point of this name. Raises UnknownName."""
+    known = {each.name: each for each in points()}
+    if name not in known:
+        raise UnknownName("method", name, known)
+    return known[name]
+
+
+def origin_of(point: metadata.EntryPoint) -> str:
+    """What an entry point names, and the package it is of."""
+    return f"{point.value} in {distribution_of(point)}"
+
+
+def distribution_of(point: metadata.EntryPoint) -> str:
+    """The package an entry point is of."""
+    return point.dist.name if point.dist else "?"
+
+
+def from_point(point: metadata.EntryPoint) -> Imported:
+    """The method that an entry point names."""
+    return _imported(point.name, origin_of(point), point.load)
+
+
+def from_file(path: Path) -> list[Imported]:
+    """The methods a plug-in file defines, each under its class name in lower case with dashes (``MyBM25`` -> my-bm25).
+
+    Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
+    a reason.
+    """
+    check_file(path)
+    origin = str(path)
+    # get_type_hints looks up the module of a class in sys.modules: register the file there under a unique name.
+    module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))  # a plug-in may import modules beside it
+    try:
+        with _importing(path):
+            spec.loader.exec_module(module)
+    except BaseException as error:  # as in _imported
+        return [Imported(path.stem, origin, None, _no_import(error))]
+    classes = [
+        member
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, Method) and member.__module__ == module_name and not inspect.isabstract(member)
+    ]
+    if not classes:
+        return [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
+    return [_imported(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
+
+
+def check_file(path: Path) -> None:
+    """Raise UsageError unless there is such a file with Python code."""
+    if not path.is_file():
+        raise UsageError(f"no plug-in file at {path}", "--plugin takes a .py file with a subclass of Method")
+    if path.suffix != ".py":
+        raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
+
+
+def _itself(loaded: type[Method]) -> object:
+    return loaded
+
+
+def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Imported:
+    try:
+        method = import_it()
+        problem = contract_problem(method)
+        if not problem:
+            Description.of(method)  # type: ignore[arg-type]
+    except XmcbenchError as error:
+        return Imported(name, origin, None, str(error))
+    except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
+        return Imported(name, origin, None, _no_import(error))
+    return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
+
+
+def _no_import(error: BaseException) -> str:
+    said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
+    return f"cannot be imported: {said}"
+
+
+@contextmanager
+def _importing(path: Path) -> Iterator[None]:
+    _IMPORTING.append(path)
+    try:
+        yield
+    finally:
+        _IMPORTING.pop()
+
+
+def check_imported() -> None:
+    """Raise UsageError while a plug-in file is being imported: a run that it starts would start again in every cell."""
+    if _IMPORTING:
+        raise UsageError("it starts a run on import", 'move that below `if __name__ == "__main__":`')
+
+
+def method_name(cls: type) -> str:
+    """The name of a method in a plug-in file: its class name in lower case, with dashes (``MyBM25`` -> ``my-bm25``)."""
+    name = cls.__name__
+    parts = "".join(
+        f"-{letter}" if letter.isupper() and before and (before.islower() or before.isdigit()) else letter
+        for before, letter in zip(" " + name, name, strict=False)
+    )
+    return parts.strip("- ").lower()
+
+
+def _line(method: type) -> int:
+    try:
+        return inspect.getsourcelines(method)[1]
+    except OSError:
+        return 1

@@ -1,0 +1,40 @@
+"""Whether everything in a runs folder is as it was written: records, ranks, predictions and artifacts, in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xmcbench.errors import StorageError
+from xmcbench.records.ranks import Truth
+from xmcbench.records.record import Record
+from xmcbench.records.store import Store
+from xmcbench.storage import artifacts
+from xmcbench.storage.canonical import sha256_file
+
+
+def damaged(store: Store) -> Iterator[str]:
+    """What is wrong with a runs folder, a line each with the path. Raises StorageError for an unreadable folder."""
+    truths: dict[str, Truth] = {}
+    records = store.records()
+    yield from map(str, store.left_out.values())
+    for record in records:
+        yield from _of_record(record, store, truths)
+    for folder, problem in artifacts.examine(store.artifacts):
+        if problem:
+            yield f"{folder}: {problem}; it will be made again when it is needed"
+
+
+def _of_record(record: Record, store: Store, truths: dict[str, Truth]) -> Iterator[str]:
+    try:
+        if record.ranks is not None:
+            key = record.ranks.truth_sha256
+            if key not in truths:
+                truths[key] = store.truth(record)
+            store.ranks(record, truths[key])
+        path = store.predictions_path(record.cell)
+        if record.predictions is not None and path.exists() and sha256_file(path) != record.predictions.sha256:
+            yield f"{path}: checksum mismatch; figures follow from the ranks, the predictions are lost"
+    except StorageError as error:
+        yield str(error)
+    except (OSError, ValueError) as error:
+        yield f"{store.predictions_path(record.cell)}: {error}"

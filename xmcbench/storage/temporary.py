@@ -1,0 +1,115 @@
+"""Temporary files and folders: held by a lock while their process lives, removed by the next one where it was killed.
+
+The lock is the system's, on the file or folder itself, so it goes with the process however that ends, and a process on
+another machine that shares the file system is seen too. Where a file system has no locks, nothing is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from xmcbench.errors import StorageError
+
+#: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
+_BESIDE = re.compile(r"\..*\.[a-z0-9_]{8}\.tmp|\.[a-z0-9_]{8}\.tmp")
+_SCRATCH = re.compile(r"xmcbench-[a-z0-9_]{8}\.tmp")
+
+
+def hold_file(target: Path) -> tuple[int, Path]:
+    """A new file beside ``target``, open for writing and held until it is closed: its descriptor and its path."""
+    while True:
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        if _held(descriptor, name):
+            return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def hold_folder(parent: Path, prefix: str) -> tuple[int, Path]:
+    """A new folder in ``parent``, held until the returned descriptor is closed: that and its path."""
+    while True:
+        name = tempfile.mkdtemp(dir=parent, prefix=prefix, suffix=".tmp")
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another process took it for one that was left behind
+        if _held(descriptor, name):
+            return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def _held(descriptor: int, name: str) -> bool:
+    """Lock a new file or folder; False where a sweep was faster."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        return os.fstat(descriptor).st_ino == os.stat(name).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def scratch_folder() -> tuple[int, Path]:
+    """A new folder in the system's folder of temporary files, held: as ``hold_folder``. Raises StorageError."""
+    try:
+        return hold_folder(Path(tempfile.gettempdir()), "xmcbench-")
+    except OSError as error:
+        raise StorageError.from_os_error(error, tempfile.gettempdir()) from error
+
+
+def remove_folder(held: int, folder: Path) -> None:
+    """Remove a folder that is held by this descriptor, and close that."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(held)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder in the system's folder of temporary files, for a block. Raises StorageError when it cannot be made."""
+    held, folder = scratch_folder()
+    try:
+        yield folder
+    finally:
+        remove_folder(held, folder)
+
+
+def sweep_scratch() -> None:
+    """Remove the scratch folders of this user whose process was killed."""
+    _sweep(Path(tempfile.gettempdir()), _SCRATCH)
+
+
+def sweep(folder: Path, depth: int = 0) -> None:
+    """Remove what unfinished writes left in a folder, and so many levels below it, where their process was killed."""
+    _sweep(folder, _BESIDE)
+    if depth:
+        with suppress(OSError):
+            for entry in [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]:
+                sweep(Path(entry.path), depth - 1)
+
+
+def _sweep(folder: Path, pattern: re.Pattern[str]) -> None:
+    try:
+        entries = [entry for entry in os.scandir(folder) if pattern.fullmatch(entry.name)]
+    except OSError:
+        return
+    for entry in entries:
+        with suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid() and not entry.is_symlink():
+                _remove_unheld(entry)
+
+
+def _remove_unheld(entry: os.DirEntry[str]) -> None:
+    descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if entry.is_dir():
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
+    finally:
+        os.close(descriptor)
