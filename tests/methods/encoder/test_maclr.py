@@ -240,7 +240,7 @@ def test_held_out_documents(run, stories):
     assert list(found) == ["untrained", "stage I", "stage II"]
     assert all(0 <= each["hit@1"] <= each["MRR"] <= 1 for each in found.values())
     assert method.notes["pseudo pairs"]["documents"] == 22
-    with pytest.raises(UsageError, match="held_out = 30 leaves none of 30 documents"):
+    with pytest.raises(UsageError, match="held_out = 30 leaves none of the 30 documents"):
         run(stories, held_out=30)
 
 

@@ -88,7 +88,7 @@ def test_a_checkpoint_stays_until_the_weights_are_kept(artifacts, prepared, monk
     monkeypatch.setattr(safetensors.numpy, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write .*weights.safetensors") as caught:
         trained(artifacts, encoder, task, plan, {}, "cpu")
-    assert "goes on from its last checkpoint" in caught.value.hint
+    assert "continues from the last checkpoint" in caught.value.hint
     monkeypatch.undo()
     encoder.load_weights(first)
     assert trained(artifacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
