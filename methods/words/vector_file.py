@@ -27,7 +27,8 @@ def read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
     numbers is GloVe's. Raises UsageError if the file is missing, in another format, damaged or not finite.
     """
     try:
-        words, vectors = _read(path, max_words)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
+            words, vectors = _read(path, max_words)
     # gensim raises different errors, depending on the damage.
     except (ValueError, EOFError, OSError, zlib.error, AssertionError, IndexError, MemoryError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

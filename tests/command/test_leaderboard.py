@@ -51,7 +51,7 @@ def test_what_is_removed_comes_back_byte_for_byte(inside, runs):
     assert {path: path.read_bytes() for path in before} == before
     (runs / "tiny.md").write_text("changed")
     ended = inside("leaderboard", "--out", "sent", "--check")
-    assert (ended.returncode, "tiny.md differs" in ended.stderr) == (1, True)
+    assert (ended.returncode, "tiny.md is out of date" in ended.stderr) == (1, True)
 
 
 def test_a_remark_is_part_of_its_page(inside, runs):
@@ -60,7 +60,7 @@ def test_a_remark_is_part_of_its_page(inside, runs):
     remark = runs / "remarks" / "tiny.md"
     remark.write_text("Written by *hand*.\n")
     ended = inside("leaderboard", "--out", "sent", "--check")
-    assert (ended.returncode, ended.stderr.count("differs")) == (1, 1), ended.stderr
+    assert (ended.returncode, ended.stderr.count("is out of date")) == (1, 1), ended.stderr
     assert inside("leaderboard", "--out", "sent").returncode == 0
     assert "\n## Remarks\n\nWritten by *hand*.\n\n" in (runs / "tiny.md").read_text()
     assert remark.read_text() == "Written by *hand*.\n"
@@ -223,7 +223,10 @@ FORGERIES = {
     ),
     "a figure": (forged(_higher), "its metrics.none.views.head.values.P@1 is 0.875"),
     "other predictions": (forged(_better_predictions), "but its predictions give"),
-    "counts": (forged(lambda record, _: record["counts"].update(test=29)), "its counts.test is 29, but 30"),
+    "counts": (
+        forged(lambda record, _: record["counts"].update(test=29)),
+        "its counts.test is 29, but its predictions give 30",
+    ),
     "a filter": (forged(_of_another_filter), "its metrics.self is "),
     "propensities": (
         forged(lambda record, _: record["protocol"].update(propensity=[0.6, 2.6])),

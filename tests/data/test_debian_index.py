@@ -216,9 +216,21 @@ def test_a_failed_build_leaves_what_was_there(card, indices):
 
 
 def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
-    (tmp_path / "letters.doc").touch()
-    with pytest.raises(UsageError, match="contains something other"):
-        build("letters", tmp_path, indices)
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "letters.doc").write_text("mine")
+    with pytest.raises(UsageError, match="contains letters.doc, which xmcbench did not write"):
+        build("letters", out, indices)
+    build("letters", out, indices, force=True)
+    assert (out / "letters.doc").read_text() == "mine"
+    before = (out / "trn.json.gz").read_bytes()
+    (out / "letters.doc").unlink()
+    (out / "trn.json.gz").write_text("changed by hand")
+    with pytest.raises(UsageError, match="contains trn.json.gz, which xmcbench did not write"):
+        build("letters", out, indices)
+    build("letters", out, indices, force=True)
+    assert (out / "trn.json.gz").read_bytes() == before
+    build("letters", out, indices)  # over its own files
 
 
 def test_what_has_no_recipe_says_where_to_get_it():

@@ -104,3 +104,19 @@ def test_nothing_is_overwritten(write_folder, tmp_path):
 def test_an_unknown_format_is_answered_with_the_nearest(write_folder, tmp_path):
     with pytest.raises(UnknownName, match="did you mean 'pecos'"):
         export(load_dataset(write_folder()), tmp_path / "out", "pecoss")
+
+
+def test_force_keeps_other_files(write_folder, tmp_path):
+    """And replaces those of the same names only."""
+    dataset, out = load_dataset(write_folder()), tmp_path / "mine"
+    (out / "deep").mkdir(parents=True)
+    (out / "deep" / "notes.txt").write_text("mine")
+    (out / "lbl.json.gz").write_text("mine too")
+    with pytest.raises(UsageError, match="contains deep, which xmcbench did not write"):
+        export(dataset, out, "xc")
+    assert (out / "lbl.json.gz").read_text() == "mine too"
+    written = export(dataset, out, "xc", force=True)
+    assert all(path.is_file() for path in written)
+    assert (out / "deep" / "notes.txt").read_text() == "mine"
+    assert list(load_dataset(out).labels) == list(dataset.labels)
+    assert sorted(path.name for path in tmp_path.glob(".mine*")) == []

@@ -102,8 +102,9 @@ def shown(records, published=()):
             if name.endswith(".svg"):
                 ET.fromstring(content)
             assert not {"\x1b", "\u202e", "\0"} & {*content}, f"{name} holds a control character"
-            assert "<img" not in content or name.endswith((".json", ".csv")), f"{name} holds a tag"
-            assert "](javascript" not in content or "\\](javascript" in content or not name.endswith(".md"), name
+            if name.endswith(".md"):
+                assert "<img" not in content.replace("\\<img", ""), f"{name} holds a tag"
+                assert "](javascript" not in content.replace("\\](javascript", ""), f"{name} holds a link"
 
 
 def resealed(values):
@@ -195,9 +196,13 @@ class Board(Kind):
             values["ranks"]["file"] = sent.relative(sent.ranks_path(cell))
             if seed:
                 values = mutators.wild_value(values, chance)
+            try:
+                text = resealed(values)
+            except (ValueError, TypeError):  # such a value is no JSON
+                text = json.dumps(values)
             for path, content in (
                 (sent.predictions_path(cell), self.predictions),
-                (sent.record_path(cell), resealed(values).encode("utf-8", "replace")),
+                (sent.record_path(cell), text.encode("utf-8", "replace")),
             ):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
@@ -374,10 +379,12 @@ class Subsets(Kind):
         pairs = load_dataset(self.base / "tiny").train_pairs()
         self.subset = draw(pairs, Setting.of("fs", 0.5), 0)
         self.store = Store(self.folder / "runs")
+        with self.store.subset("tiny", self.subset) as path:
+            self.good = path.read_bytes()
 
     def trial(self, chance):
         with self.store.subset("tiny", self.subset) as path:
-            path.write_bytes(mutators.wild_npz(path.read_bytes(), chance))
+            path.write_bytes(mutators.wild_npz(self.good, chance))
         with self.store.subset("tiny", self.subset) as path:
             pairs = read_pairs(path, self.subset.pairs.shape[1])
         same = pairs_digest(pairs.indptr, pairs.indices) == self.subset.digest

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import differences, files, pages, read_remarks, write
 from xmcbench.leaderboard.chart import MARK
 from xmcbench.records import as_json
@@ -194,3 +194,20 @@ def test_no_page_replaces_another(some, record, altered, name):
     other = altered(record(), (("cell", "dataset"), name))
     with pytest.raises(StorageError, match="would replace that of"):
         pages([*some, other])
+
+
+def test_a_file_that_was_written_by_hand_is_not_replaced(tmp_path, some):
+    """Nothing is written where one is in the way; a generated file, also one with other content, gives way."""
+    made = files(pages(some))
+    points = next(name for name in made if name.endswith(".csv"))
+    write(tmp_path, made)
+    for name in ("README.md", points):
+        (tmp_path / name).write_text("by hand\n")
+        other = next(each for each in made if each not in (name, points))
+        (tmp_path / other).write_text(made[other] + " ")
+        with pytest.raises(UsageError, match=f"{name} already exists and was not generated"):
+            write(tmp_path, made)
+        assert (tmp_path / name).read_text() == "by hand\n"
+        assert (tmp_path / other).read_text() == made[other] + " "
+        write(tmp_path, made, force=True)
+        assert differences(tmp_path, made) == []

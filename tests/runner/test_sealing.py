@@ -115,8 +115,14 @@ class Editor(Honest):
 
     def fit(self, raw_X, raw_Y, pairs=None):
         super().fit(raw_X, raw_Y, pairs)
-        pairs.data[:] = 0
-        pairs.indices[:] = 0
+        self.notes["refused"] = 0
+        for part in (pairs.data, pairs.indices, pairs.indptr):
+            try:
+                part[:] = 0
+            except ValueError:
+                self.notes["refused"] += 1
+                part.flags.writeable = True  # who insists changes a copy
+                part[:] = 0
 
     @property
     def notes(self):
@@ -204,7 +210,8 @@ def test_no_method_can_change_its_scores(made, method):
     assert made[method]["predictions"]["sha256"] == made["honest"]["predictions"]["sha256"]
 
 
-def test_the_pairs_that_a_method_is_handed_are_its_own(made):
+def test_the_pairs_that_a_method_is_handed_are_read_only_and_its_own(made):
+    assert made["editor"]["notes"]["refused"] == 3
     pairs = load_dataset(SAMPLE).train_pairs()
     for method in ("honest", "editor", "honest again"):
         assert made[method]["notes"]["pairs"] == [pairs.nnz, int(pairs.indices.sum())]

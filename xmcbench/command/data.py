@@ -14,6 +14,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     build = verbs.add_parser("build", help="build a dataset from its source")
     build.add_argument("name")
     build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
+    _add_force(build)
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
     build.add_argument(
         "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
@@ -33,6 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     export = verbs.add_parser("export", help="write a dataset in another format")
     export.add_argument("name", metavar="NAME|FOLDER")
     export.add_argument("--out", type=Path, required=True, metavar="DIR")
+    _add_force(export)
     export.add_argument("--format", required=True, choices=("xc", "pecos", "maclr", "zestxml"))
 
     synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
@@ -40,6 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     synth.add_argument("--instances", type=int, required=True, metavar="N")
     synth.add_argument("--labels", type=int, required=True, metavar="L")
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
+    _add_force(synth)
+
+
+def _add_force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="write beside other files; those of the same names are replaced",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _build(arguments: argparse.Namespace) -> int:
     from xmcbench.data import build
 
-    built = build(arguments.name, arguments.out, arguments.indices, arguments.other_release)
+    built = build(arguments.name, arguments.out, arguments.indices, arguments.other_release, arguments.force)
     counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in built.card.counts.items())
     same = "files identical to those on the card" if built.as_pinned else "files differ from those on the card"
     print(f"{built.card.name} in {built.folder}: {counts}; {same}")
@@ -111,7 +122,7 @@ def _info(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     from xmcbench.data import export, load_dataset
 
-    for path in export(load_dataset(arguments.name), arguments.out, arguments.format):
+    for path in export(load_dataset(arguments.name), arguments.out, arguments.format, arguments.force):
         print(path)
     return 0
 
@@ -119,6 +130,6 @@ def _export(arguments: argparse.Namespace) -> int:
 def _synth(arguments: argparse.Namespace) -> int:
     from xmcbench.data import synthesize
 
-    synthesize(arguments.name, arguments.instances, arguments.labels, arguments.seed)
+    synthesize(arguments.name, arguments.instances, arguments.labels, arguments.seed, arguments.force)
     print(f"xmcbench run --dataset {arguments.name} --setting ez --methods tfidf")
     return 0

@@ -36,7 +36,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
-    parser.add_argument("--force", action="store_true", help="with add: replace a record of the same cell")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace files not generated; with add: a record of the same cell",
+    )
     parser.add_argument(
         "--plugin",
         action="append",
@@ -89,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if stale:
         print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)
     if not arguments.check:
-        write(out, made)
+        write(out, made, arguments.force)
         index = f", the index is {out / 'README.md'}" if plain else ""
         print(f"{len(made)} files in {out}{index}")
         return 1 if failed or left_out else 0

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from xmcbench.data.card import write_card
+from xmcbench.data.output import output_folder
 from xmcbench.data.xc_matrix import write_filter, write_matrix
 from xmcbench.data.xc_text import write_instances, write_labels
-from xmcbench.errors import DataError, UnknownName, UsageError
-from xmcbench.storage.atomic import atomic_file, atomic_folder
+from xmcbench.errors import DataError, UnknownName
+from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.canonical import sha256_file
 
 if TYPE_CHECKING:
@@ -28,25 +29,18 @@ if TYPE_CHECKING:
     from xmcbench.texts import Texts
 
 
-def export(dataset: Dataset, out: Path, format: str) -> list[Path]:  # noqa: A002 - the word for it
+def export(dataset: Dataset, out: Path, format: str, force: bool = False) -> list[Path]:  # noqa: A002 - the word for it
     """Write ``dataset`` into the new folder ``out`` in a format: xc, pecos, maclr or zestxml; returns the files.
 
-    Raises UnknownName for another format, UsageError if ``out`` is not empty, and DataError if the format cannot
-    represent the data.
+    Raises UnknownName for another format, UsageError if ``out`` is not empty (with ``force``, its other files stay,
+    and those of the same names are replaced), and DataError if the format cannot represent the data.
     """
     if format not in FORMATS:
         raise UnknownName("format", format, FORMATS)
-    check_free(out)
-    with atomic_folder(out) as folder:
+    with output_folder(out, force) as folder:
         FORMATS[format](dataset, folder)
         names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return [out / name for name in names]
-
-
-def check_free(out: Path) -> None:
-    """Raise UsageError unless ``out`` is a new or an empty folder."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} already exists", "give a new or an empty folder: nothing is overwritten")
 
 
 def _export_xc(dataset: Dataset, folder: Path) -> None:

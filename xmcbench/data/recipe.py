@@ -13,9 +13,9 @@ import msgspec
 from xmcbench.data import recipes
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalogue import find, roots
+from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
-from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.temporary import scratch
 
@@ -29,19 +29,25 @@ class Built:
     as_pinned: bool
 
 
-def build(slug: str, out: Path | None = None, indices: Path | None = None, allow_other_release: bool = False) -> Built:
-    """Build the dataset ``slug`` into ``out`` (default: the folder of its card), replacing it.
+def build(
+    slug: str,
+    out: Path | None = None,
+    indices: Path | None = None,
+    allow_other_release: bool = False,
+    force: bool = False,
+) -> Built:
+    """Build the dataset ``slug`` into ``out`` (default: the folder of its card), over an earlier build.
 
-    indices: a folder with the source indices; without it they are fetched. Files and card are written
-    atomically. Raises DataError if the dataset has no recipe, or if the indices are damaged or, without
-    ``allow_other_release``, not those of the release on the card.
+    indices: a folder with the source indices; without it they are fetched. force: replace files of the same names that
+    an earlier build did not write; others stay in any case. Raises UsageError for a folder with other files, DataError
+    if the dataset has no recipe, or if the indices are damaged or, without ``allow_other_release``, not those of the
+    release on the card.
     """
     card, recipe, source_format = _recipe_of(slug)
     if allow_other_release and out is None:
         raise UsageError("another release is another dataset", "give it a folder: --out FOLDER")
     target = out or _home(card)
-    if target.exists() and any(target.iterdir()) and not (target / "card.toml").is_file():
-        raise UsageError(f"{target} contains something other than a dataset", "choose another folder: --out FOLDER")
+    check_free(target, force, rebuild=True)
     with scratch() as temporary:
         source = indices or temporary
         if indices is None:
@@ -54,7 +60,7 @@ def build(slug: str, out: Path | None = None, indices: Path | None = None, allow
                 f"{' and '.join(other)} in {source} are not those of {card.release or recipe.release}",
                 "their SHA-256 differs from the card's; use --other-release to build another dataset",
             )
-        with atomic_folder(target) as folder:
+        with output_folder(target, force, rebuild=True) as folder:
             source_format.write(files, folder)
             written = sorted(path.name for path in folder.iterdir())
             made = msgspec.structs.replace(

@@ -13,10 +13,9 @@ import numpy as np
 
 from xmcbench.data.card import Card, write_card
 from xmcbench.data.catalogue import slug_of
-from xmcbench.data.exchange import check_free
+from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import UsageError
-from xmcbench.storage.atomic import atomic_folder
 
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
 
@@ -30,25 +29,26 @@ _OWN_WORDS = 12
 _BLOCK = 16_384
 
 
-def synthesize(out: Path, instances: int, labels: int, seed: int = 0) -> Path:
+def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: bool = False) -> Path:
     """Write a synthetic dataset in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
 
     instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
-    Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or when ``out`` is not empty.
+    Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or if ``out`` is not empty; with ``force``, other
+    files in it stay, and those of the same names are replaced.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
         raise UsageError(
             f"cannot make {instances} instances and {labels} labels with seed {seed}",
             "sizes must be at least 1, the seed in 0..2^32-1",
         )
-    check_free(out)
+    check_free(out, force)
     # The stream of RandomState is frozen (NEP 19); only draws that need no libm are made from it.
     random = np.random.RandomState(seed)
     vocabulary = max(1_000, 2 * labels)
     label_words = random.randint(vocabulary, size=(labels, 4))
     label_lengths = random.randint(2, 5, size=labels)
     made = _Instances(random, label_words, label_lengths, vocabulary)
-    with atomic_folder(out) as folder:
+    with output_folder(out, force) as folder:
         titles = (_text(words[:length]) for words, length in zip(label_words, label_lengths, strict=True))
         write_labels(folder / "lbl.json.gz", ((f"l{row}", title) for row, title in enumerate(titles)))
         write_instances(folder / "trn.json.gz", made.rows("trn", instances))

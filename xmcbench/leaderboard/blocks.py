@@ -45,11 +45,15 @@ class Page:
 def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Block]:
     """The section of sources: all, or those with a row of one dataset."""
     lines = [
-        f"[{number}] {source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
+        f"[{number}] {markdown(_reference(source))}"
         for number, source in enumerate(printed, 1)
         if dataset is None or any(row.dataset == dataset for row in source.rows)
     ]
     return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
+
+
+def _reference(source: Source) -> str:
+    return f"{source.citation}. {source.homepage}. {source.protocol[:1].upper()}{source.protocol[1:]}."
 
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:

@@ -42,7 +42,10 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
         return _joined(text + marks.of(cell.notes), cell.spread)
 
     lines = [[name(line), *(cell(line, each) for each in line.cells)] for line in table.lines]
-    headers = [table.head, *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns)]
+    headers = [
+        escaping.markdown(table.head),
+        *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns),
+    ]
     parts = [escaping.markdown(table.caption), _tabulate(table, headers, lines, "pipe")]
     # Two spaces and a line break: each note on its own line.
     parts.append("  \n".join(f"{mark} {escaping.markdown(note)}" for mark, note in marks.notes))
@@ -72,7 +75,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     if first_published:
         body.insert(first_published, r"\midrule")
     cited = sorted({line.source for line in table.lines if line.source})
-    entries = [f"% {line}" for number in cited for line in sources[number - 1].bibtex.splitlines()]
+    entries = [f"% {escaping.visible(line)}" for number in cited for line in sources[number - 1].bibtex.splitlines()]
     columns = [escaping.latex(column.label) + marks.of(column.notes) for column in table.columns]
     heads = " & ".join([escaping.latex(table.head), *columns]) + r" \\"
     notes = [f"\\par\\smallskip{{\\footnotesize {mark} {escaping.latex(note)}}}" for mark, note in marks.notes]

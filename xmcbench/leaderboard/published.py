@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ from xmcbench.storage.shipped import shipped
 
 #: The paper's layout: every table of results has these.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
+
+
+#: What may stand in a link of Markdown, and in a citation of LaTeX.
+_LINK, _KEY = re.compile(r"https?://[\w./?#@!$&'*+,;=%:~-]+", re.ASCII), re.compile(r"[\w.:+/-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,8 @@ def read_source(path: Path) -> Source:
         columns = [each for each in described.errata if each.of_columns]
         cells = [each for each in described.errata if not each.of_columns]
         statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
+        if not _LINK.fullmatch(described.homepage.strip()) or not _KEY.fullmatch(described.key.strip()):
+            raise ValueError("homepage must be an http address, and key a BibTeX key")
         return Source(
             key=described.key.strip(),
             citation=described.citation.strip(),

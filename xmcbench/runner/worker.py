@@ -21,7 +21,7 @@ from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import source_of
 from xmcbench.texts import Texts
 
@@ -61,6 +61,7 @@ def run(job: Job) -> Outcome:
             pairs = read_pairs(Path(job.pairs), len(texts[1]))
             if pairs_digest(pairs.indptr, pairs.indices) != job.pairs_sha256:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
+            freeze(pairs)
     seal()
     needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])

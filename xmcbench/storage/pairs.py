@@ -42,6 +42,12 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
         raise DataError(f"cannot read the pairs {path}: {error}", hint) from None
 
 
+def freeze(pairs: csr_matrix) -> None:
+    """Make the arrays of a matrix read-only."""
+    for part in (pairs.data, pairs.indices, pairs.indptr):
+        part.flags.writeable = False
+
+
 def pairs_digest(indptr: np.ndarray, indices: np.ndarray) -> str:
     """SHA-256 (hex) of the structure of a binary CSR matrix, whatever the number of its columns."""
     digest = hashlib.sha256()
