@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, MethodError
+from xmcbench import Doc, MethodError, UsageError
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class SelfTraining(ContextEncoder):
     hard_last: Annotated[int, Ge(1), Doc("last rank of hard negatives")] = 50
     negative_margin: Annotated[
         float | None,
+        Ge(0),
         Doc(
             "a label whose score comes within this of the pseudo label's is no negative in Stage II, however it came "
             "into the batch; none: all are"
@@ -111,6 +112,16 @@ class SelfTraining(ContextEncoder):
         Literal["pecos", "sklearn"],
         Doc("whose TF-IDF gives pseudo labels: PECOS's, as in MACLR's code, or scikit-learn's", "pecos#206"),
     ] = "pecos"
+
+    def require(self) -> None:
+        """Raise UsageError too where the ranks of hard negatives hold fewer labels than are asked for."""
+        super().require()
+        if self.hard_negatives > self.hard_last - self.hard_first + 1:
+            raise UsageError(
+                f"MACLR.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
+                f"hard_last = {self.hard_last} hold fewer labels",
+                "raise hard_last",
+            )
 
     @property
     def _second(self) -> bool:

@@ -189,6 +189,12 @@ def plain_scores(run, stories, _plain):
     return _plain["scores"]
 
 
+def test_ranks_that_hold_too_few_hard_negatives(checkpoint):
+    MACLR(backbone=str(checkpoint()), hard_negatives=3, hard_first=5, hard_last=7).require()
+    with pytest.raises(UsageError, match="hard_negatives = 4, but the ranks from hard_first = 5 to hard_last = 7"):
+        MACLR(backbone=str(checkpoint()), hard_negatives=4, hard_first=5, hard_last=7).require()
+
+
 def test_pseudo_labels_are_found_anew_before_each_round(run, stories):
     _, method = run(stories, pseudo_rounds=2)
     assert [method.notes[f"stage II, round {number}"]["steps"] for number in (1, 2)] == [1, 2]
