@@ -122,9 +122,10 @@ class KNN(Method):
             mlm_steps=self.mlm_steps,
             temperature=1.0,
             lengths=(self.instance_length, self.label_length),
+            prompts=(None, None),
             seed=self.seed,
         )
-        self.notes["backbone"] = {**tower.backbone.note(), "head": "native", "pooling": tower.encoder.pooling}
+        self.notes["backbone"] = tower.note()
         self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
         return EncoderSpace(tower, raw_X, raw_Y, self.notes)
 

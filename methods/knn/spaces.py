@@ -69,14 +69,14 @@ class EncoderSpace:
         """notes: takes what the search says of itself."""
         self._tower, self._notes = tower, notes
         instance_length, label_length = tower.lengths
-        with tower.embeddings(tower.tokens(raw_X, instance_length), shared=True) as vectors:
+        with tower.embeddings(tower.instance_tokens(raw_X, instance_length), shared=True) as vectors:
             self._instances = np.array(vectors)
-        with tower.embeddings(tower.tokens(raw_Y, label_length), shared=True) as vectors:
+        with tower.embeddings(tower.label_tokens(raw_Y, label_length), shared=True) as vectors:
             self._labels = np.array(vectors)
 
     def embed(self, texts: Texts) -> np.ndarray:
         """float32 [N, width], of length 1."""
-        with self._tower.embeddings(self._tower.tokens(texts, self._tower.lengths[0])) as vectors:
+        with self._tower.embeddings(self._tower.instance_tokens(texts, self._tower.lengths[0])) as vectors:
             return np.array(vectors)
 
     def instances(self, queries: np.ndarray, k: int) -> TopK:
