@@ -194,7 +194,7 @@ def test_values_of_presets_come_from_commands_whose_records_are_here():
         [(rows, _)] = resolve([wanted], registry)
         for row, seed in itertools.product(rows, wanted.seeds):
             assert row.entry.name == method
-            default = parameters.resolve(row.method, method, {})
+            default = parameters.resolve(row.method.parameters, method, {})
             made = [
                 record
                 for record in records
