@@ -36,6 +36,7 @@ class Astec(Method):
 
     title = "Astec"
     supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("epochs",)
     packages: ClassVar = {"torch": "torch", "numba": "numba", "sklearn": "scikit-learn"}
     presets: ClassVar = {"paper": {"vectors": "glove"}}
 

@@ -35,6 +35,7 @@ class SiameseXML(Method):
 
     title = "SiameseXML"
     supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("epochs", "batch")
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
     presets: ClassVar = {
         "paper": {"vectors": "glove", "batch": 4095, "epochs": 50, "dropout": 0.5},

@@ -37,14 +37,6 @@ class KNN(Method):
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("backbone",)
     packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
-    presets: ClassVar = {
-        "tfidf": {},
-        "minilm": {"backbone": "all-MiniLM-L6-v2", "power": 4.0},
-    }
-    choices: ClassVar = {
-        "tfidf": "xmcbench run --dataset lf-debian-20k-dev --setting full --methods knn:tfidf --set knn.text=0.35",
-        "minilm": "xmcbench run --dataset lf-debian-20k-dev --setting full --methods knn:minilm --set knn.power=2",
-    }
 
     neighbors: Annotated[
         int, Ge(1), Unit("instances"), Doc("that vote, at most", "the training pairs of LF-Debian-20K")
