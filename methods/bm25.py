@@ -34,6 +34,7 @@ class BM25(Method):
     deterministic = True
     packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "sparse_dot_topn": "sparse-dot-topn"}
     presets: ClassVar = {"bm25s": {"k1": 1.5, "b": 0.75}, "lucene": {"k1": 1.2, "b": 0.75}}
+    choices: ClassVar = {"bm25s": "the defaults of the package bm25s", "lucene": "the defaults of Lucene"}
 
     variant: Annotated[
         Literal["lucene", "robertson", "atire"],

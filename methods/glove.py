@@ -24,6 +24,10 @@ _DOWNLOAD = "gensim:"
 _PAPER = "GloVe, section 4.2"
 
 
+#: Training instances held out from training: what values are chosen on.
+_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods glove"
+
+
 class GloVe(Method):
     """Mean of the word vectors of a text, compared by inner product (MACLR section 5, baseline GloVe).
 
@@ -46,6 +50,10 @@ class GloVe(Method):
     presets: ClassVar = {
         "quick": {"epochs": 25, "x_max": 10.0, "normalize": True},
         "paper": {"epochs": 100, "x_max": 100.0, "normalize": False},
+    }
+    choices: ClassVar = {
+        "quick": (f"{_DEV}:quick\n{_DEV}:quick --set glove.x_max=100\n{_DEV}:quick --set glove.normalize=false"),
+        "paper": "Pennington et al. 2014, section 4.2; the inner product is MACLR's, section 5.1",
     }
 
     vectors: Annotated[

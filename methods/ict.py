@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
 
 
+#: Training instances held out from training: what values are chosen on.
+_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods ict"
+
+
 class ICT(ContextEncoder):
     """The inverse cloze task on the corpus (Lee et al. 2019; MACLR sections 4.2 and 5.1, its ablation's row 1).
 
@@ -33,6 +37,16 @@ class ICT(ContextEncoder):
         "hour": HOUR,
         "gpu": GPU,
         "scratch": SCRATCH,
+    }
+    choices: ClassVar = {
+        "paper": "MACLR, section 5.1",
+        "quick": "a budget of minutes on two cores; nothing was chosen",
+        "small": (
+            f"{_DEV}:small\n{_DEV}:small --set ict.learning_rate=1e-5\n{_DEV}:small --set ict.learning_rate=5e-5"
+        ),
+        "scratch": (
+            f"{_DEV}:scratch\n{_DEV}:scratch --set ict.learning_rate=3e-4\n{_DEV}:scratch --set ict.head=paper"
+        ),
     }
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:

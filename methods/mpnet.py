@@ -20,5 +20,10 @@ class MPNet(DualEncoder):
         "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 20, "finetune_batch": 16},
         "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60, "finetune_batch": 16},
     }
+    choices: ClassVar = {
+        "paper": "the checkpoint that MACLR, section 5.1, names; fine-tuned as MACLR",
+        "quick": "a budget of minutes on two cores; nothing was chosen",
+        "small": "the values of SentBERT with half the batch, for a larger encoder; nothing was chosen",
+    }
 
     backbone = "sentence-transformers/paraphrase-mpnet-base-v2"

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
 
 
+#: Training instances held out from training: what values are chosen on.
+_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods simcse"
+
+
 class SimCSE(PretrainedEncoder):
     """Unsupervised SimCSE on the corpus (Gao et al. 2021; MACLR section 5.1).
 
@@ -32,6 +36,14 @@ class SimCSE(PretrainedEncoder):
         "gpu": GPU,
         "scratch": SCRATCH,
     }
+    choices: ClassVar = {
+        "paper": "Gao et al. 2021, appendix A, for BERT-base",
+        "quick": "a budget of minutes on two cores; nothing was chosen",
+        "small": (
+            f"{_DEV}:small\n{_DEV}:small --set simcse.learning_rate=1e-5\n{_DEV}:small --set simcse.learning_rate=5e-5"
+        ),
+        "scratch": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
+    }
     _projection: ClassVar[bool] = True
 
     steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs")] = 10_000
@@ -44,7 +56,7 @@ class SimCSE(PretrainedEncoder):
         """Train on the documents alone."""
         from xmcbench.methods.encoder.contrastive import TwoViews
 
-        documents = tower.tokens(raw_X, self.instance_length)
+        documents = tower.instance_tokens(raw_X, self.instance_length)
         task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
         identity = {"kind": "two dropouts", "instances": raw_X.digest}
         self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)

@@ -30,6 +30,13 @@ class Tfidf(Method):
         "sklearn": {"vectorizer": "sklearn", "max_df": 1.0},
         "pecos": {"vectorizer": "pecos", "max_df": 0.98},
     }
+    choices: ClassVar = {
+        "sklearn": (
+            "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf:pecos\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf:sklearn"
+        ),
+        "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
+    }
 
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2

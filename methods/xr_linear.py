@@ -29,8 +29,9 @@ class XRLinear(Method):
 
     With pairs it is trained on the pairs alone: instances without a pair and labels without a pair are not used,
     because such a label has neither an embedding nor a classifier, and is never predicted. Without pairs it is
-    trained on pseudo pairs, each training instance with its TF-IDF top labels. All ``k`` requested predictions are
-    made, while PECOS stops at 20.
+    trained on pseudo pairs, each training instance with its TF-IDF top labels. The preset ``mixed`` trains on these
+    beside the known pairs, so that a few known pairs do not cost it all other labels. All ``k`` requested predictions
+    are made, while PECOS stops at 20.
     """
 
     title = "XR-Linear"
@@ -39,14 +40,23 @@ class XRLinear(Method):
     presets: ClassVar = {
         "sklearn": {"vectorizer": "sklearn", "max_df": 1.0},
         "pecos": {"vectorizer": "pecos", "max_df": 0.98},
+        "mixed": {"mixed": True},
+    }
+    choices: ClassVar = {
+        "sklearn": (
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:pecos\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:sklearn"
+        ),
+        "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
     }
 
+    mixed: Annotated[bool, Doc("where there are known pairs, train on the pseudo pairs too")] = False
     pseudo_labels: Annotated[
         int,
         Ge(1),
         Doc(
-            "pseudo pairs of each instance in the zero-shot setting; the paper gives no number for XR-Linear, and "
-            "takes 3 from TF-IDF for MACLR's self-training",
+            "pseudo pairs of each instance, in the zero-shot setting and where mixed; the paper gives no number for "
+            "XR-Linear, and takes 3 from TF-IDF for MACLR's self-training",
             "MACLR, section 4.1",
         ),
     ] = 3
@@ -70,10 +80,11 @@ class XRLinear(Method):
         """Train the tree."""
         self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
         X = None
-        if pairs is None:
+        if pairs is None or self.mixed:
             X = self._features.transform(raw_X)
-            pairs = SparseIndex(self._features.labels).search(X, self.pseudo_labels).pairs(len(raw_Y))
-            self.notes["pseudo_pairs"] = int(pairs.nnz)
+            pseudo = SparseIndex(self._features.labels).search(X, self.pseudo_labels).pairs(len(raw_Y))
+            self.notes["pseudo_pairs"] = int(pseudo.nnz)
+            pairs = pseudo if pairs is None else pairs.maximum(pseudo)
         rows = np.flatnonzero(np.diff(pairs.indptr))
         self._seen = np.unique(pairs.indices)
         self.notes["training_instances"] = len(rows)

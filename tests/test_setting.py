@@ -102,3 +102,17 @@ def test_a_saved_subset_is_read_back(tmp_path):
     assert again.shape == subset.pairs.shape
     assert pairs_digest(again.indptr, again.indices) == subset.digest
     assert cells(again) == cells(subset.pairs)
+
+
+def test_what_a_reader_of_a_table_calls_it():
+    assert Setting.of("ez").title == "zero-shot (no pair)"
+    assert Setting.of("full").title == "full (all training pairs)"
+    assert Setting.of("fs", 0.05).title == "few-shot, 5% of the labels"
+    assert Setting.of("fs", 1, "pair").title == "few-shot, 100% of the pairs"
+
+
+@pytest.mark.parametrize(("by", "what"), [("label", "3 labels with a training pair"), ("pair", "4 training pairs")])
+def test_a_ratio_that_draws_nothing_says_of_what(by, what):
+    pairs = csr_matrix(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], np.float32))
+    with pytest.raises(UsageError, match=f"a ratio of 0.1 of {what} selects nothing"):
+        draw(pairs, Setting.of("fs", 0.1, by), 0)

@@ -160,3 +160,18 @@ def test_save_into_a_file_is_a_storage_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write"):
         TopK.from_scores(np.ones((1, 2)), 1).save(tmp_path / "file" / "p.npz")
+
+
+def test_a_part_that_is_joined_is_in_its_rows_only():
+    parts = [TopK.from_scores(np.array([[float(row), 0.5]]), 1) for row in range(3)]
+    joined = TopK.joined(parts, 2, instances=5)
+    assert joined.indices.tolist() == [[1, -1], [0, -1], [0, -1], [-1, -1], [-1, -1]]
+    assert joined.scores[:, 0].tolist() == [0.5, 1.0, 2.0, -np.inf, -np.inf]
+    assert TopK.joined([], 2).indices.shape == (0, 2)
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_label_is_named_once(label):
+    twice = TopK(np.array([[label, label]], np.int32), np.array([[2.0, 1.0]], np.float32))
+    with pytest.raises(MethodError, match="row 0 names a label twice"):
+        twice.check(1, 2, 2)

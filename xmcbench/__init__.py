@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xmcbench.method import Method
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
+    from xmcbench.runner.parts import Part
     from xmcbench.storage.artifacts import Artifacts
     from xmcbench.storage.pairs import pairs_digest
     from xmcbench.storage.tensors import load_arrays, save_arrays
@@ -35,6 +36,7 @@ _PUBLIC = {
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
     "Options": "xmcbench.api",
+    "Part": "xmcbench.runner.parts",
     "Results": "xmcbench.results",
     "Texts": "xmcbench.texts",
     "TopK": "xmcbench.topk",
@@ -62,6 +64,7 @@ __all__ = [
     "Method",
     "MethodError",
     "Options",
+    "Part",
     "Results",
     "Texts",
     "TopK",

@@ -24,8 +24,8 @@ Values = dict[str, Scalar]
 class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
-    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires: whether the class
-    has something to say for given parameters, by ``describe`` and ``require``.
+    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses: whether the
+    class has something to say for given parameters, by ``describe``, ``require`` and ``uses``.
     """
 
     cls: str
@@ -41,6 +41,7 @@ class Description(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Parameter]
     describes: bool
     requires: bool
+    uses: bool = False
 
     @classmethod
     def of(cls, method: type[Method]) -> Description:
@@ -61,6 +62,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     "parameters": msgspec.to_builtins(parameters.declared(method)),
                     "describes": method.describe is not Method.describe,
                     "requires": method.require is not Method.require,
+                    "uses": method.uses is not Method.uses,
                 },
                 cls,
             )

@@ -39,10 +39,10 @@ class Plugin(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a method is asked under parameters: to say something of itself, or whether something is missing."""
+    """What a method is asked under parameters: what it says of itself, what it uses, whether something is missing."""
 
     name: str
-    about: Literal["describe", "require"]
+    about: Literal["describe", "require", "uses"]
     values: Values
 
 
@@ -61,6 +61,8 @@ class Answer(Struct, frozen=True):
             made = method(**question.values)
             if question.about == "describe":
                 return cls(str(made.describe()))
+            if question.about == "uses":
+                return cls("\n".join(made.uses()))
             made.require()
         except XmcbenchError as error:
             kind = UsageError if isinstance(error, UnknownName) else type(error)

@@ -35,7 +35,8 @@ class Method:
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
     described    parameters that ``describe`` includes, so that a row's name does not repeat them
     deterministic  whether results do not depend on the seed, so that one run is enough
-    choices      preset -> the command, on a ``-dev`` dataset, by which its values were chosen
+    choices      preset -> where its values come from: a source, or the commands, one a line, by which they were chosen
+                 on a ``-dev`` dataset
 
     A method with a part that does not depend on the pairs can also define
 
@@ -145,6 +146,13 @@ class Method:
 
         Called when a run is planned, for methods with a cell to run. It must be fast and import nothing heavy.
         """
+
+    def uses(self) -> tuple[str, ...]:
+        """Other methods that a run with these parameters goes through (``xmcbench.Part``): NAME or NAME:PRESET each.
+
+        Their source counts as this one's: where it changes, results of this method are stale too.
+        """
+        return ()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> object:
         """Learn from the training instances, all labels and the known pairs.

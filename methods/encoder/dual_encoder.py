@@ -49,20 +49,34 @@ class DualEncoder(Method):
     head: Annotated[
         Literal["native", "cls", "paper"],
         Doc(
-            "native: the checkpoint's own pooling, cosine; cls: [CLS], cosine; paper: [CLS] under a dense layer of 512 "
-            "with tanh, inner product",
+            "native: the checkpoint's own pooling, dense layers and similarity; cls: [CLS], cosine; paper: [CLS] "
+            "under a dense layer of 512 with tanh (the checkpoint's, if it has one), inner product",
             "MACLR, section 5.1",
         ),
     ] = "native"
     temperature: Annotated[
-        float, Gt(0), Doc("what cosines are divided by in training; the head paper has none", "SimCSE, section 3")
+        float, Gt(0), Doc("what cosines are divided by in training; inner products are not", "SimCSE, section 3")
     ] = 0.05
     instance_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of an instance at most; the rest is cut off", "MACLR, section 5.1")
+        int,
+        Ge(3),
+        Unit("tokens"),
+        Doc(
+            "of an instance at most, or what the checkpoint states if that is less; the rest is cut off",
+            "MACLR, section 5.1",
+        ),
     ] = 288
     label_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of a label at most; the rest is cut off", "MACLR, section 5.1")
+        int,
+        Ge(3),
+        Unit("tokens"),
+        Doc(
+            "of a label at most, or what the checkpoint states if that is less; the rest is cut off",
+            "MACLR, section 5.1",
+        ),
     ] = 64
+    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
+    label_prompt: Annotated[str | None, Doc("put before every label; none: the checkpoint's own, if any")] = None
     finetune_steps: Annotated[
         int,
         Ge(0),
@@ -140,6 +154,9 @@ class DualEncoder(Method):
             "only has that (V100, T4), else float32"
         ),
     ] = "auto"
+    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings that are searched, on disk and in memory")] = (
+        "float32"
+    )
 
     #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False
@@ -170,8 +187,8 @@ class DualEncoder(Method):
         if pairs is not None and pairs.nnz and self.finetune_steps:
             self._finetune(tower, raw_X, raw_Y, pairs)
             unchanged = False
-        labels = tower.tokens(raw_Y, self.label_length)
-        with tower.embeddings(labels, shared=unchanged and self.head != "paper") as vectors:
+        labels = tower.label_tokens(raw_Y, self.label_length)
+        with tower.embeddings(labels, shared=unchanged and self.head != "paper", dtype=self._dtype) as vectors:
             self._labels = np.array(vectors)
         self.notes["cut_labels"] = labels.at_the_limit
         self._tower = tower
@@ -182,10 +199,14 @@ class DualEncoder(Method):
 
         tower = self._tower
         assert tower is not None, "fit comes first"
-        instances = tower.tokens(raw_X, self.instance_length)
+        instances = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = instances.at_the_limit
-        with tower.embeddings(instances) as vectors:
+        with tower.embeddings(instances, dtype=self._dtype) as vectors:
             return top_k(vectors, self._labels, k, device=tower.device, seed=self.seed, notes=self.notes)
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(self.stored_as)
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
         """The tower with the initial weights of fine-tuning, and whether they are those of the backbone."""
@@ -207,13 +228,14 @@ class DualEncoder(Method):
             projection=self._projection and self.head != "paper",
             precision=self.precision,
             mlm_steps=self.mlm_steps,
-            temperature=1.0 if self.head == "paper" else self.temperature,
+            temperature=self.temperature,
             lengths=(self.instance_length, self.label_length),
+            prompts=(self.instance_prompt, self.label_prompt),
             seed=self.seed,
             cached_tokens=self.cached_tokens,
             recomputed_layers=self.recomputed_layers,
         )
-        self.notes["backbone"] = {**tower.backbone.note(), "head": self.head, "pooling": tower.encoder.pooling}
+        self.notes["backbone"] = tower.note()
         self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
         return tower
 
@@ -242,8 +264,8 @@ class DualEncoder(Method):
             self.notes["held-out labels"] = "too few labels are known to hold some out"
             return TOO_FEW_LABELS
         rows = np.flatnonzero(np.diff(held_out.indptr))
-        instances = tower.tokens(raw_X.take(rows), self.instance_length)
-        labels = tower.tokens(raw_Y, self.label_length)
+        instances = tower.instance_tokens(raw_X.take(rows), self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
         before = tower.weights()
         self._train_on_pairs(tower, raw_X, raw_Y, training)
         after, found = tower.weights(), {}
@@ -263,8 +285,8 @@ class DualEncoder(Method):
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = raw_X.take(rows)
         task = KnownPairs(
-            tower.tokens(known, self.instance_length),
-            tower.tokens(raw_Y, self.label_length),
+            tower.instance_tokens(known, self.instance_length),
+            tower.label_tokens(raw_Y, self.label_length),
             pairs[rows],
             self.finetune_batch,
             tower.temperature,

@@ -24,18 +24,33 @@ _BATCH = 4096
 class Tokenizer:
     """A checkpoint's tokenizer, truncating to ``max_length`` tokens and keeping the closing special token."""
 
-    def __init__(self, fast: FastTokenizer, pad: int) -> None:
-        """fast: a tokenizer of the package ``tokenizers``; pad: the number of its padding token."""
+    def __init__(self, fast: FastTokenizer, pad: int, prompt: str = "", lower_case: bool = False) -> None:
+        """fast: a tokenizer of the package ``tokenizers``; pad: the number of its padding token.
+
+        prompt: put before every text. lower_case: lower all text first, where the tokenizer does not anyway.
+        """
         fast.no_padding()
         fast.no_truncation()
+        if lower_case:
+            _lower(fast)
         self._fast = fast
         self.pad = pad
-        self.sha256 = hashlib.sha256(fast.to_str().encode()).hexdigest()
+        self.prompt = prompt
+        self.sha256 = hashlib.sha256(f"{fast.to_str()}{prompt}".encode()).hexdigest()
 
     def __call__(self, texts: list[str], max_length: int) -> list[list[int]]:
         """Token numbers of each text, including special tokens; an empty text has only these."""
         self._fast.enable_truncation(max_length)
+        if self.prompt:
+            texts = [self.prompt + text for text in texts]
         return [each.ids for each in self._fast.encode_batch_fast(texts)]
+
+
+def _lower(fast: FastTokenizer) -> None:
+    from tokenizers import normalizers
+
+    normalizer = fast.normalizer
+    fast.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([normalizer] if normalizer else [])])
 
 
 @dataclass(frozen=True)

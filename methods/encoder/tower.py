@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
-from xmcbench.methods.encoder.encoding import shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.network import Encoder, Head, longest_input, open_encoder, open_tokenizer
+from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 from xmcbench.methods.encoder.trained import trained
 from xmcbench.methods.encoder.training import Task, TrainingPlan
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 class Tower:
     """The one tower of a dual encoder.
 
-    longest: maximum number of tokens of the network. temperature: divides logits in training. lengths: of instances
-    and labels, part of the identity of a training. device: ``cpu`` or ``cuda``.
+    tokenizers: of instances and of labels, which differ where the checkpoint has a prompt. longest: tokens that the
+    checkpoint takes. temperature: what logits are divided by in training. lengths: of instances and labels, which the
+    identity of a training holds. device: ``cpu`` or ``cuda``.
     """
 
     backbone: Backbone
     encoder: Encoder
-    tokenizer: Tokenizer
+    tokenizers: tuple[Tokenizer, Tokenizer]
     longest: int
     temperature: float
     lengths: tuple[int, int]
@@ -55,6 +57,7 @@ class Tower:
         mlm_steps: int,
         temperature: float,
         lengths: tuple[int, int],
+        prompts: tuple[str | None, str | None],
         seed: int,
         cached_tokens: int | None = None,
         recomputed_layers: bool = False,
@@ -62,7 +65,8 @@ class Tower:
         """Find a backbone and open it with a head.
 
         name: of the backbone. corpus: texts of instances and labels, which a ``scratch:`` backbone is trained on.
-        Raises what ``find_backbone`` and ``open_encoder`` raise, and Unavailable for a device that is not there.
+        prompts: of instances and of labels, None for the checkpoint's own. temperature: of a head with cosine. Raises
+        what ``find_backbone`` and ``open_encoder`` raise, and Unavailable for a device that is not there.
         """
         device = chosen_device(compute.device)
         chosen = chosen_precision(precision, device)
@@ -72,12 +76,14 @@ class Tower:
         encoder = open_encoder(backbone.folder, head, seed, projection, chosen)
         encoder.to(device)
         encoder.save_memory(cached_tokens, recomputed_layers)
+        settings = read_settings(backbone.folder)
+        own = settings.chosen_prompt("instance", prompts[0]), settings.chosen_prompt("label", prompts[1])
         return cls(
             backbone,
             encoder,
-            open_tokenizer(backbone.folder),
+            (open_tokenizer(backbone.folder, own[0]), open_tokenizer(backbone.folder, own[1])),
             longest_input(backbone.folder),
-            temperature,
+            temperature if encoder.cosine else 1.0,
             lengths,
             seed,
             device,
@@ -89,23 +95,40 @@ class Tower:
         """A number of tokens, limited to the maximum of the network."""
         return min(length, self.longest)
 
-    def tokens(self, texts: Texts, length: int, titles: bool = False) -> TokenStore:
-        """Texts, or their titles alone, as tokens, at most ``length`` of each."""
-        return TokenStore.of(self.artifacts, texts, self.tokenizer, self.fitting(length), titles)
+    def instance_tokens(self, texts: Texts, length: int) -> TokenStore:
+        """Texts of instances as tokens, at most ``length`` of each."""
+        return TokenStore.of(self.artifacts, texts, self.tokenizers[0], self.fitting(length))
+
+    def label_tokens(self, texts: Texts, length: int, titles: bool = False) -> TokenStore:
+        """Texts of labels as tokens, at most ``length`` of each; titles: the titles of instances in a label's place."""
+        return TokenStore.of(self.artifacts, texts, self.tokenizers[1], self.fitting(length), titles)
+
+    def note(self) -> dict[str, object]:
+        """For the record, as JSON values: the checkpoint, and how it is used."""
+        prompts = dict(zip(("instances", "labels"), (each.prompt for each in self.tokenizers), strict=True))
+        return {
+            **self.backbone.note(),
+            "head": self.encoder.head,
+            "pooling": self.encoder.pooling,
+            "similarity": "cosine" if self.encoder.cosine else "dot",
+            "width": self.encoder.width,
+            "lengths": [self.fitting(length) for length in self.lengths],
+            **({"prompts": prompts} if any(prompts.values()) else {}),
+        }
 
     @property
     def computed(self) -> list[str]:
-        """Everything that embeddings depend on besides weights and tokens."""
-        return [self.device, self.encoder.precision, self.encoder.pooling]
+        """What embeddings depend on besides weights and tokens."""
+        return [self.device, self.encoder.precision, *self.encoder.form]
 
     @contextmanager
-    def embeddings(self, store: TokenStore, shared: bool = False) -> Iterator[np.ndarray]:
-        """The vectors of a store, float32 [n, width]; shared: kept for every cell with the backbone as it is."""
+    def embeddings(self, store: TokenStore, shared: bool = False, dtype: np.dtype = FLOAT32) -> Iterator[np.ndarray]:
+        """The vectors of a store, [n, width]; shared: kept for every cell with the backbone as it is."""
         if shared:
             identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name}
-            yield shared_embeddings(self.artifacts, self.encoder, store, identity)
+            yield shared_embeddings(self.artifacts, self.encoder, store, identity, dtype)
         else:
-            with temporary_embeddings(self.encoder, store, self.artifacts) as vectors:
+            with temporary_embeddings(self.encoder, store, self.artifacts, dtype) as vectors:
                 yield vectors
 
     def train(
@@ -128,7 +151,7 @@ class Tower:
             "batch": batch,
             "temperature": self.temperature,
             "lengths": [self.fitting(length) for length in self.lengths],
-            "tokenizer": self.tokenizer.sha256,
+            "tokenizers": [each.sha256 for each in self.tokenizers],
             "seed": self.seed,
         }
         note = trained(

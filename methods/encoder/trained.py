@@ -44,7 +44,7 @@ def trained(
         "plan": plan.identity(),
         "weights": encoder.digest(),
         "head": encoder.head,
-        "pooling": encoder.pooling,
+        "form": encoder.form,
         "precision": encoder.precision,
         "memory": [encoder.cached_tokens, encoder.recomputed_layers],
         "device": device,

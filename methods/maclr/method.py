@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, UsageError
 from xmcbench.methods.maclr.self_training import SelfTraining
-from xmcbench.methods.maclr.variants import ABLATION, PRESETS
+from xmcbench.methods.maclr.variants import ABLATION, CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +41,7 @@ class MACLR(SelfTraining):
     packages: ClassVar = {**SelfTraining.packages, "faiss": "faiss-cpu"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 
@@ -125,8 +126,8 @@ class MACLR(SelfTraining):
     def _own_titles(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> OwnTitles:
         from xmcbench.methods.maclr.own_titles import OwnTitles
 
-        titles = tower.tokens(raw_X, self.label_length, titles=True)
-        return OwnTitles.of(titles, tower.tokens(raw_Y, self.label_length))
+        titles = tower.label_tokens(raw_X, self.label_length, titles=True)
+        return OwnTitles.of(titles, tower.label_tokens(raw_Y, self.label_length))
 
     def _measure(self, when: str, tower: Tower, drawn: ContextPairs, rows: np.ndarray) -> None:
         from xmcbench.methods.maclr.title_retrieval import title_retrieval
@@ -143,7 +144,10 @@ class MACLR(SelfTraining):
         from xmcbench.methods.maclr.schedule import ClusterSchedule
 
         raw_X, raw_Y = texts
-        documents, labels = tower.tokens(raw_X, self.cluster_length), tower.tokens(raw_Y, self.label_length)
+        documents, labels = (
+            tower.instance_tokens(raw_X, self.cluster_length),
+            tower.label_tokens(raw_Y, self.label_length),
+        )
         sources = Sources(drawn, documents, labels, own_titles)
         schedule = ClusterSchedule(
             self.steps,

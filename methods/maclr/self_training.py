@@ -156,7 +156,8 @@ class SelfTraining(ContextEncoder):
         from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
         pairs, ranking = self._pseudo_pairs(tower, read, raw_Y, own_titles)
-        instances, labels = tower.tokens(read, self.instance_length), tower.tokens(raw_Y, self.label_length)
+        instances = tower.instance_tokens(read, self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
         common = self.batch, tower.temperature, self.seed
         hint = "a lower min_pseudo_score or min_pseudo_margin, or pseudo_own_title=true, lets more through"
         identity: dict[str, object] = {
@@ -241,7 +242,8 @@ class SelfTraining(ContextEncoder):
         from xmcbench.methods.dense.search import top_k
         from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
 
-        instances, labels = tower.tokens(raw_X, self.instance_length), tower.tokens(raw_Y, self.label_length)
+        instances = tower.instance_tokens(raw_X, self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
         identity = {
             "by": "encoder",
             "weights": tower.encoder.digest(),

@@ -29,7 +29,7 @@ class TfidfFeatures:
 
     def __init__(self, vectorizer: NgramTfidf, labels: csr_matrix) -> None:
         """labels: CSR float32 [L, features]."""
-        self._vectorizer = vectorizer
+        self.vectorizer = vectorizer
         self.labels = labels
 
     @classmethod
@@ -62,7 +62,7 @@ class TfidfFeatures:
     def batches(self, texts: Texts) -> Iterator[csr_matrix]:
         """The vectors of the texts, batch by batch: CSR float32 [rows of the batch, features]."""
         for batch in texts.batches():
-            yield self._vectorizer.transform(batch)
+            yield self.vectorizer.transform(batch)
 
     def transform(self, texts: Texts) -> csr_matrix:
         """The vectors of at least one text in one piece: CSR float32 [len(texts), features]."""

@@ -7,9 +7,9 @@ import hashlib
 import sys
 import zlib
 from contextlib import redirect_stdout
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def _numbers(fields: list[bytes]) -> bool:
         return False
 
 
-def _glove(stream: IO[bytes], dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
+def _glove(stream: gzip.GzipFile | BufferedReader, dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
     """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
     vectors: dict[str, np.ndarray] = {}
     for number, line in enumerate(islice(iter(lambda: stream.readline(_LINE), b""), max_words), 1):

@@ -79,8 +79,8 @@ def test_encoding(benchmark, prepared):
         recall_at_100=[round(each, 2) for each in recalls],
     )
     assert abs(recalls[0] - recalls[1]) <= 0.2
-    if encoder.precision == "bf16":  # without it the hardware leaves nothing but the padding to save
-        assert ratio >= 3
+    # Without bfloat16 the hardware leaves nothing but the padding to save.
+    assert ratio >= (3.8 if encoder.precision == "bf16" else 1)
 
 
 def test_training_step(benchmark, prepared):

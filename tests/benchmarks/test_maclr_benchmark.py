@@ -32,7 +32,7 @@ def sources(tmp_path_factory):
     drawn = context_pairs(
         artifacts,
         dataset.train,
-        tokenizer,
+        (tokenizer, tokenizer),
         context_length=LENGTHS[0],
         title_length=LENGTHS[1],
         min_sentences=2,

@@ -119,8 +119,8 @@ def test_a_file_where_a_folder_should_be_is_not_an_internal_error(inside, tmp_pa
     (tmp_path / "file").touch()
     ended = inside("data", "build", "lf-debian-20k", "--out", "file")
     assert (ended.returncode, ended.stderr) == (
-        1,
-        "xmcbench: error: file: Not a directory (--debug shows the traceback)\n",
+        2,
+        "xmcbench: error: file already exists and is not a folder (choose a new or empty folder)\n",
     )
 
 
@@ -177,7 +177,7 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
     ]
     table = [line.split() for line in lines[10:14]]
     assert [table[0], *table[2:]] == [["preset", "quick", "paper"], ["steps", "5", "100"], ["fast", "true"]]
-    assert lines[-1] == "quick was selected by: xmcbench run --setting ez"
+    assert lines[-2:] == ["Values of quick come from:", "    xmcbench run --setting ez"]
     document = json.loads(inside(*words, "--json").stdout)
     assert document["parameters"]["steps"] == {
         "type": "int",

@@ -35,14 +35,14 @@ def _limit_memory():
 
 def outcome_of(kind, chance, error):
     """What came of one trial. ``error``: the class of the one error that may come."""
-    signal.alarm(SECONDS)
-    faulthandler.dump_traceback_later(2 * SECONDS, exit=True)  # where no handler runs
+    signal.alarm(SECONDS * kind.each)
+    faulthandler.dump_traceback_later(2 * SECONDS * kind.each, exit=True)  # where no handler runs
     try:
         return kind.trial(chance)
     except error as refusal:
         return "refused" if str(refusal).strip() and "\n" not in str(refusal) else f"an empty error: {refusal!r}"
     except TooSlow:
-        return f"it took more than {SECONDS} s"
+        return f"it took more than {SECONDS * kind.each} s"
     except BaseException:
         return traceback.format_exc(limit=-6)
     finally:

@@ -1,17 +1,24 @@
 """The records of the leaderboard hold what they are said to hold: every figure follows from the ranks beside it."""
 
+import itertools
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from xmcbench import parameters
+from xmcbench.command import request
+from xmcbench.command.main import parser
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import consistency
 from xmcbench.metrics import Scores
 from xmcbench.records import Store, read_record
 from xmcbench.records.ranks import Ranks
+from xmcbench.registry import Registry
 from xmcbench.runner import scoring
+from xmcbench.runner.plan import Request, resolve
 from xmcbench.storage.canonical import sha256_json
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
@@ -158,3 +165,41 @@ def test_a_record_under_another_name_is_an_error(runs):
     assert read_record(path).cell.seed == 1
     with pytest.raises(StorageError, match="that belongs at"):
         problems(runs)
+
+
+def chosen_by():
+    """(method, preset, command) of every command that chose the values of a preset."""
+    for entry in Registry():
+        for preset, origin in entry.usable().choices.items():
+            assert preset in entry.usable().presets
+            yield from ((entry.name, preset, line) for line in origin.splitlines() if line.startswith("xmcbench "))
+
+
+def test_values_of_presets_come_from_commands_whose_records_are_here():
+    """A record may lack a parameter that the method has had since, if the command leaves it at its default."""
+    records, registry = Store(BOARD).records(), Registry()
+    chosen = list(chosen_by())
+    assert {(method, preset) for method, preset, _ in chosen} >= {("maclr", "small"), ("glove", "quick")}
+    for method, _, command in chosen:
+        arguments = parser().parse_args(shlex.split(command)[1:])
+        assert arguments.dataset.endswith("-dev")  # no test label of a dataset is looked at
+        wanted = Request(
+            arguments.dataset,
+            request.setting(arguments),
+            request.methods(arguments.methods),
+            arguments.preset,
+            request.overrides(arguments.set),
+            request.seeds(arguments.seed),
+        )
+        [(rows, _)] = resolve([wanted], registry)
+        for row, seed in itertools.product(rows, wanted.seeds):
+            assert row.entry.name == method
+            default = parameters.resolve(row.method.parameters, method, {})
+            made = [
+                record
+                for record in records
+                if (record.cell.dataset.lower(), record.cell.setting) == (arguments.dataset, wanted.setting)
+                and (record.cell.method, record.cell.seed, record.status) == (method, seed, "ok")
+                and row.values == {**default, **record.cell.parameters}
+            ]
+            assert len(made) == 1, command

@@ -76,7 +76,7 @@ def test_the_averages_of_section_5_2_follow(printed, method, p_1, r_100):
 
 def test_errata_are_footnotes(board):
     page = board["lf-amazon-1m.md"]
-    zero_shot, few = section(page, "Zero-shot (no pair)"), section(page, "Few-shot, 1% of the labels")
+    zero_shot, few = section(page, "Zero-shot (no pairs)"), section(page, "Few-shot, 1% of the labels")
     assert "P@3<sup>a</sup>" not in zero_shot
     assert "*43.79*<sup>a</sup>" in zero_shot
     assert "probably R@20" in zero_shot
@@ -100,7 +100,7 @@ def test_statistics_are_those_of_the_cards():
 def test_published_rows_stand_beside_measured_ones_and_are_ranked_apart(record, altered):
     both = (record(value=0.1), record("bm25", value=0.05))
     made, other = (altered(each, (("cell", "dataset"), "LF-Amazon-131K")) for each in both)
-    page = section(files(pages([made, other]))["lf-amazon-131k.md"], "Zero-shot (no pair)")
+    page = section(files(pages([made, other]))["lf-amazon-131k.md"], "Zero-shot (no pairs)")
     rows = [line for line in page.splitlines() if line.startswith("|")][2:]
     assert rows[0].startswith("| TFIDF ")
     assert "**10.00** ±3.0" in rows[0]

@@ -37,6 +37,20 @@ def test_pairs_replace_pseudo_pairs(fitted, corpus):
     assert set(other[0]) <= {len(raw_Y) - 1 - 4, len(raw_Y) - 1 - 6}
 
 
+def test_mixed_keeps_the_labels_that_have_no_known_pair(fitted, corpus):
+    """Known pairs of label 1 alone, and those that its text does not tell: the other labels keep their pseudo pairs."""
+    raw_X, raw_Y, pairs, new = corpus
+    few = csr_matrix(pairs.shape, dtype=np.float32).tolil()
+    few[:, 1] = pairs[:, 4]
+    few = few.tocsr()
+    method = fitted(XRLinear, raw_X, raw_Y, few, mixed=True, pseudo_labels=2)
+    found = method.predict(new, k=7)
+    found.check(len(new), 7, len(raw_Y))
+    assert set(found.indices[0, :3]) == {1, 4, 6}
+    assert method.notes["labels_with_a_classifier"] == 7
+    assert set(fitted(XRLinear, raw_X, raw_Y, few).predict(new, k=7).indices.ravel()) == {1, -1}
+
+
 def test_labels_without_a_pair_are_never_predicted(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
     few = pairs.tolil()

@@ -177,3 +177,11 @@ def test_a_single_row_cannot_vary():
 
 def test_samples():
     assert (bootstrap.samples_for(200_000), bootstrap.samples_for(200_001)) == (1_000, 200)
+
+
+def test_the_size_of_a_block_changes_nothing(monkeypatch):
+    numerators = {"P@1": np.random.RandomState(0).rand(40)}
+    whole = bootstrap.intervals(numerators, {}, seed=3)
+    for block in (1, 39, 40, 100, 40 * 999):
+        monkeypatch.setattr(bootstrap, "_BLOCK", block)
+        assert bootstrap.intervals(numerators, {}, seed=3)["P@1"] == pytest.approx(whole["P@1"], rel=1e-12)

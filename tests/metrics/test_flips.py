@@ -166,3 +166,27 @@ def test_the_interval_covers_a_difference_as_often_as_promised():
     gained = (second == 0) & (random.random_sample(second.shape) < 0.1)
     found = flips.verdicts(dict(enumerate(gained.T.astype(float))), {}).values()
     assert 0.935 <= np.mean([each.low <= 0.06 <= each.high for each in found]) <= 0.965
+
+
+@pytest.mark.parametrize("rows", [3, 14, 15, 31, 32, 33, 64, 65])
+def test_every_row_is_flipped_in_half_of_the_flips(rows):
+    signs = flips._flipped(np.eye(rows), 0)
+    assert (signs[0] == 1).all()
+    assert {*np.unique(signs)} == {-1.0, 1.0}
+    free = signs[:, 1:] if rows <= 14 else signs  # of so few rows every flip is tried that keeps the first sign
+    assert np.abs((free < 0).mean(axis=0) - 0.5).max() < 0.03
+    assert len(np.unique(signs, axis=0)) > 0.8 * min(len(signs), 2 ** (rows - 1))
+
+
+def test_of_few_rows_every_flip_is_tried_once():
+    for rows in (1, 2, 6, 14):
+        signs = flips._flipped(np.eye(rows), 0)
+        assert len(signs) == len(np.unique(signs, axis=0)) == 2 ** (rows - 1)
+
+
+def test_the_size_of_a_block_changes_nothing(monkeypatch):
+    columns = np.random.RandomState(0).rand(40, 2)
+    whole = flips._flipped(columns, 3)
+    for block in (1, 39, 40, 40 * 999):
+        monkeypatch.setattr(flips, "_BLOCK", block)
+        assert flips._flipped(columns, 3) == pytest.approx(whole, rel=1e-12)

@@ -40,3 +40,13 @@ def test_sound_values_pass():
 def test_a_corrupted_value_is_named(corrupted, named):
     with pytest.raises(MethodError, match=named):
         invariants.check({**VALUES, **corrupted})
+
+
+def test_a_difference_as_small_as_rounding_is_allowed():
+    at_most = invariants._TOLERANCE
+    invariants.check({"P@1": at_most, "nDCG@1": 0.0})
+    invariants.check({"R@1": at_most, "R@3": 0.0})
+    invariants.check({"P@1": -at_most, "R@1": 1 + at_most})
+    for beyond in ({"P@1": 2 * at_most, "nDCG@1": 0.0}, {"R@1": 2 * at_most, "R@3": 0.0}, {"P@1": -2 * at_most}):
+        with pytest.raises(MethodError, match="invariant"):
+            invariants.check(beyond)

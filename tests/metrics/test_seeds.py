@@ -235,3 +235,18 @@ def test_half_width_covers_the_true_value(spread, least, most):
         widths = 1.96 * runs.std(axis=1, ddof=1) / 10
         covered.append(abs(runs.mean()) <= half_width(runs.mean(axis=1), widths))
     assert least <= np.mean(covered) <= most
+
+
+def test_a_small_spread_over_seeds_is_not_taken_for_rounding():
+    assert seeds.half_width([0.5, 0.5 + 1e-7], [0.0, 0.0]) > 1e-7
+    assert seeds.half_width([0.5, 0.5 + 1e-16], [0.01, 0.03]) == 0.02
+
+
+@pytest.mark.parametrize("matched", [False, True])
+def test_two_rows_are_enough(matched):
+    first, second = np.array([[1.0, 0.25], [0.5, 0.0]]), np.array([[0.0, 0.75], [0.25, 1.0]])
+    low, high, p = seeds.verdict(first, second, np.ones(2), matched)
+    delta, variance, degrees = literal(first, second, np.ones(2), matched)
+    assert (low + high) / 2 == pytest.approx(delta)
+    assert high - low == pytest.approx(2 * stats.t.ppf(0.975, degrees) * math.sqrt(variance))
+    assert p == pytest.approx(2 * stats.t.sf(abs(delta) / math.sqrt(variance), degrees))

@@ -14,7 +14,7 @@ from protocol_reference import (
 )
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import DEPTH, METRICS, TruePairs, evaluate, evaluate_ranks, true_ranks
+from xmcbench.metrics import DEPTH, METRICS, TruePairs, evaluate, evaluate_ranks, ranking, true_ranks
 
 
 @given(cases(), st.booleans())
@@ -99,3 +99,10 @@ def test_ranks_that_do_not_fit(message, ranks, weights):
 def test_propensities_beyond_the_labels_of_the_pairs_are_not_an_error():
     pairs = TruePairs.of(make_pairs([[0], []], 3))
     assert evaluate_ranks(np.array([1], np.uint8), pairs, np.ones(3)).values["PSP@1"] == 1.0
+
+
+def test_among_no_predictions_nothing_is_found():
+    found = ranking.find(np.empty((3, 0), np.int32), np.array([0, 2]), np.array([1, 1]))
+    assert (len(found.pair), len(found.rank)) == (0, 0)
+    found = ranking.find(np.ones((3, 2), np.int32), np.empty(0, int), np.empty(0, int))
+    assert (len(found.pair), len(found.rank)) == (0, 0)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts
-from xmcbench.records import Store
+from xmcbench.records import Store, cleaning
 from xmcbench.records.cleaning import items, remove
 from xmcbench.records.record import SubsetFacts
 from xmcbench.setting import Setting, draw
@@ -181,3 +181,14 @@ def test_what_is_gone_already_is_removed(store):
     assert remove(store, item)
     assert remove(store, item)
     assert items(store) == []
+
+
+def test_the_age_of_what_was_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(cleaning.time, "time", lambda: 1_000_000.0)
+
+    def age(used):
+        return cleaning.Item("tokens", tmp_path, 1, used, 0, tmp_path).age_days
+
+    assert age(1_000_000.0 - 86400) == 1.0
+    assert age(1_000_000.0 - 43200) == 0.5
+    assert age(1_000_001.0) == age(1_000_000.0) == 0.0  # a clock that was set back

@@ -4,8 +4,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError
-from xmcbench.records import Cell, Store, as_json, read_record
+from xmcbench.records import Cell, Record, Store, as_json, read_record
+from xmcbench.records import record as record_module
 from xmcbench.records.record import sealed
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
@@ -193,3 +195,34 @@ def test_the_checksum_covers_every_other_field(written):
     assert canonical_json(content) != canonical_json(as_json(record))
     changed = msgspec.structs.replace(record, log="logs/x.log")
     assert sealed(changed).sha256 != record.sha256
+
+
+def test_no_part_can_be_changed_or_has_a_field_that_is_not_declared():
+    found = {each for each in vars(record_module).values() if isinstance(each, type)}
+    parts = {each for each in found if issubclass(each, msgspec.Struct)} - {msgspec.Struct}
+    assert {Cell, Record, Setting} <= parts
+    for each in parts | {Compute, Hardware, Program}:
+        assert each.__struct_config__.frozen, each
+        assert each.__struct_config__.forbid_unknown_fields, each
+
+
+def test_the_name_of_a_row(record):
+    assert record("tfidf").name == "TFIDF"
+    assert record("tfidf", ngrams=2, df=1).name == "TFIDF (ngrams=2, df=1)"
+
+
+def test_a_cell_that_took_nothing_saved_no_time(record):
+    values = as_json(record())
+    del values["measured"]["reused_s"]
+    assert msgspec.convert(values, Record).measured.reused_s == 0.0
+
+
+def test_the_latest_result_of_each_method_on_a_dataset(record, altered, tmp_path):
+    store = Store(tmp_path)
+    old, new = "2026-01-01T00:00:00+00:00", "2026-03-01T00:00:00+00:00"
+    first = store.write(altered(record("a", 0), (("measured", "started"), new)))
+    store.write(altered(record("a", 1), (("measured", "started"), old)))
+    store.write(altered(record("b", 0, status="failed"), (("measured", "started"), new)))
+    store.write(altered(record("c", 0), (("cell", "dataset"), "Other")))
+    assert store.latest("Tiny") == {"a": first}
+    assert [*store.latest("Other")] == ["c"]

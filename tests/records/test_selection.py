@@ -2,7 +2,7 @@
 
 import pytest
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.records import Store
 from xmcbench.records.selection import Choice, choose
 from xmcbench.setting import Setting
@@ -65,3 +65,71 @@ def test_seeds_that_are_asked_for_are_taken(chosen):
     assert first.seeds == second.seeds == [2]
     with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
         chosen(("a", (0,), {}), ("b", (9,), {}), seeds=(9,))
+
+
+def test_each_word_names_the_one_place_it_has_results_in(chosen):
+    """Two settings of two methods: there is no common place, and no doubt either."""
+    first, second = chosen(("a", (0,), {}), ("b", (0,), {"setting": Setting.of("ez")}))
+    assert (first.records[0].cell.setting.kind, second.records[0].cell.setting.kind) == ("fs", "ez")
+
+
+def test_several_places_or_none_in_common_are_named(chosen):
+    ez, full = {"setting": Setting.of("ez")}, {"setting": Setting.of("full")}
+    with pytest.raises(UsageError, match="a and b have several results in common .*choose one: Tiny ez, Tiny fs-label"):
+        chosen(("a", (0,), ez), ("b", (0,), ez), ("a", (0,), {}), ("b", (0,), {}))
+    with pytest.raises(
+        UsageError, match=r"c and d have no .* in common \(c: Tiny ez, Tiny full; d: Tiny fs-label-0.1\)"
+    ):
+        chosen(("c", (0,), ez), ("d", (0,), {}), ("c", (0,), full))
+
+
+def test_a_common_place_goes_before_others(chosen):
+    ez = {"setting": Setting.of("ez")}
+    first, second = chosen(("a", (0,), ez), ("b", (0,), ez), ("a", (0,), {}))
+    assert {each.records[0].cell.setting.kind for each in (first, second)} == {"ez"}
+
+
+def test_a_dataset_that_is_not_here_is_taken_by_its_name(chosen):
+    first, _ = chosen(("a", (0,), {}), ("b", (0,), {}), dataset="tiny")
+    assert first.records[0].cell.dataset == "Tiny"
+    with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
+        chosen(("a", (0,), {}), ("b", (0,), {}), dataset="other")
+
+
+def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
+    with pytest.raises(UsageError, match=r"a matches 2 rows \(select one by its key: ") as refused:
+        chosen(("a", (0, 1), {}), ("b", (0,), {}), ("a", (0, 1), {"ngrams": 2}))
+    for more in ({}, {"ngrams": 2}):
+        first = record("a", 0, setting=FEW, **more)
+        assert f"{first.name} {first.key[:12]}" in str(refused.value)
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_path):
+    chosen(("tfidf", (0,), {"ngrams": 2}), ("b", (0,), {}))
+    with pytest.raises(UnknownName, match="did you mean 'tfidf'"):
+        choose(tmp_path / "runs", "tfdif", "b", Choice())
+    with pytest.raises(UnknownName, match="did you mean 'tfidf:ngrams=2'"):
+        choose(tmp_path / "runs", "tfidf:ngrams=3", "b", Choice())
+
+
+def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
+    first, _ = chosen(("a", (0,), {}), ("b", (0,), {}))
+    file = first.store.record_path(first.records[0].cell)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    one, other = choose(elsewhere, str(file), str(file), Choice())
+    assert one.store.root == other.store.root == tmp_path / "runs"
+    assert one.keys == first.keys
+    with pytest.raises(UsageError, match="no record at .*missing.json"):
+        choose(elsewhere, str(tmp_path / "missing.json"), str(file), Choice())
+
+
+def test_a_row_is_named_by_its_key_or_its_variant(chosen, tmp_path, record):
+    chosen(("a", (0,), {"ngrams": 2, "df": 1}), ("b", (0,), {}))
+    runs, key = tmp_path / "runs", record("a", 0, setting=FEW, ngrams=2, df=1).key
+    for word in (key, key[:12], "a:ngrams=2", "a:df=1", "a:ngrams=2, df=1"):
+        first, _ = choose(runs, word, "b:", Choice())
+        assert first.keys == [key]
+    for word in ("a:", "a:df=2", "b:df=1", "c", "0" * 12):
+        with pytest.raises(UnknownName):
+            choose(runs, word, "b", Choice())

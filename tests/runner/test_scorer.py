@@ -122,3 +122,26 @@ def test_nobody_waits_for_a_score_that_is_not_wanted_any_more(monkeypatch):
         scorer._process = busy
         raise KeyboardInterrupt
     assert busy.returncode == -signal.SIGKILL
+
+
+def test_an_answer_that_nobody_waited_for_is_not_that_of_the_next_request(cell, store, monkeypatch):
+    """A notebook goes on after Ctrl-C, with the scorer that it has."""
+    one, other = cell(seed=1), cell(seed=7)
+    predict(store, one)
+    predict(store, other)
+    with Scorer() as scorer:
+        good = scorer.score(other, store.root, SAMPLE, 117)
+        stdout = scorer._process.stdout
+
+        class Interrupted:
+            def readline(self):
+                raise KeyboardInterrupt
+
+            def __getattr__(self, name):
+                return getattr(stdout, name)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(scorer._process, "stdout", Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                scorer.score(one, store.root, SAMPLE, 117)
+        assert scorer.score(other, store.root, SAMPLE, 117).ranks.file == good.ranks.file

@@ -1,3 +1,4 @@
+import itertools
 import json
 import os
 import threading
@@ -7,10 +8,11 @@ import pytest
 
 from xmcbench import Artifacts
 from xmcbench.errors import StorageError
-from xmcbench.storage import sums
+from xmcbench.storage import artifacts, sums
 from xmcbench.storage.artifacts import CONTENT, examine
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import exclusive
+from xmcbench.storage.source import Source
 
 #: A file that is kept once, if another one is like it.
 LARGE = 1 << 20
@@ -230,3 +232,34 @@ def test_a_store_without_a_root_goes_with_its_object():
     assert root == store.root
     del store
     assert not root.exists()
+
+
+def test_other_code_makes_an_artifact_of_its_own(tmp_path, monkeypatch):
+    """The source and the packages of the build and of what it uses are part of the key."""
+
+    def places():
+        return [
+            Artifacts(tmp_path).get("tfidf", {"data": "a"}, lambda folder: None, uses=(json,)),
+            Artifacts(tmp_path).unfinished("tfidf", {"data": "a"}, json),
+        ]
+
+    now = places()
+    assert places() == now
+    asked = []
+    for changed in (Source("0" * 64, ("numpy",)), Source("1" * 64, ("numpy",)), Source("1" * 64, ("scipy",))):
+        monkeypatch.setattr(artifacts, "source_of", lambda *uses, source=changed: asked.append(uses) or source)
+        made = places()
+        assert not {*made} & {*now}
+        now = made
+    assert all(json in uses for uses in asked)
+
+
+def test_the_cost_of_one_does_not_hold_what_was_taken_before(tmp_path, monkeypatch):
+    seconds = itertools.count(step=100.0)
+    monkeypatch.setattr(artifacts.time, "perf_counter", lambda: next(seconds))
+    Artifacts(tmp_path).get("first", {}, lambda folder: None)
+    store = Artifacts(tmp_path)
+    store.get("first", {}, lambda folder: None)
+    assert store.reused_s == 100.0
+    second = store.get("second", {}, lambda folder: None)
+    assert json.loads((second / "cost.json").read_text())["wall_s"] == 100.0

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.storage.atomic import atomic_file, atomic_folder, write_json, write_text
+from xmcbench.storage.atomic import atomic_file, atomic_folder, copy, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):
@@ -51,3 +51,26 @@ def test_what_the_block_meets_elsewhere_is_not_a_failed_write(tmp_path):
     with pytest.raises(StorageError, match="cannot write .*f: No such file"), atomic_folder(tmp_path / "f") as folder:
         (folder / "below" / "x").write_text("")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_replaces_what_is_there_and_a_file_is_not_copied_onto_itself(tmp_path):
+    source, other = tmp_path / "source", tmp_path / "below" / "other"
+    source.write_bytes(b"new")
+    copy(source, other)
+    assert other.read_bytes() == b"new"
+    other.write_bytes(b"something else")
+    copy(source, other)
+    assert other.read_bytes() == b"new"
+    before = source.stat()
+    copy(source, source)
+    assert (source.stat().st_ino, source.read_bytes()) == (before.st_ino, b"new")
+
+
+def test_a_file_can_be_read_by_everybody(tmp_path):
+    write_text(tmp_path / "a.txt", "shared")
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_json_is_the_same_whatever_the_order_of_its_keys(tmp_path):
+    write_json(tmp_path / "a.json", {"b": "\u00e9", "a": [1]})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n "a": [\n  1\n ],\n "b": "\u00e9"\n}\n'

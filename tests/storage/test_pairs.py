@@ -58,3 +58,8 @@ def test_the_digest_is_of_the_structure_on_any_machine():
         (np.array([0, 2, 2, 3, 3]), PAIRS.indices),
     ]
     assert len({expected, *(pairs_digest(*each) for each in others)}) == 4
+
+
+def test_few_pairs_are_read_with_small_numbers(tmp_path):
+    write_pairs(tmp_path / "pairs.npz", PAIRS.indptr.astype(np.int64), PAIRS.indices)
+    assert read_pairs(tmp_path / "pairs.npz", 3).indptr.dtype == np.int32

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -298,7 +299,7 @@ def test_a_plugin_that_builds_on_a_method_depends_on_it(of_plugin, monkeypatch):
 
 def test_built_in_methods_have_their_own():
     digests = Registry().sources()
-    assert len({*digests.values()}) == len(digests) == 9
+    assert len({*digests.values()}) == len(digests) >= 9
     assert digests == Registry().sources()
 
 
@@ -431,3 +432,15 @@ def test_a_script_has_a_source(tmp_path):
     before = digest()
     (tmp_path / "beside.py").write_text("RATE = 22\n")
     assert digest() != before
+
+
+def test_a_neighbor_that_python_does_not_find_elsewhere_is_one(tmp_path, monkeypatch):
+    (tmp_path / "nowhere_else").mkdir()
+    for name in ("nowhere_else/inside.py", "without_spec.py", "json.py"):
+        (tmp_path / name).touch()
+    monkeypatch.setitem(sys.modules, "without_spec", ModuleType("without_spec"))
+    beside = source._Package("", tmp_path)
+    assert beside.imported("nowhere_else.inside")
+    assert beside.imported("without_spec")
+    assert not beside.imported("json")  # Python's own goes first
+    assert not beside.imported("absent")

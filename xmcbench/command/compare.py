@@ -48,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.command.request import seeds
     from xmcbench.comparison import compare
-    from xmcbench.records import Standing
     from xmcbench.registry import Registry
 
     comparison = compare(
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=seeds(arguments.seed) if arguments.seed else None,
         filter=arguments.filter,
         force=arguments.force,
-        standing=Standing(Registry(arguments.plugin).sources()),
+        standing=Registry(arguments.plugin).standing(),
     )
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
     return report.warn_left_out(comparison.first.store) or report.warn_left_out(comparison.second.store)

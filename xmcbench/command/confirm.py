@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check every group; 1 if one is not confirmed."""
     from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
     from xmcbench.runner import confirmation
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
     found = [
         group
-        for group in confirmation.groups(store.records(), Standing(registry.sources()))
+        for group in confirmation.groups(store.records(), registry.standing())
         if (methods == ("all",) or group.records[0].cell.method in methods)
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if arguments.sources:
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run --runs` wrote")
     registry = Registry(arguments.plugin)
-    standing = Standing(registry.sources())
+    standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
     records, outdated = _with_current_figures(store, arguments.check)

@@ -149,8 +149,8 @@ def _method(arguments: argparse.Namespace) -> int:
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
         print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
-        for preset, command in method.choices.items():
-            print(f"\n{preset} was selected by: {command}")
+        for preset, origin in method.choices.items():
+            print(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}")
     return 0
 
 
@@ -193,12 +193,12 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench import environment
     from xmcbench.command import report
     from xmcbench.errors import UsageError
-    from xmcbench.records import Standing, Store
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
     if not arguments.runs.is_dir():
         raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
-    standing, here = Standing(Registry(arguments.plugin).sources()), environment.packages()
+    standing, here = Registry(arguments.plugin).standing(), environment.packages()
     store, listing = Store(arguments.runs), []
     for record in store.records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}

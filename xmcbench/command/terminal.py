@@ -64,5 +64,5 @@ def _inert(stream: TextIO | None, number: int) -> Inert:
     if stream is None:  # it was closed when Python started
         return Inert(os.fdopen(os.dup(number), "w", errors="backslashreplace"))
     with suppress(AttributeError, ValueError):  # a stream of a test, or of a notebook
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
     return Inert(stream)

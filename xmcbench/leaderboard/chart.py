@@ -29,7 +29,7 @@ _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MARKED = 12
 
 #: Light and dark color of each line in turn; neighboring colors can be told apart by the color-blind.
-_COLOURS = (
+_COLORS = (
     ("#0072b2", "#5ab4f0"),
     ("#d55e00", "#ff9150"),
     ("#007a5a", "#35d6a6"),
@@ -146,9 +146,9 @@ def _style() -> str:
     def rules(dark: bool) -> Iterator[str]:
         paper, ink, grid = ("#14171c", "#e6e6e6", "#3a4049") if dark else ("#ffffff", "#1f1f1f", "#d9d9d9")
         yield f".paper{{fill:{paper}}} .ink{{fill:{ink}}} .grid{{stroke:{grid}}} .tick{{stroke:{ink}}}"
-        for number, colours in enumerate(_COLOURS):
-            colour = colours[dark]
-            yield f".l{number}{{stroke:{colour}}} .m{number},.b{number}{{fill:{colour}}}"
+        for number, colors in enumerate(_COLORS):
+            color = colors[dark]
+            yield f".l{number}{{stroke:{color}}} .m{number},.b{number}{{fill:{color}}}"
 
     light, dark = "\n".join(rules(False)), "\n".join(rules(True))
     return f"<style>\npath{{fill:none}}\n{light}\n@media (prefers-color-scheme:dark){{\n{dark}\n}}\n</style>"
@@ -172,7 +172,7 @@ def _flat(line: Line, number: int, left: int, y: Place) -> list[str]:
     parts = []
     if point.high > point.low:
         corners = f"M{left} {y(point.low)}H{_RIGHT}V{y(point.high)}H{left}Z"
-        parts.append(f'<path class="b{_colour(number)}" style="fill-opacity:.15" d="{corners}"/>')
+        parts.append(f'<path class="b{_color(number)}" style="fill-opacity:.15" d="{corners}"/>')
     return [*parts, _stroke(f"M{left} {y(point.value)}H{_RIGHT}", number, flat=True)]
 
 
@@ -186,7 +186,7 @@ def _curved(line: Line, number: int, x: Place, y: Place) -> list[str]:
                 upper = [f"{x(point.x)} {y(point.high)}" for point in run]
                 lower = [f"{x(point.x)} {y(point.low)}" for point in reversed(run)]
                 corners = "M" + "L".join([*upper, *lower]) + "Z"
-                parts.append(f'<path class="b{_colour(number)}" style="fill-opacity:.18" d="{corners}"/>')
+                parts.append(f'<path class="b{_color(number)}" style="fill-opacity:.18" d="{corners}"/>')
     parts += [_stroke(path, number, flat=False) for path in strokes]
     points = [point for run in line.runs for point in run]
     every = 1 if len(points) <= _MARKED else -(-len(points) // 8)
@@ -197,7 +197,7 @@ def _curved(line: Line, number: int, x: Place, y: Place) -> list[str]:
 
 def _stroke(path: str, number: int, flat: bool) -> str:
     dashes = f' stroke-dasharray="{_DASHES[number % len(_DASHES)]}"' if flat else ""
-    return f'<path class="l{_colour(number)}" stroke-width="2"{dashes} d="{path}"/>'
+    return f'<path class="l{_color(number)}" stroke-width="2"{dashes} d="{path}"/>'
 
 
 def _marker(number: int, x: float, y: float) -> str:
@@ -209,12 +209,12 @@ def _marker(number: int, x: float, y: float) -> str:
         f"M{x - 4.6:.1f} {y - 3.6:.1f}h9.2l-4.6 8Z",
     )[number % 5]
     if number // 5 % 2:  # hollow: ten lines can be told apart without color
-        return f'<path class="paper l{_colour(number)}" stroke-width="1.6" d="{shape}"/>'
-    return f'<path class="m{_colour(number)}" d="{shape}"/>'
+        return f'<path class="paper l{_color(number)}" stroke-width="1.6" d="{shape}"/>'
+    return f'<path class="m{_color(number)}" d="{shape}"/>'
 
 
-def _colour(number: int) -> int:
-    return number % len(_COLOURS)
+def _color(number: int) -> int:
+    return number % len(_COLORS)
 
 
 def _keys(chart: Chart, legend: list[list[str]]) -> Iterator[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xmcbench.metrics import protocol
-from xmcbench.records.record import Record
-from xmcbench.storage.source import module_digest
+from xmcbench.records.record import Cell, Record
+from xmcbench.storage.source import joined, module_digest
 
 #: The modules that compute figures from ranks.
 _METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
@@ -18,16 +18,25 @@ def metrics_digest() -> str:
     return module_digest(*_METRICS)
 
 
+def _only_its_own(cell: Cell) -> tuple[str, ...]:
+    return (cell.method,)
+
+
 @dataclass(frozen=True)
 class Standing:
-    """Today's code. sources: method -> SHA-256 of its source; records of other methods are not judged."""
+    """Today's code. sources: method -> SHA-256 of its source; a method that is not there is not judged.
+
+    used: the methods that a cell goes through, by name, its own first.
+    """
 
     sources: Mapping[str, str] = field(default_factory=dict)
+    used: Callable[[Cell], Sequence[str]] = _only_its_own
 
     def stale(self, record: Record) -> bool:
-        """Whether the code of the method has changed since, and no later check covers the change."""
-        today = self.sources.get(record.cell.method)
-        return today is not None and today not in valid_sources(record)
+        """Whether the code of the method has changed since, and no later check covers the record."""
+        today = [self.sources.get(name) for name in self.used(record.cell)]
+        known = [each for each in today if each is not None]
+        return len(known) == len(today) and joined(known) not in valid_sources(record)
 
     def problem(self, record: Record) -> str:
         """A note for readers of the record's figures; empty if all is well."""

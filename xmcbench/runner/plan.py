@@ -96,11 +96,7 @@ class Plan:
     requests: tuple[Request, ...]
     cells: list[PlannedCell]
     skipped: list[Skipped]
-
-    @property
-    def standing(self) -> Standing:
-        """Today's code of the methods in the plan."""
-        return Standing({each.cell.method: each.source_sha256 for each in self.cells})
+    standing: Standing
 
 
 def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[Row], list[Skipped]]]:
@@ -136,6 +132,7 @@ def plan(
     cells: dict[str, PlannedCell] = {}
     left_out: dict[str, Skipped] = {}
     datasets: dict[str, Dataset] = {}
+    used: set[str] = set()
     for number, (request, (rows, skipped)) in enumerate(zip(requests, resolve(requests, registry), strict=True)):
         left_out |= {each.method: each for each in skipped}
         if request.dataset not in datasets:
@@ -144,7 +141,11 @@ def plan(
         subsets = {seed: draw_subset(dataset, request.setting, seed) for seed in request.seeds}
         for row in rows:
             try:
-                made = [_planned(row, number, request, dataset, subsets[seed], seed, store) for seed in request.seeds]
+                source = registry.source(row.entry.name, row.values)
+                made = [
+                    _planned(row, source, number, request, dataset, subsets[seed], seed, store)
+                    for seed in request.seeds
+                ]
                 made = [replace(each, state="to run") if each.state in again else each for each in made]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
                     row.entry.require(row.values)
@@ -153,12 +154,13 @@ def plan(
                     raise
                 left_out[row.entry.name] = _skipped(row.entry.name, error, request)
                 continue
+            used |= {*registry.used(row.entry.name, row.values)}
             for planned in made:
                 cells.setdefault(planned.cell.key, planned)
     broken = [each for each in left_out.values() if each.named]
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
-    return Plan(tuple(requests), [*cells.values()], [*left_out.values()])
+    return Plan(tuple(requests), [*cells.values()], [*left_out.values()], registry.standing(used))
 
 
 def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
@@ -208,9 +210,14 @@ def _everything(request: Request) -> bool:
 
 def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None]]:
     """(name, own preset) of every method of a request."""
-    names = [entry.name for entry in registry] if _everything(request) else request.methods
+    names = [entry.name for entry in _parts_first(registry)] if _everything(request) else request.methods
     split = (name.partition(":") for name in names)
     return [(method, preset if colon else None) for method, colon, preset in split]
+
+
+def _parts_first(registry: Registry) -> list[Entry]:
+    """All methods; those that use others come last, and find what the others have left."""
+    return sorted(registry, key=lambda entry: entry.description is not None and entry.description.uses)
 
 
 def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
@@ -224,12 +231,15 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
         entry = registry[name]
         try:
             method = entry.usable()
-            if request.setting.kind == "ez" and method.supervision == "required":
-                raise UsageError(f"{name} needs pairs, and the zero-shot setting has none", "use --setting fs or full")
             preset = _chosen_preset(method, name, own_preset, request.preset)
             # Resolve twice, so that changes are parsed and checked by the same rules as presets.
             base = method.resolve(name, method.presets.get(preset, {}))
             values = method.resolve(name, {**base, **request.overrides.get(name, {})})
+            needy = [each for each in registry.used(name, values) if registry[each].usable().supervision == "required"]
+            if request.setting.kind == "ez" and needy:
+                raise UsageError(
+                    f"{needy[0]} needs pairs, and the zero-shot setting has none", "use --setting fs or full"
+                )
             rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except XmcbenchError as error:
             if isinstance(error, UnknownName):
@@ -255,7 +265,14 @@ def _chosen_preset(method: Description, name: str, own: str | None, common: str 
 
 
 def _planned(
-    row: Row, number: int, request: Request, dataset: Dataset, subset: Subset | None, seed: int, store: Store
+    row: Row,
+    source: str,
+    number: int,
+    request: Request,
+    dataset: Dataset,
+    subset: Subset | None,
+    seed: int,
+    store: Store,
 ) -> PlannedCell:
     try:
         cell = Cell(
@@ -270,7 +287,7 @@ def _planned(
         check_readable(cell)
     except ValueError as error:
         raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
-    source, record = row.entry.source_sha256, store.find(cell)
+    record = store.find(cell)
     state: State = "to run"
     if record is not None and record.ok:
         state = "cached" if source in valid_sources(record) else "stale"

@@ -119,6 +119,10 @@ class Scorer:
             line = self._process.stdout.readline()
         except OSError:
             line = b""
+        except BaseException:  # Ctrl-C: the answer that is still to come would be taken for that of the next request
+            self._process.kill()
+            self._end()
+            raise
         if not line:
             raise StorageError(f"the scoring process ended with exit code {self._end()}", "out of memory?")
         answer = msgspec.json.decode(line, type=_Answer)

@@ -19,6 +19,7 @@ from xmcbench.escaping import visible
 from xmcbench.plugin import load
 from xmcbench.runner import isolation
 from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner.parts import classes, keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
@@ -82,10 +83,13 @@ def run(job: Job) -> Outcome:
     )
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     predictions.save(Path(job.predictions))
+    if not job.plugin and not method.uses():
+        own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
+        keep_ranking(job.method, method, texts, pairs, job.k, Path(job.predictions), own_s + artifacts.reused_s)
     return Outcome(
         status="ok",
         notes=json_notes(method),
-        packages=package_versions(source_of(cls).packages),
+        packages=package_versions(source_of(*classes(method)).packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
         artifacts=tuple(dict.fromkeys(artifacts.used)),

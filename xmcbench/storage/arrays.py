@@ -75,10 +75,10 @@ def _arrays(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str
 
 def _array(name: str, stream: IO[bytes], size: int) -> np.ndarray:
     """An array of exactly ``size`` bytes, header included."""
-    version = np.lib.format.read_magic(stream)
+    version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
         raise ValueError(f"the array {name!r} is of version {version} of its format")
-    shape, in_columns, dtype = _HEADERS[version](stream)
+    shape, in_columns, dtype = _HEADERS[version](stream)  # type: ignore[no-untyped-call]
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} holds Python objects, which are not read: they could run code")
     expected = math.prod(shape) * dtype.itemsize

@@ -103,6 +103,26 @@ class Artifacts:
                 os.utime(folder / COST)  # when it was last used
         return folder
 
+    def put(
+        self,
+        kind: str,
+        identity: Mapping[str, object],
+        write: Callable[[Path], None],
+        wall_s: float,
+        uses: tuple[object, ...] = (),
+    ) -> None:
+        """Keep what was made anyway, for whoever asks for it by ``get``, unless it is there.
+
+        write: fills the folder; it stands in the module that has the ``build`` of whoever asks. wall_s: what it cost.
+        Raises StorageError when it cannot be written.
+        """
+        key = _with_code(identity, write, *uses)
+        folder = self.root / kind / sha256_json(key)[:32]
+        with exclusive(folder.with_suffix(".lock")):
+            if _intact(folder) is None:
+                self._make(folder, key, write, wall_s)
+        self.used.append(f"{kind}/{folder.name}")
+
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A temporary folder, removed when the block ends. Raises StorageError."""
@@ -127,16 +147,18 @@ class Artifacts:
         self._locks.append(in_use(folder.with_suffix(".lock")))
         return folder
 
-    def _make(self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None]) -> None:
+    def _make(
+        self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None], wall_s: float | None = None
+    ) -> None:
         already_reused, start = self.reused_s, time.perf_counter()
         with atomic_folder(folder) as temporary:
             build(temporary)
             # The cost of an artifact includes that of the artifacts it was made from.
-            wall_s = time.perf_counter() - start + self.reused_s - already_reused
+            own_s = time.perf_counter() - start + self.reused_s - already_reused
             files = sums_of(temporary)
             for name, each in files.items():
                 self._keep_once(temporary / name, each)
-            cost = Cost(wall_s, dict(key), files)
+            cost = Cost(own_s if wall_s is None else wall_s, dict(key), files)
             noted = msgspec.to_builtins(msgspec.structs.replace(cost, sha256=cost.seal))
             (temporary / COST).write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n")
 

@@ -31,6 +31,8 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
 
     try:
         indptr, indices = read_arrays(path, "indptr", "indices")
+        if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in (indptr, indices)):
+            raise ValueError("its arrays are not vectors of integers")
         if len(indices) < np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)
         pairs = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 from xmcbench.errors import UsageError
 
@@ -32,7 +32,7 @@ class Unreadable(ValueError):
 
 
 def raised(limit: int) -> int:
-    """The limit, or what the user has raised it to, in bytes. Raises UsageError for what is no number of GiB."""
+    """The limit, or what the user has raised it to, in bytes. Raises UsageError for any other value."""
     given = os.environ.get(VARIABLE, "")
     try:
         return max(limit, int(float(given) * (1 << 30))) if given else limit
@@ -48,7 +48,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
         raise Unreadable(f"{what} takes {_shown(size)}, the limit is {_shown(allowed)}: {FLAG} {needed} raises it")
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """The bytes of a regular file. Raises OSError where it cannot be opened, Unreadable for a FIFO or a device.
 
     Opening a FIFO would wait for somebody to write into it.

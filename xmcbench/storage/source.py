@@ -14,13 +14,13 @@ import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
@@ -50,6 +50,11 @@ def source_of(*objects: object) -> Source:
 def source_digest(method: type) -> str:
     """SHA-256 (hex) of the source of a method. A result of another source is stale."""
     return source_of(method).digest
+
+
+def joined(digests: Sequence[str]) -> str:
+    """The digest of several sources that a result runs through; of one it is that one."""
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def module_digest(*modules: str) -> str:
@@ -180,7 +185,7 @@ def _parsed(file: Path, name: str, _changed: int) -> _File:
     except (SyntaxError, ValueError):  # a compiled module, or one that will not import
         return _File(hashlib.sha256(content).hexdigest(), ())
     imports = dict.fromkeys(_imports(tree, name, file.name == "__init__.py"))
-    return _File(hashlib.sha256("".join(_canonical(tree)).encode()).hexdigest(), tuple(imports))
+    return _File(hashlib.sha256(_canonical(tree).encode()).hexdigest(), tuple(imports))
 
 
 def _without_type_checking(tree: ast.Module) -> ast.Module:
@@ -208,24 +213,32 @@ def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
             yield from (f"{named}.{alias.name}" for alias in node.names)
 
 
-def _canonical(node: object) -> Iterator[str]:
+def _canonical(tree: ast.AST) -> str:
     """A syntax tree as text, equal for all versions of Python that parse it alike."""
+    parts: list[str] = []
+    _write(tree, parts.append)
+    return "".join(parts)
+
+
+def _write(node: object, write: Callable[[str], None]) -> None:
+    # Not a generator: every run computes the digests of all methods, and nested generators take twice as long.
     if isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
-        for field, value in ast.iter_fields(node):
+        write(f"({type(node).__name__}")
+        for field in node._fields:
+            value: Any = getattr(node, field, None)
             if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
-                value = [each for each in value if getattr(each, "value", None) != ""]  # noqa: PLW2901
+                value = [each for each in value if getattr(each, "value", None) != ""]
             if field in ("kind", "type_comment", "type_ignores") or value is None or value == []:
                 continue
-            yield f" {field}="
+            write(f" {field}=")
             if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                value = value[1:] if ast.get_docstring(node, clean=False) is not None else value  # noqa: PLW2901
+                value = value[1:] if ast.get_docstring(node, clean=False) is not None else value
             if isinstance(node, ast.Raise) and isinstance(value, ast.Call):
-                value = value.func  # noqa: PLW2901 - the message is not
-            yield from _canonical(value)
-        yield ")"
+                value = value.func  # the message is left out
+            _write(value, write)
+        write(")")
     elif isinstance(node, list):
         for each in node:
-            yield from _canonical(each)
+            _write(each, write)
     else:
-        yield f"{type(node).__name__}:{node!r}"
+        write(f"{type(node).__name__}:{node!r}")

@@ -8,6 +8,7 @@ import pytest
 
 from xmcbench import MethodError, Texts, Unavailable, UsageError
 from xmcbench.methods.encoder import backbone
+from xmcbench.methods.encoder import hub as hub_module
 from xmcbench.methods.encoder.backbone import (
     MINILM,
     MINILM_SHA256,
@@ -122,9 +123,9 @@ def hub(monkeypatch, tmp_path):
         return asked
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    backbone._asked.cache_clear()
+    hub_module._asked.cache_clear()
     yield answers
-    backbone._asked.cache_clear()
+    hub_module._asked.cache_clear()
 
 
 def test_a_hub_that_has_the_weights_is_enough(hub):

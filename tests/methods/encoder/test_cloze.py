@@ -29,14 +29,14 @@ def test_documents_without_a_context_are_counted(artifacts, checkpoint):
     texts = Texts.from_lists(["apple", "bridge", "candle"], ["The old. The new.", "Only the old.", "The. Red. Green."])
     options = {"context_length": 16, "title_length": 8, "min_sentences": 2, "title_dropout": 0.9, "seed": 0}
     tokenizer = open_tokenizer(checkpoint())
-    drawn = context_pairs(artifacts, texts, tokenizer, **options)
+    drawn = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
     # The second document has one sentence.
     assert (drawn.left_out, drawn.rows.tolist(), len(drawn.contexts), len(drawn.titles)) == (1, [0, 2], 2, 2)
     assert drawn.titles[1].tolist() == tokenizer(["candle"], 8)[0]
-    again = context_pairs(artifacts, texts, tokenizer, **options)
+    again = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
     assert again.contexts.folder == drawn.contexts.folder
     with pytest.raises(MethodError, match="no document has a title and a context of at least 4 sentences"):
-        context_pairs(artifacts, texts, tokenizer, **{**options, "min_sentences": 4})
+        context_pairs(artifacts, texts, (tokenizer, tokenizer), **{**options, "min_sentences": 4})
 
 
 def test_which_documents_have_a_context(artifacts, checkpoint):
@@ -44,9 +44,9 @@ def test_which_documents_have_a_context(artifacts, checkpoint):
     contents = ["An apple.", "The old. The new.", "", "apple\napple", "The old."]
     options = {"context_length": 16, "title_length": 8, "title_dropout": 1.0, "seed": 0}
     texts, tokenizer = Texts.from_lists(titles, contents), open_tokenizer(checkpoint())
-    one = context_pairs(artifacts, texts, tokenizer, min_sentences=1, **options)
+    one = context_pairs(artifacts, texts, (tokenizer, tokenizer), min_sentences=1, **options)
     assert one.rows.tolist() == [0, 3]
-    assert context_pairs(artifacts, texts, tokenizer, min_sentences=2, **options).rows.tolist() == [3]
+    assert context_pairs(artifacts, texts, (tokenizer, tokenizer), min_sentences=2, **options).rows.tolist() == [3]
     # Nothing but the title: it stays.
     assert one.contexts[1].tolist() == tokenizer(["apple apple"], 16)[0]
 
@@ -55,7 +55,7 @@ def test_visits_in_another_process(artifacts, checkpoint):
     """What a spawned process is handed maps the same files and draws the same contexts."""
     texts = Texts.from_lists(["apple"] * 3, [" ".join(["The apple."] * 9), "The old. The new.", "An apple. So."])
     options = {"context_length": 32, "title_length": 8, "min_sentences": 2, "title_dropout": 0.5, "seed": 0}
-    drawn = context_pairs(artifacts, texts, open_tokenizer(checkpoint()), **options)
+    drawn = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **options)
     again = pickle.loads(pickle.dumps(drawn))
     assert len(pickle.dumps(drawn.repeated)) < 20_000
     for visit in range(3):
@@ -63,5 +63,5 @@ def test_visits_in_another_process(artifacts, checkpoint):
             assert drawn.visit(visit)[row].tolist() == again.visit(visit)[row].tolist()
     assert drawn.visit(1)[0].tolist() != drawn.visit(2)[0].tolist()
     assert drawn.visit(1).pad == drawn.contexts.pad
-    plain = context_pairs(artifacts, texts, open_tokenizer(checkpoint()), **{**options, "title_dropout": 0.0})
+    plain = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **{**options, "title_dropout": 0.0})
     assert plain.visit(5) is plain.contexts

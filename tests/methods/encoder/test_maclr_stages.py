@@ -34,7 +34,7 @@ def sources(artifacts, checkpoint, stories):
     drawn = context_pairs(
         artifacts,
         raw_X,
-        tokenizer,
+        (tokenizer, tokenizer),
         context_length=24,
         title_length=16,
         min_sentences=2,
@@ -165,7 +165,7 @@ def test_every_visit_has_contexts_of_its_own(artifacts, checkpoint, encoder, pla
 
     texts = Texts.from_lists(["apple", "bridge"], [" ".join(["The apple."] * 12), "The old. The new."])
     options = {"context_length": 48, "title_length": 8, "min_sentences": 2, "title_dropout": 0.5, "seed": 0}
-    drawn = context_pairs(artifacts, texts, open_tokenizer(checkpoint()), **options)
+    drawn = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **options)
     labels = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 8)
     own = OwnTitles(np.arange(2), np.full(2, -2), 1)
     sources, schedule = Sources(drawn, labels, labels, own), ClusterSchedule(4, 0, 1, 1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from xmcbench import Texts, UsageError
-from xmcbench.methods.encoder.network import longest_input, open_encoder, open_tokenizer, pooling_of
+from xmcbench.methods.encoder.network import longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, padded
 
 KINDS = ["bert", "distilbert", "roberta", "mpnet"]
@@ -40,17 +40,13 @@ def test_native_head_equals_sentence_transformers(checkpoint, artifacts, kind, p
     np.testing.assert_allclose(vectors(encoder, store), expected, atol=2e-6)
 
 
-def test_a_plain_transformer_is_pooled_by_its_mean(checkpoint):
-    assert pooling_of(checkpoint(pooling="")) == "mean"
-
-
 def test_paper_head(checkpoint, store):
     """[CLS] -> Dense 512 tanh; drawn from the seed."""
     encoder, same, other = (open_encoder(checkpoint(), "paper", seed).eval() for seed in (0, 0, 1))
     ids, mask = padded([store[0]], 0)
     with torch.no_grad():
         states = encoder.transformer(torch.from_numpy(ids), torch.from_numpy(mask).long()).last_hidden_state[:, 0]
-        expected = torch.tanh(encoder.dense(states)).numpy()
+        expected = torch.tanh(encoder.layers[0](states)).numpy()
     assert expected.shape == (1, 512)
     np.testing.assert_allclose(vectors(encoder, store)[:1], expected, atol=1e-6)
     assert np.array_equal(vectors(same, store), vectors(encoder, store))
@@ -161,17 +157,3 @@ def test_no_tokenizer(broken):
         file.unlink()
     with pytest.raises(UsageError, match="has no tokenizer"):
         open_tokenizer(broken)
-
-
-def test_a_module_that_is_not_known(broken):
-    modules = json.loads((broken / "modules.json").read_text())
-    modules[2]["type"] = "sentence_transformers.models.Dense"
-    (broken / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(UsageError, match="a module Dense"):
-        pooling_of(broken)
-
-
-def test_a_pooling_that_is_not_known(broken):
-    (broken / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "lasttoken"}))
-    with pytest.raises(UsageError, match="unsupported pooling 'lasttoken'"):
-        pooling_of(broken)

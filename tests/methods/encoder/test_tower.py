@@ -167,6 +167,7 @@ def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkey
         "mlm_steps": 0,
         "temperature": 0.05,
         "lengths": (24, 1000),
+        "prompts": (None, None),
         "seed": 3,
     }
 
@@ -176,9 +177,9 @@ def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkey
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     tower = opened(Compute("auto", 2))
     assert (tower.device, tower.processes, tower.seed) == ("cpu", 2, 3)
-    assert tower.computed == ["cpu", "fp32", "mean"]
+    assert tower.computed == ["cpu", "fp32", "mean", "_UnitLength()", "16", "cosine"]
     assert (tower.longest, tower.fitting(24), tower.fitting(1000)) == (64, 24, 64)
-    assert tower.tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
+    assert tower.instance_tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
     with pytest.raises(Unavailable, match="no CUDA device found"):
         opened(Compute("cuda"))
 
@@ -188,7 +189,7 @@ def test_embeddings_are_shared_or_go(made, stories, artifacts):
     method.artifacts = artifacts
     tower, unchanged = method._opened(*stories[:2])
     assert unchanged
-    labels = tower.tokens(stories[1], 24)
+    labels = tower.label_tokens(stories[1], 24)
     with tower.embeddings(labels) as vectors:
         alone = np.array(vectors)
     assert not (artifacts.root / "embeddings").exists()

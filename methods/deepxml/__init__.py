@@ -1,0 +1,1 @@
+"""What Astec and SiameseXML share: bags of token vectors, their encoder, its training, classifiers of labels."""

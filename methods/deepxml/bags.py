@@ -1,0 +1,132 @@
+"""Texts as bags of tokens with TF-IDF weights, and where the vectors of the tokens come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xmcbench import Artifacts, Doc, Texts
+from xmcbench.methods.words import vector_file
+from xmcbench.methods.words.vocabulary import Vocabulary
+
+#: What the parameter ``vectors`` of a method means.
+VECTORS = Doc(
+    "what the vectors of the tokens start from: random; glove: trained on the corpus; or a path: a file in GloVe's or "
+    "word2vec's format, text or binary, plain or .gz"
+)
+#: GloVe as the method ``glove`` trains it under its preset ``quick``.
+_WINDOW, _EPOCHS, _RATE, _X_MAX, _ALPHA = 10, 25, 0.05, 10.0, 0.75
+
+
+@dataclass(frozen=True)
+class Bags:
+    """n texts as bags: text i has the tokens ``tokens[starts[i]:starts[i + 1]]`` with these weights.
+
+    starts: int64 [n + 1]. tokens: int64. weights: float32; those of a text have the Euclidean length 1.
+    """
+
+    starts: np.ndarray
+    tokens: np.ndarray
+    weights: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def take(self, rows: np.ndarray) -> Bags:
+        """The bags of these rows, in that order."""
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], lengths)
+        return Bags(starts, self.tokens[places], self.weights[places])
+
+
+class Tokens:
+    """The words of a corpus, and how much each weighs: idf = ln((N + 1) / (df + 1)) + 1."""
+
+    def __init__(self, vocabulary: Vocabulary, idf: np.ndarray) -> None:
+        """idf: float32 [V]."""
+        self.vocabulary, self._idf = vocabulary, idf
+
+    @classmethod
+    def of(cls, corpora: list[Texts], min_count: int, max_words: int) -> Tokens:
+        """The words that occur at least ``min_count`` times, the ``max_words`` most frequent of them."""
+        vocabulary = Vocabulary.count(corpora, min_count, max_words, lowercase=True)
+        frequency, texts = np.zeros(len(vocabulary), np.int64), 0
+        for corpus in corpora:
+            for batch in corpus.batches():
+                codes, rows = vocabulary.codes(batch)
+                met = np.unique(rows.astype(np.int64) * max(1, len(vocabulary)) + codes) % max(1, len(vocabulary))
+                frequency += np.bincount(met, minlength=len(vocabulary))
+            texts += len(corpus)
+        return cls(vocabulary, (np.log((texts + 1) / (frequency + 1)) + 1).astype(np.float32))
+
+    def bags(self, texts: Texts) -> Bags:
+        """The bag of each text: its known words, weighed by count x idf. A text without one is empty."""
+        from scipy.sparse import csr_matrix, vstack
+
+        parts = []
+        for batch in texts.batches():
+            codes, rows = self.vocabulary.codes(batch)
+            shape = len(batch), len(self.vocabulary)
+            counts = csr_matrix((np.ones(len(codes), np.float32), (rows, codes)), shape=shape)
+            counts.sum_duplicates()
+            counts.data *= self._idf[counts.indices]
+            rows = np.repeat(np.arange(len(batch)), np.diff(counts.indptr))
+            counts.data /= np.sqrt(np.bincount(rows, counts.data**2, len(batch)))[rows]
+            parts.append(counts)
+        whole = vstack(parts, format="csr") if parts else csr_matrix((0, len(self.vocabulary)), dtype=np.float32)
+        return Bags(whole.indptr.astype(np.int64), whole.indices.astype(np.int64), whole.data.astype(np.float32))
+
+    def vectors(
+        self, source: str, dimensions: int, corpora: list[Texts], artifacts: Artifacts, seed: int
+    ) -> np.ndarray:
+        """The vectors that training starts from: float32 [V, dimensions], or of the length of the given ones.
+
+        source: see ``VECTORS``. Words that a file lacks get random ones. All are scaled to a mean length of 1. Raises
+        UsageError where a file is bad.
+        """
+        rng = np.random.default_rng(seed)
+        if source not in ("random", "glove"):
+            words, given = vector_file.read(Path(source).expanduser(), len(self.vocabulary) * 100)
+            dimensions = given.shape[1]
+        vectors = rng.standard_normal((len(self.vocabulary), dimensions), np.float32) / np.float32(dimensions**0.5)
+        if source == "glove":
+            vectors = _scaled(self._glove(dimensions, corpora, artifacts, seed))
+        elif source != "random":
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            found = pc.index_in(self.vocabulary.words, value_set=pa.array(words, self.vocabulary.words.type))
+            places = found.fill_null(-1).to_numpy(zero_copy_only=False)
+            vectors[places >= 0] = _scaled(given)[places[places >= 0]]
+        return vectors
+
+    def _glove(self, dimensions: int, corpora: list[Texts], artifacts: Artifacts, seed: int) -> np.ndarray:
+        """GloVe on the corpus, made once; random where no two words stand together."""
+        from xmcbench.methods.words import trainer
+        from xmcbench.methods.words.cooccurrence import Cooccurrence
+
+        def build(folder: Path) -> None:
+            counts = Cooccurrence.of(self.vocabulary.stream(corpora), len(self.vocabulary), _WINDOW)
+            if len(counts.counts):
+                vectors, _ = trainer.train(counts, dimensions, _EPOCHS, _RATE, _X_MAX, _ALPHA, seed)
+            else:
+                vectors = np.random.default_rng(seed).standard_normal((len(self.vocabulary), dimensions), np.float32)
+            np.save(folder / "vectors.npy", vectors)
+
+        identity = {
+            "texts": [corpus.digest for corpus in corpora],
+            "words": len(self.vocabulary),
+            "dimensions": dimensions,
+            "seed": seed,
+        }
+        folder = artifacts.get("token-vectors", identity, build)
+        vectors: np.ndarray = np.load(folder / "vectors.npy", allow_pickle=False)
+        return vectors
+
+
+def _scaled(vectors: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(vectors, axis=1).mean() if len(vectors) else 1.0
+    return (vectors / max(length, 1e-12)).astype(np.float32)

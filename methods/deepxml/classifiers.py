@@ -1,0 +1,87 @@
+"""Classifiers of single labels over documents that are vectors already, trained on a shortlist of labels each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from xmcbench.methods.deepxml.training import shuffled, train
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+def candidate_labels(
+    pairs: csr_matrix, shortlist: np.ndarray, true: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each document is trained on: labels int64 [N, true + s], -1 for none, and which are true, bool.
+
+    pairs: binary CSR [N, L]. shortlist: int [N, s], -1 for none; known labels among them count as true ones. true:
+    labels of a document that are kept, at most; of more, as many are drawn.
+    """
+    known = np.full((pairs.shape[0], true), -1, np.int64)
+    for row in range(pairs.shape[0]):
+        own = pairs.indices[pairs.indptr[row] : pairs.indptr[row + 1]]
+        drawn = own if len(own) <= true else rng.choice(own, true, replace=False)
+        known[row, : len(drawn)] = drawn
+    rows = np.arange(pairs.shape[0])[:, None]
+    listed = shortlist.astype(np.int64)
+    own = np.zeros(listed.shape, bool)
+    if pairs.nnz and listed.size:
+        own = pairs[np.broadcast_to(rows, listed.shape), np.maximum(listed, 0)].toarray() > 0
+    # Every true label stands among the known ones already, or was left out by the draw.
+    false = np.where(own, -1, listed)
+    both = np.concatenate([known, false], axis=1)
+    return both, np.concatenate([known >= 0, np.zeros(false.shape, bool)], axis=1)
+
+
+class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
+    """One vector a label, float32 [L, d], of length 1 where they are used."""
+
+    def __init__(self, start: np.ndarray) -> None:
+        super().__init__()
+        self.table = nn.Embedding.from_pretrained(torch.from_numpy(start.copy()), freeze=False, sparse=True)
+
+    def forward(self, documents: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cosine of each document [n, d] with its labels, int64 [n, m]: float32 [n, m]."""
+        vectors = nn.functional.normalize(self.table(labels), dim=2)
+        return torch.einsum("nd,nmd->nm", documents, vectors)
+
+    def vectors(self) -> np.ndarray:
+        """The vectors, of length 1."""
+        vectors: np.ndarray = nn.functional.normalize(self.table.weight.detach(), dim=1).cpu().numpy()
+        return vectors
+
+
+def trained_classifiers(
+    documents: np.ndarray,
+    start: np.ndarray,
+    candidates: np.ndarray,
+    true: np.ndarray,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    *,
+    batch: int,
+    epochs: int,
+    rate: float,
+    seed: int,
+    device: str,
+) -> tuple[np.ndarray, list[list[float]]]:
+    """Train the vectors of the labels from ``start``; returns them, float32 [L, d] of length 1, and the losses.
+
+    documents: float32 [N, d] of length 1, which stay as they are. candidates, true: as ``candidate_labels`` gives
+    them. loss: of the cosines and the truth of all candidates of a batch, their sum.
+    """
+    network = Classifiers(start).to(device)
+
+    def loss_of(rows: np.ndarray) -> torch.Tensor:
+        labels = torch.from_numpy(candidates[rows]).to(device)
+        kept, positive = labels >= 0, torch.from_numpy(true[rows]).to(device)
+        cosines = network(torch.from_numpy(documents[rows]).to(device), labels.clamp(min=0))
+        return loss(cosines[kept], positive[kept]) / len(rows)
+
+    curve = train(network, shuffled(len(documents), batch, seed), loss_of, epochs=epochs, rate=rate, seed=seed)
+    return network.vectors(), curve

@@ -1,0 +1,100 @@
+"""What lies in the folder of an embedding model: its modules, its checksum, its card. No framework is needed for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from xmcbench import Unavailable, UsageError
+
+#: Files that say nothing of vectors, and copies of the weights in other formats.
+_LEFT_OUT = {"README.md", ".gitattributes"}
+_OWN_MODULES = "sentence_transformers."
+#: Facts of a card that a reader of a result wants to know: what it was trained on, and what it may be used for.
+_CARD_FACTS = {"license": "license", "base_model": "base_model", "datasets": "training_sets", "language": "language"}
+
+
+def check_folder(name: str) -> None:
+    """Raise what ``check_model`` raises of a folder that is on this machine; a model of the hub is checked when it is
+    there.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        check_model(folder)
+
+
+def check_model(folder: Path) -> None:
+    """Raise UsageError where a folder is no model, would have to run code of its own, or is pickled; Unavailable where
+    it is one of model2vec and that package is missing.
+    """
+    config = _json(folder / "config.json")
+    if not (folder / "modules.json").is_file() and config is None:
+        raise UsageError(f"{folder} is no embedding model: it has neither modules.json nor config.json")
+    foreign = [kind for kind in _module_types(folder) if not kind.startswith(_OWN_MODULES)]
+    if foreign or (config or {}).get("auto_map"):
+        code = foreign[0] if foreign else "its config.json (auto_map)"
+        raise UsageError(f"the model {folder} needs code of its own, {code}, and such code is never run")
+    if next(folder.rglob("*.safetensors"), None) is None and next(folder.rglob("*.bin"), None) is not None:
+        raise UsageError(
+            f"{folder} has pickled weights, which are not read", "save it again with sentence-transformers"
+        )
+    if is_model2vec(folder):
+        from importlib.util import find_spec
+
+        if find_spec("model2vec") is None:
+            raise Unavailable(f"{folder} is a model of model2vec, which is not installed", "pip install model2vec")
+
+
+def is_model2vec(folder: Path) -> bool:
+    """Whether this is a model of model2vec that sentence-transformers does not load by itself."""
+    config = _json(folder / "config.json") or {}
+    return not (folder / "modules.json").is_file() and config.get("model_type") == "model2vec"
+
+
+def files_sha256(folder: Path) -> str:
+    """SHA-256 of all files of a model but its card, hidden files and folders of other backends."""
+    whole = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder)
+        if not file.is_file() or path.name in _LEFT_OUT or any(part.startswith(".") for part in path.parts):
+            continue
+        with file.open("rb") as stream:
+            whole.update(f"{path.as_posix()} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def card(folder: Path) -> dict[str, Any]:
+    """What the model's card states, of the facts that a reader of a result wants; empty without a card."""
+    from huggingface_hub import ModelCard
+
+    try:
+        data = ModelCard((folder / "README.md").read_text(encoding="utf-8"), ignore_metadata_errors=True).data.to_dict()
+    except (OSError, ValueError):
+        return {}
+    return {name: _plain(data[key]) for key, name in _CARD_FACTS.items() if data.get(key)}
+
+
+def _module_types(folder: Path) -> Iterator[str]:
+    """The classes of a model's modules, those inside a Router too."""
+    for module in _json(folder / "modules.json") or []:
+        yield str(module["type"])
+    for name in ("router_config.json", "config.json"):
+        for file in folder.rglob(name):
+            types = (_json(file) or {}).get("types")
+            yield from map(str, types.values() if isinstance(types, dict) else [])
+
+
+def _plain(value: Any) -> Any:
+    return [str(each) for each in value] if isinstance(value, list) else str(value)
+
+
+def _json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error

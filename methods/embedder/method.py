@@ -1,0 +1,114 @@
+"""Embedder: any sentence-transformers model, run by sentence-transformers itself."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Unit
+
+from xmcbench import Doc, Method, Unavailable
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts, TopK
+    from xmcbench.methods.embedder.model import EmbeddingModel
+
+#: Package that a backend of sentence-transformers needs -> what brings it.
+_BACKENDS = {
+    "onnx": ("optimum.onnxruntime", 'pip install "sentence-transformers[onnx]"'),
+    "openvino": ("optimum.intel.openvino", 'pip install "sentence-transformers[openvino]"'),
+}
+
+
+class Embedder(Method):
+    """Nearest labels by the vectors of a pretrained embedding model, without any training.
+
+    The model is loaded and run by sentence-transformers with all that it brings: its modules, prompts, length,
+    truncation and similarity. Instances go through ``encode_query`` and labels through ``encode_document``, so that
+    asymmetric models (Router) and static ones (StaticEmbedding) work; a folder of model2vec works where that package is
+    installed. Code that a model brings along is never run, and neither is a pickle. Pairs are never looked at.
+
+    What the model's card says of it (license, training sets, the model it was made from) is in the notes of the record.
+    """
+
+    title = "Embedder"
+    supervision: ClassVar[Literal["unused", "required"]] = "unused"
+    deterministic = True
+    described: ClassVar[tuple[str, ...]] = ("model",)
+    packages: ClassVar = {
+        "sentence_transformers": "sentence-transformers",
+        "torch": "torch",
+        "transformers": "transformers",
+        "tokenizers": "tokenizers",
+        "safetensors": "safetensors",
+        "huggingface_hub": "huggingface-hub",
+        "httpx": "httpx",
+    }
+
+    model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
+    backend: Annotated[
+        Literal["torch", "onnx", "openvino"], Doc("of sentence-transformers; the last two where they are installed")
+    ] = "torch"
+    precision: Annotated[
+        Literal["auto", "bf16", "fp32"],
+        Doc("of the weights under torch; auto is bfloat16 where the hardware multiplies it faster, else float32"),
+    ] = "fp32"
+    truncate_dim: Annotated[
+        int | None, Ge(1), Unit("dimensions"), Doc("that are kept; none: what the model states, else all")
+    ] = None
+    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the model's own, if any")] = None
+    label_prompt: Annotated[str | None, Doc("put before every label; none: the model's own, if any")] = None
+    batch: Annotated[int, Ge(1), Unit("texts"), Doc("encoded at a time", "sentence-transformers")] = 32
+    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings on disk and in memory")] = "float32"
+
+    def describe(self) -> str:
+        """The model."""
+        return self.model.rstrip("/").rpartition("/")[2]
+
+    def require(self) -> None:
+        """Raise Unavailable where the model or the backend cannot be had, UsageError where the name is nothing."""
+        from xmcbench.methods.embedder.folder import check_folder
+        from xmcbench.methods.encoder.backbone import require_located
+
+        if self.backend in _BACKENDS:
+            package, command = _BACKENDS[self.backend]
+            if not _installed(package):
+                raise Unavailable(f"the backend {self.backend} needs {package}", command)
+        require_located(self.model)
+        check_folder(self.model)
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Embed the labels, or take their vectors from the store.
+
+        Raises Unavailable where the model cannot be had, UsageError where it cannot be run.
+        """
+        from xmcbench.methods.embedder.model import EmbeddingModel
+
+        self._model: EmbeddingModel = EmbeddingModel.open(
+            self.model,
+            self.compute.device,
+            backend=self.backend,
+            precision=self.precision,
+            truncate_dim=self.truncate_dim,
+            prompts=(self.instance_prompt, self.label_prompt),
+            batch=self.batch,
+        )
+        self.notes["model"] = self._model.note()
+        self._labels = self._model.shared(self.artifacts, raw_Y, "label", np.dtype(self.stored_as))
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels that are most similar to each text, by the model's own similarity."""
+        from xmcbench.methods.dense.search import top_k
+
+        with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
+            return top_k(vectors, self._labels, k, device=self._model.device, seed=self.seed, notes=self.notes)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name
+        return False

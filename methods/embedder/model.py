@@ -1,0 +1,196 @@
+"""An embedding model opened by sentence-transformers: texts to vectors whose inner product is the similarity."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from xmcbench import UsageError
+from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
+from xmcbench.methods.embedder.folder import card, check_model, files_sha256, is_model2vec
+from xmcbench.methods.embedder.static import Model2Vec
+from xmcbench.methods.encoder.backbone import locate
+from xmcbench.methods.encoder.hardware import Device, Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.settings import own_prompt
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from xmcbench import Artifacts, Texts
+
+Side = Literal["instance", "label"]
+
+
+@dataclass(frozen=True)
+class EmbeddingModel:
+    """A model of sentence-transformers.
+
+    source: where it comes from. sha256: of its files. prompts: of instances and labels. similarity: the model's own.
+    width: of its vectors, with the one dimension more that Euclidean distance needs.
+    """
+
+    name: str
+    source: str
+    folder: Path
+    sha256: str
+    model: SentenceTransformer | Model2Vec
+    backend: str
+    precision: str
+    device: Literal["cpu", "cuda"]
+    prompts: dict[Side, str]
+    similarity: str
+    width: int
+    batch: int
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        device: Device,
+        *,
+        backend: Literal["torch", "onnx", "openvino"],
+        precision: Precision,
+        truncate_dim: int | None,
+        prompts: tuple[str | None, str | None],
+        batch: int,
+    ) -> EmbeddingModel:
+        """Find a model and load it. prompts: of instances and labels, None for the model's own.
+
+        Raises Unavailable where it cannot be had, UsageError where it cannot be run as it is.
+        """
+        where = chosen_device(device)
+        chosen = chosen_precision(precision, where) if backend == "torch" else "fp32"
+        folder, source = locate(name)
+        check_model(folder)
+        model = _load(folder, where, backend, chosen, truncate_dim)
+        similarity = model.similarity_fn_name or "cosine"
+        if similarity not in ("cosine", "dot", "euclidean"):
+            raise UsageError(f"the similarity of {name} is {similarity!r}", "cosine, dot and euclidean can be searched")
+        sides: tuple[Side, Side] = ("instance", "label")
+        own = {
+            side: own_prompt(model.prompts, model.default_prompt_name, side) if wanted is None else wanted
+            for side, wanted in zip(sides, prompts, strict=True)
+        }
+        widths = {len(_encode(model, side, ["a"], own[side], 1, similarity)[0]) for side in sides}
+        if len(widths) > 1:
+            raise UsageError(f"{name} gives instances and labels vectors of different widths: {sorted(widths)}")
+        width = widths.pop() + (similarity == "euclidean")
+        title = folder.resolve().name if source == "a local folder" else name
+        return cls(
+            title,
+            source,
+            folder,
+            files_sha256(folder),
+            model,
+            backend,
+            chosen,
+            where,
+            own,
+            similarity,
+            width,
+            batch,
+        )
+
+    def note(self) -> dict[str, object]:
+        """For the record, as JSON values: the model, how it was run, and what its card says."""
+        length = self.model.max_seq_length
+        prompts = {f"{side}s": prompt for side, prompt in self.prompts.items()}
+        return {
+            "name": self.name,
+            "source": self.source,
+            "sha256": self.sha256,
+            "parameters": sum(each.numel() for each in self.model.parameters()),
+            "width": self.width - (self.similarity == "euclidean"),
+            "max_seq_length": int(length) if length and length < 2**31 else None,
+            "similarity": self.similarity,
+            "backend": self.backend,
+            "precision": self.precision,
+            "device": self.device,
+            **({"prompts": prompts} if any(prompts.values()) else {}),
+            "card": card(self.folder),
+        }
+
+    def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:
+        """The vectors of texts, [n, width], taken from the artifacts, or made and put there."""
+        identity = {
+            "model": self.sha256,
+            "backend": self.backend,
+            "precision": self.precision,
+            "device": self.device,
+            "width": self.width,
+            "side": side,
+            "prompt": self.prompts[side],
+            "texts": texts.digest,
+        }
+        return shared_vectors(artifacts, identity, (len(texts), self.width), dtype, self._writer(texts, side))
+
+    def temporary(
+        self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype
+    ) -> AbstractContextManager[np.ndarray]:
+        """The vectors of texts, [n, width], which go when the block ends."""
+        return temporary_vectors(artifacts, (len(texts), self.width), dtype, self._writer(texts, side))
+
+    def _writer(self, texts: Texts, side: Side) -> Any:
+        def write(out: np.ndarray) -> None:
+            start = 0
+            for batch in texts.batches():
+                part = batch.to_pylist()
+                found = _encode(self.model, side, part, self.prompts[side], self.batch, self.similarity)
+                if self.similarity == "euclidean":
+                    found = _for_inner_product(found, side)
+                out[start : start + len(part)] = found
+                start += len(part)
+
+        return write
+
+
+def _encode(
+    model: SentenceTransformer | Model2Vec, side: Side, texts: list[str], prompt: str, batch: int, similarity: str
+) -> np.ndarray:
+    encode = model.encode_query if side == "instance" else model.encode_document
+    found: np.ndarray = encode(
+        texts,
+        prompt=prompt,
+        batch_size=batch,
+        show_progress_bar=False,
+        normalize_embeddings=similarity == "cosine",
+    )
+    return found.astype(np.float32, copy=False)
+
+
+def _for_inner_product(vectors: np.ndarray, side: Side) -> np.ndarray:
+    """Vectors with one more dimension, whose inner product ranks as Euclidean distance: q.x - |x|^2 / 2."""
+    last = np.ones(len(vectors)) if side == "instance" else -np.square(vectors).sum(1) / 2
+    return np.column_stack([vectors, last]).astype(np.float32)
+
+
+def _load(
+    folder: Path, device: str, backend: Literal["torch", "onnx", "openvino"], precision: str, truncate_dim: int | None
+) -> SentenceTransformer | Model2Vec:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # it would write to stderr
+    logging.set_verbosity_error()
+    kinds = {"bf16": torch.bfloat16, "fp32": torch.float32}
+    options = {"dtype": kinds[precision], "use_safetensors": True} if backend == "torch" else {}
+    try:
+        if is_model2vec(folder):
+            return Model2Vec(folder, truncate_dim)
+        return SentenceTransformer(
+            str(folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=False,
+            truncate_dim=truncate_dim,
+            backend=backend,
+            model_kwargs=options,
+        )
+    except Exception as error:  # whatever a checkpoint makes a library raise
+        reason = " ".join(str(error).split())
+        raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error

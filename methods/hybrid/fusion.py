@@ -1,0 +1,60 @@
+"""Fusing rankings: a weighted sum of normalized scores, or of reciprocal ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import coo_matrix
+
+from xmcbench import TopK
+
+#: What becomes of the scores of one ranking, query by query, before they are added up.
+#:
+#: ``range``     the last one is 0 and the first one 1
+#: ``deviation`` the last one is 0, and their standard deviation 1
+#: ``shift``     the last one is 0, the unit stays
+#: ``rank``      no score: 1 / (60 + rank), reciprocal rank fusion (Cormack et al., SIGIR 2009)
+Normalization = Literal["range", "deviation", "shift", "rank"]
+#: The constant of reciprocal rank fusion (Cormack et al., SIGIR 2009).
+RANK_CONSTANT = 60
+
+
+def normalized(ranking: TopK, how: Normalization) -> np.ndarray:
+    """The scores of a ranking [N, k] as they are added up, float32, 0 where there is no prediction.
+
+    A label that a ranking does not hold counts 0. That is what it has at most where the ranking is full: the score of
+    its last place. Where the ranking ended early, the method gives the others nothing: its 0 is the last score.
+    """
+    there = ranking.indices >= 0
+    if how == "rank":
+        reciprocal = np.divide(there, RANK_CONSTANT + np.arange(1, ranking.k + 1))
+        return np.asarray(reciprocal, np.float32)
+    scores = np.where(there, ranking.scores, 0).astype(np.float64)
+    full = there[:, -1] if ranking.k else np.zeros(len(ranking), bool)
+    last = np.where(full, scores[:, -1] if ranking.k else 0, np.minimum(scores.min(axis=1, initial=0), 0))
+    shifted = np.where(there, scores - last[:, None], 0)
+    if how == "range":
+        unit = shifted.max(axis=1, initial=0)
+    elif how == "deviation":
+        count = np.maximum(there.sum(axis=1), 1)
+        mean = shifted.sum(axis=1) / count
+        unit = np.sqrt(np.square(np.where(there, shifted - mean[:, None], 0)).sum(axis=1) / count)
+    else:
+        unit = np.ones(len(ranking))
+    return np.asarray(shifted / np.where(unit > 0, unit, 1)[:, None], np.float32)
+
+
+def fused(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, labels: int, k: int) -> TopK:
+    """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id."""
+    rows, columns, values = [], [], []
+    for ranking, weight in zip(rankings, weights, strict=True):
+        there = ranking.indices >= 0
+        rows.append(np.nonzero(there)[0])
+        columns.append(ranking.indices[there])
+        values.append(weight * normalized(ranking, how)[there])
+    shape = (len(rankings[0]), labels)
+    # Not a sum of matrices, which would lose the labels whose score is 0.
+    summed = coo_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape).tocsr()
+    return TopK.from_scores(summed, k)

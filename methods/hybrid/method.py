@@ -1,0 +1,139 @@
+"""Hybrid: several methods, each with its own ranking, fused into one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Interval, Unit
+
+from xmcbench import Doc, Method, UsageError
+from xmcbench.methods.hybrid.fusion import Normalization
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Part, Texts, TopK
+
+#: Instances at most on which weights are fitted.
+_MOST_HELD_OUT = 1000
+
+
+class Hybrid(Method):
+    """A weighted sum of what several methods rank, or reciprocal rank fusion (Cormack et al., SIGIR 2009).
+
+    ``parts`` names installed methods, each with a preset after a colon if it is to have one of its own. Every part is
+    trained as it would be alone, on the same texts and pairs, and asked for as many labels as the hybrid itself. Where
+    its own cell has run in the same runs folder, that ranking is taken, and the hybrid costs the fusion alone.
+
+    Weights are equal, given, or fitted: ``fit`` holds out a share of the instances with known pairs, trains the parts
+    on the rest, chooses the weights by nDCG@10 among the labels with a known pair, and trains the parts again on all.
+    Without pairs fitted weights are equal ones.
+    """
+
+    title = "Hybrid"
+    supervision = "optional"
+    described: ClassVar[tuple[str, ...]] = ("parts",)
+    presets: ClassVar = {
+        "quick": {"parts": "tfidf,sentbert:quick"},
+        "small": {"parts": "tfidf,ict:small"},
+        "rrf": {"normalization": "rank"},
+    }
+
+    choices: ClassVar = {
+        "small": "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf,ict:small,hybrid:small"
+    }
+
+    parts: Annotated[str, Doc("names of methods, with a comma between them: NAME or NAME:PRESET each")] = (
+        "tfidf,sentbert:quick"
+    )
+    normalization: Annotated[
+        Normalization,
+        Doc(
+            "of the scores of a part for an instance: range (last 0, first 1), deviation (last 0, standard deviation "
+            "1), shift (last 0), rank (reciprocal rank fusion)",
+            "LF-Debian-20K-dev",
+        ),
+    ] = "deviation"
+    weights: Annotated[str, Doc("of the parts: equal, fit, or numbers with a comma between them")] = "equal"
+    held_out: Annotated[
+        float, Interval(gt=0, lt=1), Doc("share of the instances with pairs that weights=fit is fitted on")
+    ] = 0.2
+    depth: Annotated[
+        int, Ge(0), Unit("labels"), Doc("that a part is asked for; 0: as many as the hybrid is asked for")
+    ] = 0
+
+    def describe(self) -> str:
+        """The parts."""
+        return " + ".join(self.uses())
+
+    def uses(self) -> tuple[str, ...]:
+        """The parts, by name and preset."""
+        return tuple(spec.strip() for spec in self.parts.split(",") if spec.strip())
+
+    def require(self) -> None:
+        """Raise what a part raises, and UsageError where parts or weights make no sense."""
+        from xmcbench import Part
+
+        self._given_weights()
+        for spec in self.uses():
+            Part.of(spec, self).require()
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Remember what the parts learn from, and fit the weights if that is asked for."""
+        from xmcbench import Part
+
+        self._texts, self._pairs = (raw_X, raw_Y), pairs
+        self._parts = [Part.of(spec, self) for spec in self.uses()]
+        self._weights = self._given_weights()
+        if self.weights == "fit" and pairs is not None:
+            self._fit_weights(pairs)
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the largest sum over the parts."""
+        from xmcbench.methods.hybrid.fusion import fused
+
+        made = [part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth)) for part in self._parts]
+        self.notes["parts"] = {part.spec: notes for part, (_, notes) in zip(self._parts, made, strict=True)}
+        self.notes["weights"] = dict(zip((part.spec for part in self._parts), self._weights, strict=True))
+        return fused([ranking for ranking, _ in made], self._weights, self.normalization, len(self._texts[1]), k)
+
+    def _fit_weights(self, pairs: csr_matrix) -> None:
+        from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen
+
+        raw_X, raw_Y = self._texts
+        rows = held_out_rows(pairs, self.held_out, _MOST_HELD_OUT, self.seed)
+        self.notes["weights_fitted_on"] = len(rows)
+        if not len(rows):
+            return
+        left = pairs.copy()
+        left.data[np.isin(np.repeat(np.arange(len(raw_X)), np.diff(pairs.indptr)), rows)] = 0
+        left.eliminate_zeros()
+        asked = raw_X.take(rows)
+        depth = min(len(raw_Y), max(100, self.depth))
+        rankings = [part.ranking((raw_X, raw_Y, asked), left, depth)[0] for part in self._parts]
+        known = [only_seen(ranking, asked, raw_Y, pairs) for ranking in rankings]
+        self._weights, value = fitted_weights(known, pairs[rows], self.normalization)
+        self.notes["held_out_ndcg"] = round(value, 4)
+
+    def _given_weights(self) -> list[float]:
+        """The weights as they are before any is fitted. Raises UsageError."""
+        number = len(self.uses())
+        if number < 2 or len({*self.uses()}) < number:
+            raise UsageError(f"hybrid.parts = {self.parts!r} names no two different methods", "tfidf,ict:small")
+        if self.weights in ("equal", "fit"):
+            return [1 / number] * number
+        try:
+            given = [float(each) for each in self.weights.split(",")]
+        except ValueError:
+            given = []
+        if len(given) != number or not all(0 <= each < float("inf") for each in given) or not any(given):
+            raise UsageError(
+                f"hybrid.weights = {self.weights!r} is not a number for each of the {number} parts", "equal, fit or 2,1"
+            )
+        return given
+
+    _texts: tuple[Texts, Texts]
+    _pairs: Any
+    _parts: list[Part]
+    _weights: list[float]

@@ -1,0 +1,148 @@
+"""kNN: the nearest training instances vote with their labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, Method, TopK
+from xmcbench.methods.knn.spaces import EncoderSpace, Space, TfidfSpace
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+
+#: Instances whose votes are held at a time.
+_BATCH = 16_384
+
+
+class KNN(Method):
+    """The nearest training instances vote with their labels, and the label texts have a say.
+
+    The score of a label is (1 - text) x votes + text x similarity, where similarity is that of the instance and the
+    label text, and votes is the share, by similarity^power, of the nearest training instances that have the label.
+    Neighbors are searched among all training instances. One without a known pair votes for nothing, so that with few
+    pairs the votes weigh little and the label texts decide.
+
+    Similarity is the inner product of TF-IDF vectors, or with a ``backbone`` the cosine of an encoder as it is. The k
+    best labels are exact: every label that is voted for and the k labels with the nearest texts are scored. Not in
+    MACLR's tables: the simple baseline that a method has to beat where it sees pairs.
+    """
+
+    title = "kNN"
+    supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("backbone",)
+    packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
+
+    neighbors: Annotated[
+        int, Ge(1), Unit("instances"), Doc("that vote, at most", "the training pairs of LF-Debian-20K")
+    ] = 50
+    power: Annotated[
+        float,
+        Gt(0),
+        Doc("a vote weighs the similarity of its instance to this power", "the training pairs of LF-Debian-20K"),
+    ] = 1.0
+    text: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc(
+            "share of the label text in the score; the rest is that of the votes", "the training pairs of LF-Debian-20K"
+        ),
+    ] = 0.5
+    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
+    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
+    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    backbone: Annotated[
+        str | None, Doc("the encoder whose cosine is the similarity, named as for sentbert; none: TF-IDF")
+    ] = None
+    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("masked-language modeling of a scratch: backbone")] = 2000
+    instance_length: Annotated[
+        int, Ge(3), Unit("tokens"), Doc("of an instance at most, for the encoder; the rest is cut off")
+    ] = 128
+    label_length: Annotated[
+        int, Ge(3), Unit("tokens"), Doc("of a label at most, for the encoder; the rest is cut off")
+    ] = 64
+    precision: Annotated[
+        Literal["auto", "bf16", "fp32"],
+        Doc("of the encoder's matrix products; auto is bfloat16 where the hardware is faster with it, else float32"),
+    ] = "auto"
+
+    def describe(self) -> str:
+        """The encoder, if one is used."""
+        return self.backbone.rstrip("/").rpartition("/")[2] if self.backbone else ""
+
+    def require(self) -> None:
+        """Raise Unavailable where the weights of the backbone cannot be had."""
+        if self.backbone:
+            from xmcbench.methods.encoder.backbone import require_backbone
+
+            require_backbone(self.backbone)
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Index the training instances and the labels."""
+        assert pairs is not None, "supervision is required"
+        self._pairs = pairs.astype(np.float64)
+        self._space = self._opened(raw_X, raw_Y)
+        self.notes["training_instances_with_a_pair"] = int((np.diff(pairs.indptr) > 0).sum())
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the largest score; fewer for an instance that resembles nothing."""
+        parts = []
+        for start in range(0, len(raw_X), _BATCH):
+            batch = raw_X[start : start + _BATCH]
+            parts.append(self._ranked(self._space.embed(batch), k))
+        return TopK.joined(parts, k)
+
+    def _opened(self, raw_X: Texts, raw_Y: Texts) -> Space:
+        if not self.backbone:
+            features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+            return TfidfSpace(features, raw_X)
+        from xmcbench.methods.encoder.tower import Tower
+
+        tower = Tower.open(
+            self.backbone,
+            (raw_X, raw_Y),
+            self.artifacts,
+            self.compute,
+            head="native",
+            projection=False,
+            precision=self.precision,
+            mlm_steps=self.mlm_steps,
+            temperature=1.0,
+            lengths=(self.instance_length, self.label_length),
+            prompts=(None, None),
+            seed=self.seed,
+        )
+        self.notes["backbone"] = tower.note()
+        self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
+        return EncoderSpace(tower, raw_X, raw_Y, self.notes)
+
+    def _ranked(self, queries: Any, k: int) -> TopK:
+        """The best of the labels that are voted for and of the k labels with the nearest texts: no other can be one."""
+        from scipy.sparse import coo_matrix
+
+        votes = self._votes(self._space.instances(queries, self.neighbors)).tocoo()
+        texts = self._space.labels(queries, k).pairs(votes.shape[1]).tocoo()
+        rows, labels = np.concatenate([votes.row, texts.row]), np.concatenate([votes.col, texts.col])
+        scores = coo_matrix((np.concatenate([votes.data, 0 * texts.data]), (rows, labels)), shape=votes.shape).tocsr()
+        similarity = self._space.scores(queries, scores.indptr, scores.indices)
+        scores.data = (1 - self.text) * scores.data + self.text * similarity
+        scores.eliminate_zeros()
+        return TopK.from_scores(scores, k)
+
+    def _votes(self, nearest: TopK) -> csr_matrix:
+        """The share of the neighbors that has each label, by weight: CSR float64 [N, L]."""
+        from scipy.sparse import csr_matrix
+
+        # A negative cosine is no vote; a missing neighbor scores -inf.
+        weights = np.maximum(nearest.scores.astype(np.float64), 0) ** self.power
+        total = weights.sum(axis=1, keepdims=True)
+        np.divide(weights, total, out=weights, where=total > 0)
+        kept = weights > 0
+        starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+        shares = csr_matrix((weights[kept], nearest.indices[kept], starts), shape=(len(nearest), self._pairs.shape[0]))
+        return shares @ self._pairs

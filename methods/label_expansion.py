@@ -1,0 +1,88 @@
+"""Label expansion: label texts enriched by the training documents that TF-IDF ranks nearest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval
+
+from xmcbench import Doc, Method, TopK
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.search import SparseIndex
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+
+
+class LabelExpansion(Method):
+    """TF-IDF over labels that have the words of their nearest training documents too.
+
+    Pseudo-relevance feedback, with the label as the query (Rocchio 1971): the vector of a label is that of its text
+    plus ``weight`` times the mean of the vectors of its nearest training documents, each weighted by its similarity to
+    the label. The strongest ``terms`` features are kept. A label that no document shares a feature with stays as it is.
+    Pairs are never looked at.
+    """
+
+    title = "Label expansion"
+    supervision = "unused"
+    deterministic = True
+    packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
+
+    documents: Annotated[int, Ge(1), Doc("nearest training documents of a label that lend it words")] = 5
+    weight: Annotated[float, Gt(0), Doc("of these words beside those of the label")] = 0.5
+    terms: Annotated[int, Ge(1), Doc("features of an expanded label at most")] = 200
+    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
+    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
+    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Find the nearest documents of every label, or take the expanded labels from the store."""
+        from scipy.sparse import load_npz, save_npz
+
+        features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        identity = {"instances": raw_X.digest, "labels": raw_Y.digest, **self.parameters()}
+
+        def build(folder: Path) -> None:
+            instances = features.transform(raw_X)
+            nearest = SparseIndex(instances).search(features.labels, self.documents)
+            save_npz(
+                folder / "labels.npz",
+                expanded(features.labels, instances, nearest, self.weight, self.terms),
+                compressed=False,
+            )
+
+        folder = self.artifacts.get("label-expansion", identity, build)
+        self._features = TfidfFeatures(features.vectorizer, load_npz(folder / "labels.npz"))
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k nearest expanded labels of each text, by inner product."""
+        return self._features.nearest(raw_X, k)
+
+
+def expanded(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: float, terms: int) -> csr_matrix:
+    """Label vectors with the words of their nearest instances, of length 1: CSR float32 [L, features].
+
+    labels: CSR [L, features] of length 1; instances: CSR [N, features]; nearest: instances by label. The strongest
+    ``terms`` features of a label are kept, ties by lower feature.
+    """
+    from scipy.sparse import csr_matrix, diags
+
+    there = nearest.indices >= 0
+    rows = np.repeat(np.arange(labels.shape[0]), there.sum(axis=1))
+    similarity = nearest.scores[there]
+    totals = np.bincount(rows, similarity, minlength=labels.shape[0])
+    shares = similarity / np.where(totals > 0, totals, 1)[rows]
+    lent = csr_matrix((shares, (rows, nearest.indices[there])), shape=(labels.shape[0], instances.shape[0])) @ instances
+    whole = (labels + weight * lent).tocsr()
+    whole.sort_indices()
+    best = TopK.from_scores(whole, min(terms, max(1, int(np.diff(whole.indptr).max(initial=1)))))
+    kept = best.indices >= 0
+    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    cut = csr_matrix((best.scores[kept], best.indices[kept], starts), shape=whole.shape)
+    cut.sort_indices()
+    lengths = np.sqrt(np.asarray(cut.multiply(cut).sum(axis=1)).ravel())
+    return (diags(1 / np.where(lengths > 0, lengths, 1)) @ cut).tocsr().astype(np.float32)

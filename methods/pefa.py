@@ -1,0 +1,107 @@
+"""PEFA: frozen embeddings, adapted to known pairs without training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, TopK
+from xmcbench.methods.embedder import Embedder
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+
+
+class PEFA(Embedder):
+    """Nearest training instances vote for their labels beside the label texts (PEFA-XL; Chang et al., WSDM 2024).
+
+    The score of a label is (1 - ``mix``) times its similarity to the text, plus ``mix`` times the votes of the nearest
+    training instances that have a known pair: each gives its labels exp(similarity / ``temperature``), and the votes of
+    a text sum to 1. The embeddings are those of ``embedder``, with all its parameters, and nothing is trained. Written
+    from the description of the method, not from its code.
+
+    A label is a candidate if the label texts or the votes bring it among ``candidates``.
+    """
+
+    title = "PEFA"
+    supervision: ClassVar[Literal["unused", "required"]] = "required"
+    deterministic = False
+
+    neighbors: Annotated[int, Ge(1), Unit("instances"), Doc("with a known pair that vote")] = 50
+    mix: Annotated[float, Interval(gt=0, le=1), Doc("weight of the votes; the label text has the rest")] = 0.5
+    temperature: Annotated[float, Gt(0), Doc("what similarities are divided by before they vote")] = 0.05
+    candidates: Annotated[int, Ge(1), Unit("labels"), Doc("of the label texts, and at least as many as asked for")] = (
+        200
+    )
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Embed the labels and the instances that have a known pair, as queries, or take them from the store."""
+        super().fit(raw_X, raw_Y)
+        assert pairs is not None, "the setting brings pairs"
+        rows = np.flatnonzero(np.diff(pairs.indptr))
+        self.notes["voters"] = len(rows)
+        self._known = pairs[rows]
+        self._voters = np.empty((0, self._labels.shape[1]), np.float32)
+        if len(rows):
+            # All instances, so that every subset of a dataset finds them; those with a pair are picked out.
+            self._voters = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))[rows]
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the largest mixture of similarity and votes for each text."""
+        from xmcbench.methods.dense.search import top_k
+
+        asked = max(k, self.candidates)
+        with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
+            device = self._model.device
+            by_text = top_k(vectors, self._labels, asked, device=device, seed=self.seed, notes=self.notes)
+            voters = top_k(vectors, self._voters, self.neighbors, device=device, seed=self.seed)
+            voted = votes(voters, self._known, self.temperature)
+            return self._mixed(vectors, by_text, voted, k)
+
+    def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> TopK:
+        """The mixture over the candidates of both sides; labels that only votes bring are compared with their text."""
+        from scipy.sparse import csr_matrix
+
+        from xmcbench.methods.dense.search import pair_scores
+
+        parts = []
+        step = 4096
+        for start in range(0, len(by_text), step):
+            rows = slice(start, start + step)
+            names = by_text.indices[rows].astype(np.int64)
+            block = voted[rows]
+            union = (TopK(names, by_text.scores[rows]).pairs(voted.shape[1]) + (block > 0)).tocsr()
+            union.sort_indices()
+            width = int(np.diff(union.indptr).max(initial=1))
+            labels = np.full((union.shape[0], width), -1, np.int64)
+            labels[np.arange(width) < np.diff(union.indptr)[:, None]] = union.indices
+            similarity = pair_scores(vectors[rows], self._labels, np.maximum(labels, 0))
+            vote = np.asarray(csr_matrix(block)[np.arange(len(labels))[:, None], np.maximum(labels, 0)].todense())
+            scores = (1 - self.mix) * similarity + self.mix * vote
+            ranked = TopK.ranked(labels, scores)
+            parts.append(TopK(ranked.indices[:, :k], ranked.scores[:, :k]))
+        return TopK.joined(parts, k)
+
+
+def votes(voters: TopK, known: csr_matrix, temperature: float) -> csr_matrix:
+    """What the nearest instances give to their labels: CSR float32 [N, L], rows that sum to 1, or to 0 without a voter.
+
+    voters: nearest instances of each text with their similarities; known: their pairs, [voters, L]. An instance shares
+    its vote equally among its labels.
+    """
+    from scipy.sparse import csr_matrix, diags
+
+    there = voters.indices >= 0
+    if not there.any():
+        return csr_matrix((len(voters), known.shape[1]), dtype=np.float32)
+    # The largest is taken off first: the exponential of a large similarity has no float.
+    exponents = np.exp((voters.scores - voters.scores[:, :1]) / temperature, where=there, out=np.zeros(there.shape))
+    rows = np.nonzero(there)[0]
+    given = csr_matrix((exponents[there], (rows, voters.indices[there])), shape=(len(voters), known.shape[0]))
+    given = diags(1 / np.asarray(given.sum(axis=1)).ravel()) @ given
+    shared = diags(1 / np.maximum(np.diff(known.indptr), 1)) @ known
+    return (given @ shared).tocsr().astype(np.float32)

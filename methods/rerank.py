@@ -1,0 +1,162 @@
+"""Rerank: the first labels of another method, put in a new order by a cross-encoder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Unit
+
+from xmcbench import Doc, Method, TopK, UsageError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+
+#: Pairs of an instance and a label that are handed to the cross-encoder at a time.
+_PAIRS = 8192
+
+
+class Rerank(Method):
+    """A cross-encoder of sentence-transformers over the first ``depth`` labels of another method.
+
+    The cross-encoder reads an instance and a label together and gives one score. The labels behind the first ``depth``
+    keep their order after them. Nothing is trained by this method; the first ranking is that of ``first``, trained on
+    the pairs if there are any. The notes say how many pairs were read and how long that took.
+    """
+
+    title = "Rerank"
+    supervision = "optional"
+    described: ClassVar[tuple[str, ...]] = ("first", "model")
+    packages: ClassVar = {
+        "sentence_transformers": "sentence-transformers",
+        "torch": "torch",
+        "transformers": "transformers",
+        "huggingface_hub": "huggingface-hub",
+        "httpx": "httpx",
+    }
+
+    first: Annotated[str, Doc("the method whose labels are put in order, NAME or NAME:PRESET")] = "tfidf"
+    model: Annotated[str, Doc("a cross-encoder: a folder or a model id of the hub")] = (
+        "cross-encoder/ms-marco-MiniLM-L6-v2"
+    )
+    depth: Annotated[int, Ge(1), Unit("labels"), Doc("that are put in order")] = 20
+    max_length: Annotated[
+        int | None, Ge(8), Unit("tokens"), Doc("of an instance and a label together; none: what the model states")
+    ] = None
+    batch: Annotated[int, Ge(1), Unit("pairs"), Doc("read at a time", "sentence-transformers")] = 32
+    precision: Annotated[
+        Literal["auto", "bf16", "fp32"],
+        Doc("of the weights; auto is bfloat16 where the hardware multiplies it faster, else float32"),
+    ] = "auto"
+
+    def describe(self) -> str:
+        """The first method and the model."""
+        return f"{self.first}, {self.model.rstrip('/').rpartition('/')[2]}"
+
+    def uses(self) -> tuple[str, ...]:
+        """The method whose labels are put in order."""
+        return (self.first,)
+
+    def require(self) -> None:
+        """Raise Unavailable where the model or what the first method needs cannot be had."""
+        from xmcbench import Part
+        from xmcbench.methods.embedder.folder import check_folder
+        from xmcbench.methods.encoder.backbone import require_located
+
+        Part.of(self.first, self).require()
+        require_located(self.model)
+        check_folder(self.model)
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Open the model. Raises Unavailable where it cannot be had, UsageError where it is no cross-encoder."""
+        self._texts, self._pairs = (raw_X, raw_Y), pairs
+        self._model = self._opened()
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The labels of the first method, the first ``depth`` in the order of the cross-encoder."""
+        import time
+
+        from xmcbench import Part
+
+        part = Part.of(self.first, self)
+        found, notes = part.ranking((*self._texts, raw_X), self._pairs, k)
+        start = time.perf_counter()
+        scores = self._scores(raw_X, found.indices[:, : self.depth])
+        self.notes["first"] = {part.spec: notes}
+        self.notes["pairs_read"] = int((found.indices[:, : self.depth] >= 0).sum())
+        self.notes["reading_s"] = round(time.perf_counter() - start, 2)
+        return reordered(found, scores)
+
+    def _scores(self, raw_X: Texts, labels: np.ndarray) -> np.ndarray:
+        """The score of each instance with its labels: float32 [N, depth], -inf where there is no label."""
+        names = list(self._texts[1])
+        out = np.full(labels.shape, -np.inf, np.float32)
+        step = max(1, _PAIRS // max(1, labels.shape[1]))
+        for start in range(0, len(labels), step):
+            block = labels[start : start + step]
+            rows, places = np.nonzero(block >= 0)
+            texts = list(raw_X[start : start + len(block)])
+            read = [(texts[row], names[block[row, place]]) for row, place in zip(rows, places, strict=True)]
+            if read:
+                out[start + rows, places] = self._model.predict(
+                    read, batch_size=self.batch, show_progress_bar=False, convert_to_numpy=True
+                ).astype(np.float32)
+        return out
+
+    def _opened(self) -> Any:
+        import torch
+        from sentence_transformers import CrossEncoder
+        from transformers.utils import logging
+
+        from xmcbench.methods.embedder.folder import card, check_model, files_sha256
+        from xmcbench.methods.encoder.backbone import locate
+        from xmcbench.methods.encoder.hardware import chosen_device, chosen_precision
+
+        device = chosen_device(self.compute.device)
+        precision = chosen_precision(self.precision, device)
+        folder, source = locate(self.model)
+        check_model(folder)
+        logging.disable_progress_bar()  # it would write to stderr
+        logging.set_verbosity_error()
+        kinds = {"bf16": torch.bfloat16, "fp32": torch.float32}
+        try:
+            model = CrossEncoder(
+                str(folder),
+                device=device,
+                max_length=self.max_length,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"dtype": kinds[precision], "use_safetensors": True},
+            )
+        except Exception as error:  # whatever a checkpoint makes a library raise
+            reason = " ".join(str(error).split())
+            raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
+        if model.num_labels != 1:
+            raise UsageError(f"{self.model} gives {model.num_labels} scores for a pair", "a model that gives one ranks")
+        self.notes["model"] = {
+            "name": folder.resolve().name if source == "a local folder" else self.model,
+            "source": source,
+            "sha256": files_sha256(folder),
+            "parameters": sum(each.numel() for each in model.parameters()),
+            "precision": precision,
+            "device": device,
+            "card": card(folder),
+        }
+        return model
+
+
+def reordered(found: TopK, scores: np.ndarray) -> TopK:
+    """A ranking whose first labels are in the order of other scores, and the rest behind them in its own.
+
+    scores: float32 [N, depth], -inf where there is no label. The scores of the rest fall by equal steps from the lowest
+    of the others, since the two kinds cannot be compared.
+    """
+    depth = scores.shape[1]
+    first = TopK.ranked(found.indices[:, :depth], scores)
+    rest = found.indices[:, depth:]
+    lowest = np.where(np.isfinite(first.scores), first.scores, np.inf).min(axis=1, initial=np.inf)
+    lowest = np.where(np.isfinite(lowest), lowest, 0)[:, None]
+    behind = np.where(rest >= 0, lowest - np.arange(1, rest.shape[1] + 1), -np.inf).astype(np.float32)
+    return TopK(np.hstack([first.indices, rest]), np.hstack([first.scores, behind]))

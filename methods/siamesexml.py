@@ -1,0 +1,176 @@
+"""SiameseXML: one bag encoder for documents and labels, then a classifier for each label."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, Method, TopK
+from xmcbench.methods.deepxml.bags import VECTORS
+
+if TYPE_CHECKING:
+    import torch
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+    from xmcbench.methods.deepxml.bags import Bags
+
+_PAPER = "SiameseXML, section 5 and its code"
+
+
+class SiameseXML(Method):
+    """A Siamese bag-of-token-vectors encoder with label classifiers (Dahiya et al., ICML 2021; MACLR section 5).
+
+    The encoder is trained on batches of labels: each with one of its documents, drawn anew in each epoch, against the
+    documents of the batch that are most like it and not its own, by the probabilistic contrastive loss. The documents
+    are then embedded once, each is given the labels nearest to it, and one classifier a label is trained on these
+    with the same loss, beginning at the label's own embedding.
+
+    The score of a label is (1 - fusion) x cosine with its embedding + fusion x cosine with its classifier. A label
+    without a known pair has its embedding for a classifier, so every label with a known token can be predicted. An
+    instance or a label without a known token has no prediction; both are counted in the notes.
+    """
+
+    title = "SiameseXML"
+    supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("epochs", "batch")
+    packages: ClassVar = {"torch": "torch", "numba": "numba"}
+    presets: ClassVar = {
+        "paper": {"vectors": "glove", "batch": 4095, "epochs": 50, "dropout": 0.5},
+    }
+
+    vectors: Annotated[str, VECTORS] = "random"
+    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 512
+    min_count: Annotated[int, Ge(1), Doc("rarer words are left out")] = 2
+    max_words: Annotated[int, Ge(1), Unit("words"), Doc("the most frequent words are kept")] = 500_000
+    dropout: Annotated[float, Interval(ge=0, lt=1), Doc("share of the summed vector that training drops", _PAPER)] = 0.5
+    batch: Annotated[int, Ge(1), Unit("labels"), Doc("of a step of the encoder's training, at most", _PAPER)] = 1024
+    epochs: Annotated[int, Ge(0), Doc("of the encoder's training, over the labels with a pair", _PAPER)] = 50
+    learning_rate: Annotated[float, Gt(0), Doc("of the encoder's training", _PAPER)] = 0.01
+    negatives: Annotated[int, Ge(1), Unit("documents"), Doc("of a label in a step, the most alike", _PAPER)] = 2
+    c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1", _PAPER)] = 0.9
+    d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine", _PAPER)] = 1.5
+    shortlist: Annotated[int, Ge(1), Unit("labels"), Doc("of a document, to train the classifiers on")] = 100
+    classifier_epochs: Annotated[int, Ge(0), Doc("of the classifiers, over the documents with a pair")] = 10
+    classifier_rate: Annotated[float, Gt(0), Doc("of the classifiers' training", _PAPER)] = 2e-4
+    classifier_c: Annotated[float, Interval(gt=0, lt=1), Doc("c, for the classifiers", _PAPER)] = 0.75
+    classifier_d: Annotated[float, Gt(0), Doc("d, for the classifiers", _PAPER)] = 3.0
+    threshold: Annotated[
+        float, Interval(ge=0, lt=1), Doc("a wrong label less probable than this costs the classifiers nothing", _PAPER)
+    ] = 0.05
+    fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5
+
+    def describe(self) -> str:
+        """The training budget."""
+        return f"{self.epochs} epochs of {self.batch}"
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Train the encoder, then the classifiers. Raises MethodError where a training diverges."""
+        import torch
+
+        from xmcbench.methods.deepxml.bags import Tokens
+        from xmcbench.methods.deepxml.network import BagEncoder
+        from xmcbench.methods.encoder.hardware import chosen_device
+
+        assert pairs is not None, "supervision is required"
+        self._device = chosen_device(self.compute.device)
+        self._tokens = Tokens.of([raw_X, raw_Y], self.min_count, self.max_words)
+        vectors = self._tokens.vectors(self.vectors, self.dimensions, [raw_X, raw_Y], self.artifacts, self.seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            self._encoder = BagEncoder(vectors, self.dropout).to(self._device)
+            rows = np.flatnonzero(np.diff(pairs.indptr))
+            known, labels = pairs[rows], self._tokens.bags(raw_Y)
+            documents = self._tokens.bags(raw_X.take(rows)) if len(rows) else labels.take(rows)
+            if len(rows):
+                self._train_encoder(documents, labels, known)
+            embedded = self._encoder.embed(labels)
+            classifiers = self._classifiers(documents, embedded, known) if len(rows) else embedded
+        self._labels = (1 - self.fusion) * embedded + self.fusion * classifiers
+        self._known = np.diff(labels.starts) > 0
+        self.notes["tokens"] = len(self._tokens.vocabulary)
+        self.notes["labels_without_a_known_token"] = int((~self._known).sum())
+        self.notes["computed"] = {"device": self._device}
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the largest score."""
+        from xmcbench.methods.dense.search import top_k
+
+        bags = self._tokens.bags(raw_X)
+        known, labels = np.diff(bags.starts) > 0, np.flatnonzero(self._known).astype(np.int32)
+        self.notes["instances_without_a_known_token"] = int((~known).sum())
+        if not len(labels):
+            return TopK.joined([], k, len(raw_X))
+        queries = self._encoder.embed(bags)
+        found = top_k(queries, self._labels[labels], k, device=self._device, seed=self.seed, notes=self.notes)
+        kept = known[:, None] & (found.indices >= 0)
+        return TopK(
+            np.where(kept, labels[found.indices], -1).astype(np.int32),
+            np.where(kept, found.scores, -np.inf).astype(np.float32),
+        )
+
+    def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
+        import torch
+
+        from xmcbench.methods.deepxml.losses import contrastive_loss
+        from xmcbench.methods.deepxml.training import shuffled, train
+
+        by_label = pairs.T.tocsr()
+        seen = np.flatnonzero(np.diff(by_label.indptr))
+        rng = np.random.default_rng(self.seed)
+
+        def loss_of(places: np.ndarray) -> torch.Tensor:
+            drawn = seen[places]
+            starts, sizes = by_label.indptr[drawn], np.diff(by_label.indptr)[drawn]
+            positives = by_label.indices[starts + rng.integers(0, sizes)]
+            anchors, others = self._encoder(labels.take(drawn)), self._encoder(documents.take(positives))
+            true = torch.from_numpy(by_label[drawn][:, positives].toarray() > 0).to(self._device)
+            with torch.no_grad():
+                alike = (anchors @ others.T).masked_fill(true, -torch.inf)
+                hardest, places_of = alike.topk(min(self.negatives, len(drawn)), dim=1)
+            chosen = torch.cat([torch.arange(len(drawn), device=self._device)[:, None], places_of], dim=1)
+            cosines = torch.einsum("nd,nmd->nm", anchors, others[chosen])
+            positive = torch.zeros_like(cosines, dtype=torch.bool)
+            positive[:, 0] = True
+            kept = torch.cat([positive[:, :1], hardest > -torch.inf], dim=1)
+            return contrastive_loss(cosines[kept], positive[kept], self.c, self.d) / len(drawn)
+
+        curve = train(
+            self._encoder,
+            shuffled(len(seen), self.batch, self.seed),
+            loss_of,
+            epochs=self.epochs,
+            rate=self.learning_rate,
+            seed=self.seed,
+        )
+        self.notes["encoder"] = {"losses": ["contrastive"], "curve": curve}
+
+    def _classifiers(self, documents: Bags, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
+        from functools import partial
+
+        from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
+        from xmcbench.methods.deepxml.losses import contrastive_loss
+        from xmcbench.methods.dense.search import top_k
+
+        embedded = self._encoder.embed(documents)
+        size = min(self.shortlist, len(labels))
+        near = top_k(embedded, labels, size, device=self._device, seed=self.seed).indices
+        candidates, true = candidate_labels(pairs, near, size, np.random.default_rng(self.seed))
+        width = max(1, int(true.sum(axis=1).max(initial=0)))
+        kept = np.r_[:width, size : candidates.shape[1]]
+        trained, curve = trained_classifiers(
+            embedded,
+            labels,
+            candidates[:, kept],
+            true[:, kept],
+            partial(contrastive_loss, c=self.classifier_c, d=self.classifier_d, threshold=self.threshold),
+            batch=256,
+            epochs=self.classifier_epochs,
+            rate=self.classifier_rate,
+            seed=self.seed,
+            device=self._device,
+        )
+        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve}
+        return trained

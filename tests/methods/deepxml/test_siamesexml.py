@@ -1,0 +1,205 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench.methods.deepxml.bags import Bags, Tokens
+from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
+from xmcbench.methods.deepxml.losses import contrastive_loss
+from xmcbench.methods.deepxml.network import BagEncoder
+from xmcbench.methods.deepxml.training import shuffled, train
+from xmcbench.methods.siamesexml import SiameseXML
+
+SMALL = {"dimensions": 16, "min_count": 1, "epochs": 20, "classifier_epochs": 5, "dropout": 0.1}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """For networks this small a second thread only waits for the first."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_bags_are_tfidf():
+    texts = Texts.from_lists(["red red garden", "", "unheard", "garden"])
+    tokens = Tokens.of([Texts.from_lists(["red garden", "garden"])], 1, 10)
+    bags = tokens.bags(texts)
+    assert tokens.vocabulary.words.to_pylist() == ["garden", "red"]
+    garden, red = math.log(3 / 3) + 1, math.log(3 / 2) + 1
+    length = math.hypot(garden, 2 * red)
+    assert bags.starts.tolist() == [0, 2, 2, 2, 3]
+    assert bags.tokens.tolist() == [0, 1, 0]
+    np.testing.assert_allclose(bags.weights, [garden / length, 2 * red / length, 1], rtol=1e-6)
+    taken = bags.take(np.array([3, 1, 0]))
+    assert (taken.starts.tolist(), taken.tokens.tolist()) == ([0, 1, 1, 3], [0, 0, 1])
+
+
+@pytest.mark.parametrize("source", ["random", "glove"])
+def test_vectors_of_tokens(source, tmp_path):
+    corpus = Texts.from_lists(["red garden story", "red garden", "a story"])
+    tokens = Tokens.of([corpus], 1, 10)
+    a, b, other = (tokens.vectors(source, 8, [corpus], Artifacts(tmp_path), seed) for seed in (0, 0, 1))
+    assert a.shape == (4, 8)
+    assert a.dtype == np.float32
+    assert a.tobytes() == b.tobytes()
+    assert not np.array_equal(a, other)
+    assert 0.5 < np.linalg.norm(a, axis=1).mean() < 1.5
+
+
+def test_vectors_of_tokens_from_a_file(tmp_path):
+    (tmp_path / "vectors.txt").write_text("garden 1 0 0\nelse 0 1 0\nstory 0 0 3\n")
+    corpus = Texts.from_lists(["red garden story"])
+    tokens = Tokens.of([corpus], 1, 10)
+    found = tokens.vectors(str(tmp_path / "vectors.txt"), 16, [corpus], Artifacts(tmp_path), 0)
+    words = tokens.vocabulary.words.to_pylist()
+    mean = 5 / 3
+    np.testing.assert_allclose(found[words.index("garden")], [1 / mean, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(found[words.index("story")], [0, 0, 3 / mean], rtol=1e-6)
+    with pytest.raises(UsageError, match="cannot|no file"):
+        tokens.vectors(str(tmp_path / "missing.txt"), 16, [corpus], Artifacts(tmp_path), 0)
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    network = BagEncoder(np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32), 0.0)
+    torch.nn.init.normal_(network.residual.weight)
+    return network
+
+
+BAGS = Bags(np.array([0, 2, 2, 5]), np.array([1, 4, 0, 1, 5]), np.array([0.6, 0.8, 0.5, 0.5, 0.7], np.float32))
+
+
+def test_encoder_equals_its_transcription(encoder):
+    table, weight, bias = (each.detach().numpy() for each in encoder.parameters())
+    for row, found in enumerate(encoder.embed(BAGS)):
+        inside = slice(BAGS.starts[row], BAGS.starts[row + 1])
+        hidden = np.maximum(0, BAGS.weights[inside] @ table[BAGS.tokens[inside]])
+        vector = hidden + np.maximum(0, weight @ hidden + bias)
+        expected = vector / np.linalg.norm(vector) if row != 1 else np.zeros(4)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_gradient_of_the_encoder_is_that_of_differences(encoder):
+    target = torch.randn(3, 4)
+    (encoder(BAGS) * target).sum().backward()
+    gradient = encoder.table.weight.grad
+    assert gradient.is_sparse
+    assert gradient._indices().tolist() == [[0, 1, 4, 5]]  # each token once
+    dense, step = gradient.to_dense().numpy(), 1e-3
+    for token, place in [(1, 0), (4, 2), (5, 3)]:
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                encoder.table.weight[token, place] += sign * step
+                values.append(float((encoder(BAGS) * target).sum()))
+                encoder.table.weight[token, place] -= sign * step
+        assert dense[token, place] == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=2e-3)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3])
+def test_contrastive_loss_equals_its_transcription(threshold):
+    rng = np.random.default_rng(0)
+    cosines, positive = rng.uniform(-1, 1, 30), rng.random(30) < 0.4
+    expected = 0.0
+    for cosine, true in zip(cosines, positive, strict=True):
+        likely = 0.9 * math.exp(1.5 * (cosine - 1))
+        if true:
+            expected -= math.log(likely)
+        elif likely >= threshold:
+            expected -= math.log(1 - likely)
+    arguments = torch.tensor(cosines, requires_grad=True), torch.tensor(positive)
+    found = contrastive_loss(*arguments, 0.9, 1.5, threshold)
+    assert found.item() == pytest.approx(expected, rel=1e-9)
+    if not threshold:
+        assert torch.autograd.gradcheck(lambda each: contrastive_loss(each, arguments[1], 0.9, 1.5), arguments[:1])
+
+
+def test_candidate_labels():
+    pairs = csr_matrix(np.array([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 1, 0]], np.float32))
+    near = np.array([[2, 1, 3], [0, -1, -1], [3, 0, 1]])
+    labels, true = candidate_labels(pairs, near, 2, np.random.default_rng(0))
+    assert labels[:2].tolist() == [[0, 2, -1, 1, 3], [3, -1, 0, -1, -1]]
+    assert true[:2].tolist() == [[True, True, False, False, False], [True, False, False, False, False]]
+    assert true[2].sum() == 2
+    assert labels[2, 2:].tolist() == [3, -1, -1]  # a true label that is left out is not a false one
+
+
+def test_classifiers_learn_what_they_are_shown():
+    documents = np.eye(4, dtype=np.float32)
+    labels, true = np.tile(np.arange(4), (4, 1)), np.roll(np.eye(4, dtype=bool), 1, axis=1)
+    start = np.full((4, 4), 0.5, np.float32)
+    found, curve = trained_classifiers(
+        documents,
+        start,
+        labels,
+        true,
+        lambda cosines, positive: contrastive_loss(cosines, positive, 0.75, 3.0),
+        batch=2,
+        epochs=40,
+        rate=0.05,
+        seed=0,
+        device="cpu",
+    )
+    assert ((documents @ found.T).argmax(axis=1) == [1, 2, 3, 0]).all()
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
+    assert curve[-1][0] == 80
+    assert curve[-1][1] < curve[0][1] / 2
+
+
+def test_a_diverged_training_is_an_error():
+    network = torch.nn.Linear(1, 1)
+    with pytest.raises(MethodError, match="step 1 is no number"):
+        train(network, shuffled(2, 2, 0), lambda _: network(torch.ones(1)).sum() * math.nan, epochs=1, rate=1.0, seed=0)
+
+
+def test_shuffled_batches_hold_every_row_once():
+    batches = shuffled(10, 4, 0)
+    for epoch in (0, 1):
+        assert [len(each) for each in batches(epoch)] == [4, 3, 3]
+        assert sorted(np.concatenate(batches(epoch))) == list(range(10))
+    assert not np.array_equal(batches(0)[0], batches(1)[0])
+
+
+def test_learns_from_pairs(fitted, corpus):
+    raw_X, raw_Y, pairs, new = corpus
+    method = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
+    found = method.predict(new, k=5)
+    found.check(len(new), 5, len(raw_Y))
+    assert set(found.indices[0, :2]) == {4, 6}
+    assert found.indices[1, 0] == 1
+    assert (found.indices[3] == -1).all()
+    assert method.notes["encoder"]["curve"][-1][1] < method.notes["encoder"]["curve"][0][1]
+    again = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL).predict(new, k=5)
+    assert found.indices.tobytes() == again.indices.tobytes()
+    assert found.scores.tobytes() == again.scores.tobytes()
+    json.dumps(method.notes, allow_nan=False)
+
+
+@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
+def test_strange_input(fitted, labels):
+    """One label, one pair or none, labels with equal texts or none, instances without a known token, L < shortlist."""
+    raw_X = Texts.from_lists(["the red story", "about a garden", ""])
+    new = Texts.from_lists(["red garden", "", "\u4e2d\u6587", "zyzzyva"])
+    for row in (0, 2, None):
+        pairs = csr_matrix((3, len(labels)), dtype=np.float32).tolil()
+        if row is not None:
+            pairs[row, 0] = 1
+        method = fitted(SiameseXML, raw_X, Texts.from_lists(labels), pairs.tocsr(), **SMALL)
+        found = method.predict(new, k=100)
+        found.check(len(new), 100, len(labels))
+        assert (found.indices[1:] == -1).all()
+        assert (found.indices[0] >= 0).sum() == sum(map(bool, labels))
+        json.dumps(method.notes, allow_nan=False)
+
+
+@pytest.mark.parametrize("values", [{"dropout": 1.0}, {"c": 1.0}, {"epochs": -1}, {"fusion": 1.1}, {"batch": 0}])
+def test_parameters_out_of_range(values):
+    with pytest.raises(UsageError, match=next(iter(values))):
+        SiameseXML(**values)

@@ -1,0 +1,273 @@
+"""Models of every kind that sentence-transformers runs, tiny ones, against its own vectors."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from xmcbench import Artifacts, Texts, Unavailable, UsageError
+from xmcbench.methods.embedder import Embedder
+from xmcbench.methods.embedder.folder import check_model, files_sha256
+
+WORDS = ["the", "old", "red", "green", "apple", "bridge", "candle", "desert", "engine", "forest", "garden"]
+NEW = ["the old apple", "", "red bridge and green island", "zyzzyva"]
+
+
+@pytest.fixture
+def model(checkpoint, tmp_path):
+    """Save a model; returns its folder and the model as it is loaded again."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    def save(*layers, name="model", **options):
+        torch.manual_seed(1)
+        if not layers:
+            layers = modules.Transformer(str(checkpoint(pooling=""))), modules.Pooling(16, "mean")
+        SentenceTransformer(modules=list(layers), device="cpu", **options).save(str(tmp_path / name))
+        return tmp_path / name, SentenceTransformer(str(tmp_path / name), device="cpu", local_files_only=True)
+
+    return save
+
+
+@pytest.fixture
+def ranked(stories, tmp_path):
+    """Predictions for NEW by the method, and the method."""
+
+    def run(folder, k=10, **values):
+        method = Embedder(model=str(folder), **values)
+        method.artifacts = Artifacts(tmp_path / "store")
+        method.require()
+        method.fit(*stories[:2])
+        found = method.predict(NEW, k)
+        found.check(len(NEW), k, len(stories[1]))
+        json.dumps(method.notes, allow_nan=False)
+        return found, method
+
+    return run
+
+
+def scores(found, labels=10):
+    """Scores by label, [N, labels]."""
+    out = np.empty((len(found), labels), np.float32)
+    np.put_along_axis(out, found.indices, found.scores, 1)
+    return out
+
+
+def static(width=12):
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[UNK]", *WORDS]
+    fast = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
+    fast.pre_tokenizer = pre_tokenizers.Whitespace()
+    weights = np.random.default_rng(0).normal(size=(len(words), width)).astype(np.float32)
+    return StaticEmbedding(fast, embedding_weights=weights)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_scores_are_the_similarity_of_the_model(model, ranked, stories, similarity):
+    prompts = {"query": "the ", "passage": "red "}
+    folder, reference = model(prompts=prompts, similarity_fn_name=similarity)
+    found, method = ranked(folder)
+    queries, labels = reference.encode(NEW, prompt="the "), reference.encode(list(stories[1]), prompt="red ")
+    np.testing.assert_allclose(scores(found), reference.similarity(queries, labels).numpy(), atol=1e-5)
+    note = method.notes["model"]
+    assert note["prompts"] == {"instances": "the ", "labels": "red "}
+    assert (note["name"], note["width"], note["similarity"]) == (folder.name, 16, similarity)
+    assert note["parameters"] == sum(each.numel() for each in reference.parameters())
+    assert note["sha256"] == files_sha256(folder)
+    other, _ = ranked(folder, instance_prompt="", label_prompt="green ")
+    queries, labels = reference.encode(NEW, prompt=""), reference.encode(list(stories[1]), prompt="green ")
+    np.testing.assert_allclose(scores(other), reference.similarity(queries, labels).numpy(), atol=1e-5)
+
+
+def test_euclidean_distance(model, ranked, stories):
+    folder, reference = model(similarity_fn_name="euclidean")
+    found, method = ranked(folder)
+    similarity = reference.similarity(reference.encode(NEW), reference.encode(list(stories[1]))).numpy()
+    assert np.array_equal(found.indices, np.argsort(-similarity, axis=1, kind="stable"))
+    assert method.notes["model"]["width"] == 16
+
+
+def test_a_similarity_that_cannot_be_searched(model, ranked):
+    folder, _ = model(similarity_fn_name="manhattan")
+    with pytest.raises(UsageError, match="the similarity of .* is 'manhattan'"):
+        ranked(folder)
+
+
+@pytest.mark.parametrize("by", ["model", "parameter"])
+def test_truncation(model, ranked, stories, by):
+    folder, reference = model(truncate_dim=5 if by == "model" else None)
+    found, method = ranked(folder, **({} if by == "model" else {"truncate_dim": 5}))
+    reference.truncate_dim = 5
+    expected = reference.similarity(reference.encode(NEW), reference.encode(list(stories[1]))).numpy()
+    np.testing.assert_allclose(scores(found), expected, atol=1e-5)
+    assert method.notes["model"]["width"] == 5
+
+
+def test_a_router_has_a_way_for_each_side(model, ranked, stories, checkpoint):
+    from sentence_transformers.base.modules import Dense, Router
+    from sentence_transformers.sentence_transformer import modules
+
+    transformer = [modules.Transformer(str(checkpoint(pooling=""))), modules.Pooling(16, "mean"), Dense(16, 12)]
+    folder, reference = model(Router.for_query_document([static()], transformer))
+    found, method = ranked(folder)
+    similarity = reference.similarity(reference.encode_query(NEW), reference.encode_document(list(stories[1])))
+    np.testing.assert_allclose(scores(found), similarity.numpy(), atol=1e-5)
+    assert not np.allclose(reference.encode_query(NEW), reference.encode_document(NEW))
+    assert method.notes["model"]["width"] == 12
+
+
+def test_static_embeddings(model, ranked, stories):
+    folder, reference = model(static())
+    found, method = ranked(folder)
+    expected = reference.similarity(reference.encode(NEW), reference.encode(list(stories[1]))).numpy()
+    np.testing.assert_allclose(scores(found), expected, atol=1e-5)
+    assert method.notes["model"]["max_seq_length"] is None
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_model2vec(ranked, stories, tmp_path, normalize):
+    model2vec = pytest.importorskip("model2vec")
+    embedding = static()
+    made = model2vec.StaticModel(
+        embedding.embedding.weight.detach().numpy(), embedding.tokenizer, {"model_type": "model2vec"}, normalize
+    )
+    made.save_pretrained(tmp_path / "static")
+    (tmp_path / "static" / "modules.json").unlink(missing_ok=True)
+    found, _ = ranked(tmp_path / "static")
+    queries, labels = made.encode(NEW), made.encode(list(stories[1]))
+    lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(labels, axis=1)
+    np.testing.assert_allclose(scores(found), queries @ labels.T / np.maximum(lengths, 1e-9), atol=1e-5)
+
+
+def test_model2vec_that_is_not_installed(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "model2vec"}')
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(Unavailable, match="model2vec, which is not installed") as raised:
+        Embedder(model=str(tmp_path)).require()
+    assert raised.value.hint == "pip install model2vec"
+
+
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_a_backend_that_is_not_installed(model, monkeypatch, backend):
+    monkeypatch.setattr("xmcbench.methods.embedder.method.find_spec", lambda name: None)
+    folder, _ = model()
+    with pytest.raises(Unavailable, match=f"the backend {backend} needs optimum") as raised:
+        Embedder(model=str(folder), backend=backend).require()
+    assert raised.value.hint == f'pip install "sentence-transformers[{backend}]"'
+
+
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_a_backend(model, ranked, backend):
+    pytest.importorskip({"onnx": "optimum.onnxruntime", "openvino": "optimum.intel.openvino"}[backend])
+    folder, _ = model()
+    exact, _ = ranked(folder)
+    found, method = ranked(folder, backend=backend)
+    np.testing.assert_allclose(scores(found), scores(exact), atol=1e-3)
+    assert method.notes["model"]["backend"] == backend
+
+
+@pytest.mark.parametrize("where", ["modules", "router", "auto_map"])
+def test_code_of_a_model_is_never_run(model, ranked, tmp_path, where):
+    from sentence_transformers.base.modules import Router
+
+    folder, _ = model(Router.for_query_document([static()], [static()])) if where == "router" else model()
+    (folder / "mine.py").write_text(
+        f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\nclass Mine: pass\n"
+    )
+    if where == "modules":
+        listed = json.loads((folder / "modules.json").read_text())
+        listed[1]["type"] = "mine.Mine"
+        (folder / "modules.json").write_text(json.dumps(listed))
+    elif where == "router":
+        file = folder / "router_config.json"
+        config = json.loads(file.read_text())
+        config["types"] = dict.fromkeys(config["types"], "mine.Mine")
+        file.write_text(json.dumps(config))
+    else:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "mine.Mine"}}))
+    for tried in (check_model, ranked):
+        with pytest.raises(UsageError, match="needs code of its own"):
+            tried(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_folders_that_are_none(model, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="neither modules.json nor config.json"):
+        Embedder(model=str(tmp_path / "empty")).require()
+    folder, _ = model()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UsageError, match="pickled weights"):
+        Embedder(model=str(folder)).require()
+    with pytest.raises(UsageError, match="there is no backbone"):
+        Embedder(model="./nowhere").require()
+
+
+def test_weights_that_do_not_load(model, ranked):
+    folder, _ = model()
+    (folder / "model.safetensors").write_text("none")
+    with pytest.raises(UsageError, match="sentence-transformers cannot load"):
+        ranked(folder)
+
+
+def test_the_card_is_in_the_notes(model, ranked):
+    folder, _ = model()
+    before = files_sha256(folder)
+    lines = ["---", "license: mit", "datasets:", "- snli", "- multi_nli", "base_model: a/b", "---", "# A model"]
+    (folder / "README.md").write_text("\n".join(lines))
+    _, method = ranked(folder)
+    assert method.notes["model"]["card"] == {
+        "license": "mit",
+        "training_sets": ["snli", "multi_nli"],
+        "base_model": "a/b",
+    }
+    assert files_sha256(folder) == before
+    (folder / "README.md").unlink()
+    assert ranked(folder)[1].notes["model"]["card"] == {}
+
+
+def test_labels_are_embedded_once_and_halved_on_request(model, ranked, tmp_path):
+    folder, _ = model()
+    first, _ = ranked(folder)
+    again, method = ranked(folder)
+    assert method.artifacts.reused_s > 0
+    assert first.scores.tobytes() == again.scores.tobytes()
+    half, _ = ranked(folder, stored_as="float16")
+    assert sorted(each.stat().st_size for each in tmp_path.rglob("embeddings.bin")) == [10 * 16 * 2, 10 * 16 * 4]
+    np.testing.assert_allclose(scores(half), scores(first), atol=2e-3)
+    assert half.scores.tobytes() != first.scores.tobytes()
+
+
+def test_bfloat16_weights(model, ranked):
+    folder, _ = model()
+    exact, rough = ranked(folder)[0], ranked(folder, precision="bf16")[0]
+    np.testing.assert_allclose(scores(rough), scores(exact), atol=0.05)
+    assert not np.array_equal(rough.scores, exact.scores)
+
+
+def test_a_plain_transformer(checkpoint, ranked):
+    assert ranked(checkpoint(pooling=""))[1].notes["model"]["width"] == 16
+
+
+def test_another_width_for_each_side(model, ranked, tmp_path):
+    from sentence_transformers.base.modules import Router
+
+    folder, _ = model(Router.for_query_document([static(12)], [static(8)]))
+    with pytest.raises(UsageError, match="vectors of different widths"):
+        ranked(folder)
+
+
+def test_a_copy_is_the_same_model(model, tmp_path):
+    folder, _ = model()
+    assert files_sha256(shutil.copytree(folder, tmp_path / "copy")) == files_sha256(folder)
+
+
+def test_texts_may_be_a_list(model, ranked):
+    folder, _ = model()
+    found, method = ranked(folder)
+    assert method.predict(Texts.from_lists(NEW), 10).scores.tobytes() == found.scores.tobytes()

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artifacts, Texts, TopK
+from xmcbench.methods.embedder import Embedder
+from xmcbench.methods.pefa import PEFA, votes
+
+
+@pytest.fixture
+def run(checkpoint, stories, tmp_path):
+    def go(kind, pairs=None, new=None, k=5, **values):
+        raw_X, raw_Y, _ = stories
+        method = kind(model=str(checkpoint()), **values)
+        method.artifacts = Artifacts(tmp_path / "store")
+        method.fit(raw_X, raw_Y, pairs)
+        found = method.predict(new or raw_X, k)
+        found.check(len(new or raw_X), k, len(raw_Y))
+        return found, method
+
+    return go
+
+
+def test_votes():
+    voters = TopK.ranked(np.array([[0, 1], [1, -1]]), np.array([[0.9, 0.8], [0.5, 0]]))
+    known = csr_matrix(np.array([[1, 1, 0], [0, 0, 1]], np.float32))
+    found = votes(voters, known, 0.1).toarray()
+    share = np.exp(-1.0) / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(found, [[(1 - share) / 2, (1 - share) / 2, share], [0, 0, 1]], atol=1e-6)
+    nobody = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
+    assert votes(nobody, known, 0.1).toarray().tolist() == [[0, 0, 0]]
+
+
+def test_known_pairs_help(run, stories):
+    """On the training texts themselves the nearest voter is right."""
+    pairs = stories[2].toarray()
+    hits = [
+        np.take_along_axis(pairs, run(kind, known, k=2, **values)[0].indices, 1).mean()
+        for kind, known, values in ((Embedder, None, {}), (PEFA, stories[2], {"neighbors": 1, "mix": 0.9}))
+    ]
+    assert hits[1] == 1.0
+    assert hits[0] < 1.0
+
+
+def test_labels_without_a_pair_are_ranked_by_their_text(run, stories):
+    none = csr_matrix((30, 10), dtype=np.float32)
+    plain, _ = run(Embedder)
+    found, method = run(PEFA, none, mix=0.5)
+    assert found.indices.tobytes() == plain.indices.tobytes()
+    np.testing.assert_allclose(found.scores, plain.scores / 2, atol=1e-6)
+    assert method.notes["voters"] == 0
+
+
+def test_a_label_that_only_votes_bring(run, stories):
+    """The label texts bring one candidate; a vote brings another, with the similarity of its own text."""
+    one = csr_matrix(([1.0], ([0], [7])), shape=(30, 10), dtype=np.float32)
+    new = Texts.from_lists([stories[0][0]])
+    found, method = run(PEFA, one, new, k=10, candidates=1, neighbors=1, mix=0.5)
+    plain, _ = run(Embedder, None, new, k=10)
+    similarity = dict(zip(plain.indices[0].tolist(), plain.scores[0].tolist(), strict=True))
+    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    assert scores[7] == pytest.approx(0.5 * similarity[7] + 0.5, abs=1e-5)
+    assert found.indices[0, 0] == 7
+    assert method.notes["voters"] == 1

@@ -1,0 +1,83 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from xmcbench import Artifacts, Texts, TopK, UsageError
+from xmcbench.methods.rerank import Rerank, reordered
+from xmcbench.methods.tfidf import Tfidf
+
+NEW = Texts.from_lists(["the old apple", "", "red bridge and green island"], ["candle forest", "", "garden"])
+
+
+@pytest.fixture
+def cross_encoder(checkpoint, tmp_path):
+    """A tiny cross-encoder; returns its folder."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    def save(labels=1):
+        torch.manual_seed(3)
+        folder, base = tmp_path / f"cross{labels}", checkpoint(pooling="")
+        AutoModelForSequenceClassification.from_pretrained(base, num_labels=labels).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def run(stories, tmp_path):
+    def go(folder, k=8, **values):
+        method = Rerank(model=str(folder), precision="fp32", **values)
+        method.artifacts = Artifacts(tmp_path / "store")
+        method.require()
+        method.fit(*stories[:2])
+        found = method.predict(NEW, k)
+        found.check(len(NEW), k, len(stories[1]))
+        json.dumps(method.notes, allow_nan=False)
+        return found, method
+
+    return go
+
+
+def test_the_first_labels_are_in_the_order_of_the_cross_encoder(cross_encoder, run, stories, tmp_path):
+    from sentence_transformers import CrossEncoder
+
+    folder = cross_encoder()
+    found, method = run(folder, depth=2)
+    first = Tfidf()
+    first.artifacts = Artifacts(tmp_path / "other")
+    first.fit(*stories[:2])
+    before = first.predict(NEW, 8)
+    reference = CrossEncoder(str(folder), device="cpu", local_files_only=True)
+    for row, text in enumerate(NEW):
+        labels = [label for label in before.indices[row, :2].tolist() if label >= 0]
+        expected = reference.predict([(text, stories[1][label]) for label in labels]) if labels else []
+        order = sorted(zip(labels, map(float, expected), strict=True), key=lambda each: (-each[1], each[0]))
+        assert found.indices[row, : len(labels)].tolist() == [label for label, _ in order]
+        np.testing.assert_allclose(found.scores[row, : len(labels)], [value for _, value in order], atol=1e-5)
+        assert found.indices[row, 2:].tolist() == before.indices[row, 2:].tolist()
+    assert method.notes["pairs_read"] == int((before.indices[:, :2] >= 0).sum())
+    assert method.notes["model"]["parameters"] == sum(each.numel() for each in reference.parameters())
+
+
+def test_reordered():
+    found = TopK.ranked(np.array([[5, 3, 1, 0], [2, -1, -1, -1]]), np.array([[9.0, 8, 7, 6], [1, 0, 0, 0]]))
+    scores = np.array([[0.1, 0.7], [-2.0, -np.inf]], np.float32)
+    again = reordered(found, scores)
+    assert again.indices.tolist() == [[3, 5, 1, 0], [2, -1, -1, -1]]
+    again.check(2, 4, 6)
+    np.testing.assert_allclose(again.scores[0], [0.7, 0.1, -0.9, -1.9], atol=1e-6)
+
+
+def test_more_than_one_score(cross_encoder, run):
+    with pytest.raises(UsageError, match="gives 2 scores for a pair"):
+        run(cross_encoder(2))
+
+
+def test_what_it_uses():
+    method = Rerank(first="bm25", model="a/b")
+    assert (method.uses(), method.describe()) == (("bm25",), "bm25, b")
+    with pytest.raises(UsageError, match="cannot be a part of itself"):
+        Rerank(first="rerank").require()

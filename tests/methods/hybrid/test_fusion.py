@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from xmcbench import Texts, TopK
+from xmcbench.methods.hybrid.fusion import fused, normalized
+from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen
+
+
+def ranking(*rows):
+    """A TopK of rows of (label, score), filled up to the longest."""
+    width = max(map(len, rows))
+    whole = [[*row, *[(-1, -np.inf)] * (width - len(row))] for row in rows]
+    return TopK.ranked(
+        np.array([[label for label, _ in row] for row in whole]),
+        np.array([[score for _, score in row] for row in whole]),
+    )
+
+
+FULL = ranking([(3, 0.9), (1, 0.5), (0, 0.1)])
+SHORT = TopK(np.array([[2, 1, -1]], np.int32), np.array([[4.0, 2.0, -np.inf]], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("how", "full", "short"),
+    [
+        ("range", [1.0, 0.5, 0.0], [1.0, 0.5, 0.0]),
+        ("shift", [0.8, 0.4, 0.0], [4.0, 2.0, 0.0]),
+        ("deviation", [0.8 / 0.326599, 0.4 / 0.326599, 0.0], [4.0, 2.0, 0.0]),
+        ("rank", [1 / 61, 1 / 62, 1 / 63], [1 / 61, 1 / 62, 0.0]),
+    ],
+)
+def test_normalization(how, full, short):
+    """Of a full ranking the last place is what the labels behind it have at most; a short one gave them 0."""
+    np.testing.assert_allclose(normalized(FULL, how), [full], rtol=1e-5)
+    np.testing.assert_allclose(normalized(SHORT, how), [short], rtol=1e-5)
+
+
+def test_equal_scores_and_empty_rows():
+    same = ranking([(0, 0.3), (1, 0.3)], [])
+    for how in ("range", "deviation", "shift"):
+        assert normalized(same, how).tolist() == [[0, 0], [0, 0]]
+    found = fused([same, same], [1, 1], "range", 3, 3)
+    assert found.indices.tolist() == [[0, 1, -1], [-1, -1, -1]]
+
+
+def test_a_weighted_sum():
+    found = fused([FULL, SHORT], [2, 1], "range", 5, 5)
+    assert found.indices.tolist() == [[3, 1, 2, 0, -1]]
+    np.testing.assert_allclose(found.scores[0, :4], [2.0, 1.5, 1.0, 0.0])
+    found.check(1, 5, 5)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["range", "deviation", "shift", "rank"]))
+def test_against_a_plain_sum(seed, how):
+    rng = np.random.default_rng(seed)
+    parts = [TopK.from_scores(rng.normal(size=(4, 9)).astype(np.float32), 6) for _ in range(3)]
+    weights = rng.random(3)
+    dense = np.full((4, 9), -np.inf)
+    for part, weight in zip(parts, weights, strict=True):
+        for row in range(4):
+            for label, value in zip(part.indices[row], normalized(part, how)[row], strict=True):
+                dense[row, label] = max(dense[row, label], 0) + weight * value
+    expected = TopK.from_scores(dense.astype(np.float32), 9)
+    found = fused(parts, weights, how, 9, 9)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+
+
+def test_the_unit_of_a_part_does_not_count():
+    """Scores of another scale and place, as BM25's beside cosines, fuse alike."""
+    other = TopK(FULL.indices, 100 * FULL.scores - 30)
+    for how in ("range", "deviation", "rank"):
+        found = [fused([each, SHORT], [1, 1], how, 5, 5) for each in (FULL, other)]
+        np.testing.assert_allclose(found[0].scores[0, :4], found[1].scores[0, :4], rtol=1e-4)
+
+
+def pairs_of(*rows, labels=6):
+    columns = [label for row in rows for label in row]
+    starts = np.cumsum([0, *map(len, rows)])
+    return csr_matrix((np.ones(len(columns), np.float32), columns, starts), shape=(len(rows), labels))
+
+
+def test_weights_find_the_part_that_is_right():
+    pairs = pairs_of(*[[row % 6] for row in range(30)])
+    right = ranking(*[[(row % 6, 0.9), ((row + 1) % 6, 0.8)] for row in range(30)])
+    wrong = ranking(*[[((row + 2) % 6, 0.9), ((row + 3) % 6, 0.1)] for row in range(30)])
+    weights, value = fitted_weights([wrong, right], pairs, "range")
+    assert weights[1] > weights[0]
+    assert sum(weights) == pytest.approx(1)
+    assert value == 1.0
+    assert fitted_weights([right, right], pairs, "range")[0] == [0.5, 0.5]
+
+
+def test_what_is_held_out():
+    pairs = pairs_of(*[[1] if row % 2 else [] for row in range(40)])
+    rows = held_out_rows(pairs, 0.2, 100, 0)
+    assert len(rows) == 4
+    assert (rows % 2 == 1).all()
+    assert len(held_out_rows(pairs, 0.9, 3, 0)) == 3
+    assert not np.array_equal(rows, held_out_rows(pairs, 0.2, 100, 1))
+    assert len(held_out_rows(pairs_of([1], [2]), 0.9, 5, 0)) == 0
+    assert len(held_out_rows(pairs_of([], []), 0.5, 5, 0)) == 0
+
+
+def test_labels_without_a_known_pair_and_the_instance_itself_do_not_count():
+    found = ranking([(0, 0.9), (1, 0.8), (2, 0.7)], [(0, 0.9), (1, 0.8), (2, 0.7)])
+    texts = Texts.from_lists(["a", "b"], uids=["u", "l1"])
+    labels = Texts.from_lists(list("xyz"), uids=["l0", "l1", "l2"])
+    kept = only_seen(found, texts, labels, pairs_of([1], [2], labels=3))
+    assert kept.indices.tolist() == [[1, 2, -1], [2, -1, -1]]

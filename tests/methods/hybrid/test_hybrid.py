@@ -1,0 +1,161 @@
+"""Hybrids of real methods: what they take from their parts, and when they are stale."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artifacts, Part, UsageError
+from xmcbench.errors import UnknownName
+from xmcbench.methods.bm25 import BM25
+from xmcbench.methods.hybrid import Hybrid
+from xmcbench.methods.hybrid.fusion import fused
+from xmcbench.methods.tfidf import Tfidf
+from xmcbench.records import Cell
+from xmcbench.registry import Registry
+from xmcbench.runner.plan import Request, resolve
+from xmcbench.setting import Setting
+from xmcbench.storage import source
+
+
+@pytest.fixture
+def hybrid(corpus, tmp_path):
+    def run(pairs=None, seed=0, **values):
+        raw_X, raw_Y, _, new = corpus
+        method = Hybrid(**{"parts": "tfidf,bm25", **values})
+        method.seed, method.artifacts = seed, Artifacts(tmp_path / "store")
+        method.fit(raw_X, raw_Y, pairs)
+        found = method.predict(new, k=5)
+        found.check(len(new), 5, len(raw_Y))
+        return found, method
+
+    return run
+
+
+def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus):
+    raw_X, raw_Y, _, new = corpus
+    parts = [fitted(kind, raw_X, raw_Y).predict(new, 5) for kind in (Tfidf, BM25)]
+    for values, weights, how in (
+        ({}, [0.5, 0.5], "deviation"),
+        ({"weights": "2,1", "normalization": "rank"}, [2, 1], "rank"),
+    ):
+        found, method = hybrid(**values)
+        expected = fused(parts, weights, how, len(raw_Y), 5)
+        assert found.indices.tobytes() == expected.indices.tobytes()
+        assert found.scores.tobytes() == expected.scores.tobytes()
+        assert method.notes["weights"] == dict(zip(("tfidf", "bm25"), weights, strict=True))
+
+
+def test_a_ranking_is_made_once(hybrid, monkeypatch):
+    first, _ = hybrid()
+    monkeypatch.setattr(Tfidf, "fit", lambda *_: pytest.fail("trained a second time"))
+    again, method = hybrid(normalization="range")
+    assert method.artifacts.reused_s > 0
+    assert first.indices.tolist() != again.indices.tolist() or first.scores.tolist() != again.scores.tolist()
+
+
+def test_parts_are_trained_on_the_pairs(hybrid, corpus):
+    swapped = csr_matrix(corpus[2][:, ::-1])
+    without, _ = hybrid(parts="tfidf,xr-linear")
+    found, method = hybrid(swapped, parts="tfidf,xr-linear")
+    assert not np.array_equal(found.scores, without.scores)
+    assert method.notes["parts"]["xr-linear"]["training_instances"] == 60
+
+
+def test_weights_are_fitted_on_what_the_parts_have_not_seen(hybrid, corpus, monkeypatch):
+    pairs, seen = corpus[2], []
+    original = Part.ranking
+    monkeypatch.setattr(
+        Part, "ranking", lambda self, texts, known, k: seen.append(known) or original(self, texts, known, k)
+    )
+    _, method = hybrid(pairs, parts="tfidf,xr-linear", weights="fit")
+    assert method.notes["weights_fitted_on"] == 12
+    assert sum(method.notes["weights"].values()) == pytest.approx(1)
+    fitting, final = seen[:2], seen[2:]
+    assert {int((np.diff(each.indptr) == 0).sum()) for each in fitting} == {12}
+    assert all(each is pairs for each in final)
+    assert (pairs.data == 1).all()
+    _, equal = hybrid(parts="tfidf,xr-linear", weights="fit")
+    assert equal.notes["weights"] == {"tfidf": 0.5, "xr-linear": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"parts": "tfidf"}, "names no two different methods"),
+        ({"parts": "tfidf,tfidf"}, "names no two different methods"),
+        ({"weights": "1"}, "is not a number for each of the 2 parts"),
+        ({"weights": "1,x"}, "is not a number for each of the 2 parts"),
+        ({"weights": "0,0"}, "is not a number for each of the 2 parts"),
+        ({"weights": "1,nan"}, "is not a number for each of the 2 parts"),
+        ({"parts": "tfidf,hybrid"}, "cannot be a part of itself"),
+    ],
+)
+def test_what_makes_no_sense(values, message):
+    with pytest.raises(UsageError, match=message):
+        Hybrid(**{"parts": "tfidf,bm25", **values}).require()
+
+
+def test_parts_that_are_not_there():
+    for parts in ("tfidf,bm26", "tfidf:none,bm25"):
+        with pytest.raises(UnknownName):
+            Hybrid(parts=parts).require()
+
+
+def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
+    registry = Registry()
+
+    def digests():
+        return registry.source("hybrid", {"parts": "tfidf,bm25"}), registry.source("hybrid", {"parts": "glove,bm25"})
+
+    before, parsed = digests(), source._parsed
+    assert before[0] != before[1] != registry.source("bm25", {})
+
+    def with_a_change(file, name, changed):
+        found = parsed(file, name, changed)
+        return found if file.name != "ngrams.py" else source._File("changed", found.imports)
+
+    monkeypatch.setattr(source, "_parsed", with_a_change)
+    after = digests()
+    assert (after[0] == before[0], after[1] == before[1]) == (False, True)
+    cell = Cell(
+        dataset="D",
+        dataset_sha256="d",
+        setting=Setting.of("ez"),
+        subset_sha256=None,
+        method="hybrid",
+        parameters={"parts": "tfidf,bm25"},
+        seed=0,
+    )
+    assert registry.standing().used(cell) == ("hybrid", "tfidf", "bm25")
+
+
+def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path):
+    """And one before them leaves the same figures."""
+    words = ("run", "--dataset", tiny, "--setting", "full", "--json")
+
+    def record(runs):
+        ended = inside(*words, "--methods", "hybrid", "--set", "hybrid.parts=tfidf,xr-linear", "--runs", runs)
+        assert ended.returncode == 0, ended.stderr
+        (found,) = json.loads(ended.stdout)["records"]
+        assert found["problem"] is None
+        return found
+
+    assert inside(*words, "--methods", "tfidf,xr-linear", "--runs", "after").returncode == 0
+    after, alone = record("after"), record("alone")
+    assert [name.partition("/")[0] for name in after["artifacts"]] == ["ranking", "ranking"]
+    assert {name.partition("/")[0] for name in alone["artifacts"]} == {"ranking", "tfidf"}
+    assert after["metrics"] == alone["metrics"]
+    parts = [json.loads(each.read_text()) for each in (tmp_path / "after" / "records").rglob("*.json")]
+    spent = sum(sum(each["measured"]["wall_s"].values()) for each in parts if each["cell"]["method"] != "hybrid")
+    assert 0 < after["measured"]["reused_s"] <= spent
+    assert after["method"]["variant"] == "quick, tfidf + xr-linear"
+    assert "libpecos" in after["environment"]["packages"]
+
+
+def test_a_part_that_needs_pairs_stops_a_zero_shot_plan(tiny):
+    """Known before anything runs."""
+    request = Request(str(tiny), Setting.of("ez"), ("hybrid",), None, {"hybrid": {"parts": "tfidf,pefa"}})
+    with pytest.raises(UsageError, match="pefa needs pairs, and the zero-shot setting has none"):
+        resolve([request], Registry())

@@ -1,0 +1,91 @@
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, random
+
+from xmcbench import Texts, UsageError
+from xmcbench.methods.knn import KNN
+from xmcbench.methods.sparse.features import TfidfFeatures
+from xmcbench.methods.sparse.pairwise import pair_scores
+
+
+def transcribed(features, raw_X, pairs, new, k, neighbors, power, text):
+    """Every label of every instance, in loops: labels by falling score, those with score 0 left out."""
+    X, Q, Y = (
+        each.toarray().astype(float) for each in (features.transform(raw_X), features.transform(new), features.labels)
+    )
+    expected = []
+    for query in Q:
+        similarity = X @ query
+        nearest = [row for row in np.argsort(-similarity, kind="stable")[:neighbors] if similarity[row] > 0]
+        weights = {row: similarity[row] ** power for row in nearest}
+        scores = {}
+        for label in range(pairs.shape[1]):
+            votes = sum(weight for row, weight in weights.items() if pairs[row, label]) / (sum(weights.values()) or 1)
+            scores[label] = (1 - text) * votes + text * (Y[label] @ query)
+        expected.append(
+            [(label, score) for label, score in sorted(scores.items(), key=lambda each: -each[1]) if score][:k]
+        )
+    return expected
+
+
+@pytest.mark.parametrize("values", [{}, {"power": 3.0, "text": 0.2}, {"neighbors": 2}, {"text": 0.0}, {"text": 1.0}])
+def test_equals_its_definition(fitted, corpus, values):
+    raw_X, raw_Y, pairs, new = corpus
+    few = pairs.tolil()
+    few[::3] = 0  # neighbors without a pair
+    method = fitted(KNN, raw_X, raw_Y, few.tocsr(), **values)
+    found = method.predict(new, k=5)
+    found.check(len(new), 5, len(raw_Y))
+    features = TfidfFeatures.shared(method.artifacts, raw_X, raw_Y, "sklearn", 2, 1.0)
+    settings = {"neighbors": 50, "power": 1.0, "text": 0.5} | values
+    expected = transcribed(features, raw_X, few.toarray(), new, 5, **settings)
+    for labels, scores, row in zip(found.indices, found.scores, expected, strict=True):
+        assert (labels >= 0).sum() == len(row)
+        np.testing.assert_allclose(scores[: len(row)], [score for _, score in row], rtol=1e-5)
+        by_label = dict(row)
+        assert all(
+            scores[place] == pytest.approx(by_label.get(label, scores[place])) for place, label in enumerate(labels)
+        )
+
+
+def test_batches_change_nothing(fitted, corpus, monkeypatch):
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(KNN, raw_X, raw_Y, pairs)
+    whole = method.predict(raw_X, k=4)
+    monkeypatch.setattr("xmcbench.methods.knn.method._BATCH", 7)
+    parts = method.predict(raw_X, k=4)
+    assert whole.indices.tobytes() == parts.indices.tobytes()
+    assert whole.scores.tobytes() == parts.scores.tobytes()
+
+
+def test_strange_input(fitted):
+    """One label, one pair or none, labels with equal texts or none, instances without a known token."""
+    raw_X = Texts.from_lists(["the red story", "about a garden", ""])
+    new = Texts.from_lists(["red garden", "", "\u4e2d\u6587", "zyzzyva"])
+    for labels in (["garden"], ["garden", "garden", "", "story"]):
+        one = csr_matrix(([1.0], ([1], [0])), shape=(3, len(labels)), dtype=np.float32)
+        for pairs in (one, csr_matrix((3, len(labels)), dtype=np.float32)):
+            method = fitted(KNN, raw_X, Texts.from_lists(labels), pairs)
+            found = method.predict(new, k=100)
+            found.check(len(new), 100, len(labels))
+            assert (found.indices[1:] == -1).all()
+            json.dumps(method.notes, allow_nan=False)
+    assert found.indices[0].tolist() == [0, 1] + [-1] * 98
+
+
+def test_pairwise_products_are_those_of_the_matrix():
+    queries, items = (random(rows, 50, 0.2, format="csr", dtype=np.float32, random_state=rows) for rows in (9, 20))
+    rng = np.random.default_rng(0)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 6, 9))])
+    columns = rng.integers(0, 20, starts[-1])
+    rows = np.repeat(np.arange(9), np.diff(starts))
+    expected = (queries @ items.T).toarray()[rows, columns]
+    np.testing.assert_allclose(pair_scores(queries, items, starts, columns), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("values", [{"neighbors": 0}, {"power": 0.0}, {"text": 1.5}, {"ngrams": 3}])
+def test_parameters_out_of_range(values):
+    with pytest.raises(UsageError, match=next(iter(values))):
+        KNN(**values)

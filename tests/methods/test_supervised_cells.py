@@ -1,0 +1,35 @@
+"""Methods that need pairs, end to end on a small real dataset: what they reach, and that they refuse to go without."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+SAMPLE = Path(__file__).parents[1] / "sample"
+
+#: P@1 and R@100 under the file filter with all training pairs: another processor may round a training otherwise.
+REACHED = {
+    "knn": (0.345, 0.755),
+    "zestxml": (0.518, 0.741),
+    "siamesexml": (0.145, 0.557),
+    "astec": (0.191, 0.481),
+}
+
+
+def test_all_pairs(inside, tmp_path):
+    words = ["run", "--dataset", SAMPLE, "--setting", "full", "--methods", ",".join(REACHED), "--runs", "runs"]
+    for name in ("siamesexml", "astec"):
+        words += ["--set", f"{name}.dimensions=64", "--set", f"{name}.epochs=5", "--set", f"{name}.classifier_epochs=2"]
+    ended = inside(*words)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    records = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "records").rglob("*.json")]
+    found = {each["cell"]["method"]: each["metrics"]["file"]["values"] for each in records}
+    assert {*found} == {*REACHED}
+    for method, expected in REACHED.items():
+        assert (found[method]["P@1"], found[method]["R@100"]) == pytest.approx(expected, abs=0.03), method
+
+
+def test_without_pairs_they_are_refused(inside):
+    ended = inside("run", "--dataset", SAMPLE, "--setting", "ez", "--methods", "knn,zestxml,siamesexml,astec")
+    assert ended.returncode != 0
+    assert "needs pairs" in ended.stdout + ended.stderr

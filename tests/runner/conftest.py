@@ -1,0 +1,57 @@
+"""A run in the process of the tests: cells and scoring take a fraction of the time of processes of their own."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from xmcbench.processes.supervisor import Ending
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner import execution, scorer, worker
+from xmcbench.runner.execution import execute
+from xmcbench.runner.plan import Request, plan
+from xmcbench.setting import Setting
+
+
+@pytest.fixture
+def at_hand(monkeypatch):
+    """Cells and scoring run here; what would seal this process is noted instead: ``calls``, ``hidden``, ``needed``."""
+    noted = SimpleNamespace(calls=[], hidden=[], needed=[], kernel=True, ending=Ending(0, False, False, 1))
+
+    def hide(hidden, needed):
+        noted.calls.append("hide")
+        noted.hidden, noted.needed = hidden, needed
+        return noted.kernel
+
+    def supervise(module, arguments, log, environment, result, time_limit_s, memory_limit_bytes):
+        noted.module, noted.environment = module, environment
+        noted.files = [Path(arguments[0]), result]
+        noted.limits = (time_limit_s, memory_limit_bytes)
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        Path(log).touch()
+        worker.main(arguments[0])
+        return noted.ending
+
+    monkeypatch.setattr(worker, "_raise_oom_score", lambda: noted.calls.append("oom"))
+    monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))
+    monkeypatch.setattr(worker, "seal", lambda: noted.calls.append("seal"))
+    monkeypatch.setattr(worker.isolation, "hide", hide)
+    monkeypatch.setattr(execution, "supervise", supervise)
+    monkeypatch.setattr(scorer.Scorer, "_ask", lambda _, request: scorer._score(request, {}))
+    return noted
+
+
+@pytest.fixture
+def run_here(at_hand, tiny, tmp_path):
+    """Run methods on the tiny dataset: a plug-in, the setting, and what else a request holds; the records."""
+
+    def run(
+        plugin, setting="ez", ratio=None, by=None, dataset=tiny, progress=None, force=False, limits=None, **request
+    ):
+        place = execution.Place(Store(tmp_path / "runs"), limits or execution.Limits())
+        wanted = Request(str(dataset), Setting.of(setting, ratio, by), **request)
+        made = plan([wanted], Registry([plugin]), place.store, force=force)
+        return execute(made, place, progress or (lambda *_: None), force)
+
+    return run

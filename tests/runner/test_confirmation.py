@@ -1,0 +1,92 @@
+"""Which records one check covers, and what lets them stand."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from xmcbench.records import Standing, Store
+from xmcbench.records.ranks import Ranks
+from xmcbench.registry import Registry
+from xmcbench.runner.confirmation import Group, Verdict, confirm, groups
+from xmcbench.setting import Setting
+
+METHOD = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Chance(Method):
+        title = "Chance"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.random.RandomState(self.seed).rand(len(raw_X), self.labels), k)
+"""
+
+
+@pytest.mark.parametrize(
+    ("same_ranks", "largest_change", "stands"),
+    [(1.0, 0.0, True), (0.999, 0.0005, True), (0.9989, 0.0, False), (1.0, 0.000501, False)],
+)
+def test_a_result_stands_within_the_tolerance(same_ranks, largest_change, stands):
+    assert Verdict(Group(()), same_ranks, largest_change).stands is stands
+    assert not Verdict(Group(()), problem="it did not run").stands
+
+
+def test_one_check_covers_the_cells_of_a_method_with_or_without_pairs(record, altered):
+    def made(seed, setting, total_s, method="a", **more):
+        return altered(record(method, seed, setting=setting, **more), (("measured", "total_s"), total_s))
+
+    ez, fs, full = Setting.of("ez"), Setting.of("fs", 0.1), Setting.of("full")
+    slow, quick = made(0, ez, 9.0), made(1, ez, 2.0)
+    few, all_pairs = made(0, fs, 5.0), made(0, full, 4.0)
+    other = made(0, ez, 1.0, rate=2)
+    left_out = [made(2, ez, 1.0, status="failed"), made(3, ez, 1.0, method="today", code="now")]
+    standing = Standing({"a": "0" * 64, "today": left_out[1].method.source_sha256})
+    found = [group.records for group in groups([slow, quick, few, all_pairs, other, *left_out], standing)]
+    assert found == [(quick, slow), (all_pairs, few), (other,)]
+    assert Group((quick, slow)).name.endswith("on Tiny, without pairs: 2 records")
+    assert Group((all_pairs, few)).name.endswith("on Tiny, with pairs: 2 records")
+
+
+@pytest.fixture
+def group(run_here, plugin, tmp_path):
+    """Two records of a method, its registry and the store."""
+    file = plugin(METHOD)
+    records = run_here(file, methods=["chance"], seeds=(0, 1))
+    return Group(tuple(records)), Registry([file]), Store(tmp_path / "runs")
+
+
+def test_a_check_is_written_into_all_that_it_covers(group, tiny):
+    checked, registry, store = group
+    verdict = confirm(checked, str(tiny), store, registry)
+    assert (verdict.same_ranks, verdict.largest_change, verdict.problem) == (1.0, 0.0, "")
+    for record in store.records():
+        (check,) = record.checks
+        assert (check.key, check.same_ranks, check.largest_change) == (checked.records[0].key, 1.0, 0.0)
+        assert check.source_sha256 == record.method.source_sha256
+
+
+def test_a_result_that_is_another_stands_no_more(group, tiny):
+    checked, registry, store = group
+    record = checked.records[0]
+    ranks = store.ranks(record, store.truth(record))
+    changed = {name: np.where(np.arange(len(each)) == 0, 100 - each, each) for name, each in ranks.by_filter.items()}
+    other = Ranks({name: each.astype(np.uint8) for name, each in changed.items()}, ranks.seen)
+    other.save(store.ranks_path(record.cell))
+    facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
+    values = {**record.metrics["none"].values, "P@1": record.metrics["none"].values["P@1"] + 0.25}
+    metrics = {**record.metrics, "none": msgspec.structs.replace(record.metrics["none"], values=values)}
+    first = store.write(msgspec.structs.replace(record, ranks=facts, metrics=metrics))
+    verdict = confirm(Group((first, *checked.records[1:])), str(tiny), store, registry)
+    assert verdict.same_ranks == pytest.approx(59 / 60)
+    assert verdict.largest_change == pytest.approx(0.25 if first.protocol.filter == "none" else 0.0)
+    assert not verdict.stands
+    assert not any(each.checks for each in store.records())
+
+
+def test_a_cell_that_does_not_run_any_more_says_why(group, tiny, plugin):
+    checked, _, store = group
+    broken = Registry([plugin(METHOD.replace("self.labels = len(raw_Y)", "raise ValueError('gone')"), "broken.py")])
+    assert confirm(checked, str(tiny), store, broken).problem == "failed: ValueError: gone"

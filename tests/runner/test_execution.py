@@ -1,0 +1,299 @@
+"""From a planned cell to its record: what the process of a cell is told, what it does, and what is recorded of it."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from xmcbench import load_dataset
+from xmcbench.errors import StorageError
+from xmcbench.processes.supervisor import Ending
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner import audit, execution, scorer, worker
+from xmcbench.runner.execution import Limits
+from xmcbench.runner.job import Job, Outcome
+from xmcbench.setting import Setting, draw
+from xmcbench.topk import TopK
+
+METHODS = """
+    import numpy as np
+    from xmcbench import Method, TopK, Unavailable, UsageError
+
+    class Chance(Method):
+        title = "Chance"
+        rate: float = 1.0
+
+        def pretrain(self, raw_X, raw_Y):
+            return {"draw": np.array([self.seed, len(raw_X), len(raw_Y)])}
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.notes["handed"] = [len(raw_X), len(raw_Y), None if pairs is None else pairs.indices.tolist()]
+            self.notes["pretrained"] = self.pretrained["draw"].tolist()
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            self.notes["asked"] = [len(raw_X), k, raw_X.titles[0]]
+            return TopK.from_scores(np.random.RandomState(self.seed).rand(len(raw_X), self.labels), k)
+
+    class Lacking(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise Unavailable("the weights are not here", "get-weights")
+
+    class Wrong(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise UsageError("not for these texts", "others")
+
+    class Broken(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise ValueError("two\\nlines")
+
+    class Greedy(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise MemoryError
+
+    class Short(Chance):
+        def predict(self, raw_X, k=100):
+            return super().predict(raw_X, k - 1)
+
+    class Silent(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise ValueError
+"""
+
+
+@pytest.fixture
+def methods(plugin):
+    return plugin(METHODS)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs")
+
+
+def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, tiny):
+    dataset = load_dataset(str(tiny))
+    found = run_here(methods, "fs", 0.3, methods=["chance"], seeds=(0, 1))
+    assert [record.cell.seed for record in found] == [0, 1]
+    for record in found:
+        subset = draw(dataset.train_pairs(), Setting.of("fs", 0.3), record.cell.seed)
+        assert (record.status, record.reason) == ("ok", "")
+        assert record == store.find(record.cell)
+        depth = 100 + dataset.longest_filter
+        assert record.notes == {
+            "handed": [60, 10, subset.pairs.indices.tolist()],
+            "pretrained": [record.cell.seed, 60, 10],
+            "asked": [30, depth, "apple story 100"],
+        }
+        assert (record.subset.name, record.subset.sha256) == (f"fs-label-0.3-s{record.cell.seed}", subset.digest)
+        assert (record.subset.pairs, record.subset.labels, record.subset.instances) == (
+            subset.pairs.nnz,
+            subset.labels,
+            subset.instances,
+        )
+        assert record.counts == dataset.counts()
+        predicted = TopK.load(store.predictions_path(record.cell))
+        expected = TopK.from_scores(np.random.RandomState(record.cell.seed).rand(30, 10), depth)
+        assert (predicted.indices == expected.indices).all()
+        assert record.predictions.depth == depth
+        assert record.protocol.filter == dataset.card.filter
+        assert record.protocol.propensity == dataset.propensity
+        measured = record.measured
+        assert {*measured.wall_s} == {"load", "pretrain", "fit", "predict"}
+        assert measured.total_s >= sum(measured.wall_s.values())
+        assert measured.predict_ms_per_instance == pytest.approx(1000 * measured.wall_s["predict"] / 30)
+        assert measured.reused_s == 0
+        assert measured.peak_memory_bytes > 2**20
+        assert measured.peak_gpu_memory_bytes is None
+        assert [place.partition("/")[0] for place in record.artifacts] == ["pretraining"]
+        assert (record.method.title, record.method.supervision, record.method.variant) == ("Chance", "optional", "")
+        assert "numpy" in record.environment.packages
+        assert record.environment.compute == execution.Compute()
+        assert record.log is None  # nobody needs it
+        assert record.isolation == "landlock"
+    assert found[0].predictions.sha256 != found[1].predictions.sha256
+    assert at_hand.calls == 2 * ["enable", "oom", "seal", "hide"]
+
+
+def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, store, tiny):
+    run_here(methods, methods=["chance"])
+    hidden = {each.resolve() for each in at_hand.hidden}
+    results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}
+    assert hidden >= {execution.cache_root().resolve(), *results}
+    assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
+    assert [each.name for each in at_hand.needed] == ["artifacts", "ez", "plugin.py"]
+    assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
+    assert at_hand.module == "xmcbench.runner.worker"
+    assert at_hand.environment["PYTHONHASHSEED"] == "0"
+    assert at_hand.environment["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert at_hand.environment["TMPDIR"] == str(at_hand.files[0].parent) == str(at_hand.files[1].parent)
+    assert at_hand.limits == (None, None)
+
+
+def test_limits_are_in_seconds_and_bytes(run_here, at_hand, methods):
+    run_here(methods, methods=["chance"], limits=Limits(5.0, 0.5))
+    assert at_hand.limits == (5.0, 2**29)
+
+
+def test_where_the_kernel_hides_nothing_the_record_says_so(run_here, at_hand, methods):
+    at_hand.kernel = False
+    (record,) = run_here(methods, methods=["chance"])
+    assert record.isolation == "process"
+
+
+def test_what_was_pretrained_is_taken_by_the_next_cell(run_here, methods):
+    (first,) = run_here(methods, methods=["chance"])
+    (second,) = run_here(methods, "full", methods=["chance"])
+    assert first.artifacts == second.artifacts
+    assert first.measured.reused_s == 0 < second.measured.reused_s
+    assert second.notes["handed"][2]
+    assert first.notes["handed"][2] is None
+    assert (first.subset, second.subset.name) == (None, "full")
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "reason"),
+    [
+        ("lacking", "skipped", "the weights are not here (get-weights)"),
+        ("wrong", "failed", "not for these texts (others)"),
+        ("broken", "failed", "ValueError: two lines"),
+        ("silent", "failed", "ValueError"),
+        ("greedy", "failed", "out of memory"),
+        ("short", "failed", "predictions have the shapes"),
+    ],
+)
+def test_what_goes_wrong_is_a_record(run_here, methods, store, tiny, method, status, reason):
+    (record,) = run_here(methods, methods=[method])
+    assert (record.status, record.reason[: len(reason)]) == (status, reason)
+    assert record == store.find(record.cell)
+    assert (record.metrics, record.ranks, record.predictions) == ({}, None, None)
+    assert (record.measured.wall_s, record.measured.predict_ms_per_instance) == ({}, None)
+    assert record.log == store.relative(store.log_path(record.cell))
+    assert record.protocol.filter == load_dataset(str(tiny)).card.filter
+    assert record.protocol.propensity == load_dataset(str(tiny)).propensity
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ending", "status", "reason"),
+    [
+        (None, Ending(0, True, False, 1), "timeout", "stopped after the time limit of 5 s"),
+        (Outcome(status="ok"), Ending(0, True, False, 1), "ok", ""),  # how it ended after that changes nothing
+        (None, Ending(3, False, False, 1), "failed", "ended with exit code 3 and no result"),
+        (None, Ending(-11, False, False, 1), "failed", "killed by SIGSEGV"),
+        (None, Ending(0, False, True, 2**30), "failed", "out of memory: it used 1.0 GiB, more than"),
+        (Outcome(status="skipped", reason="why"), Ending(0, False, False, 1), "skipped", "why"),
+        (Outcome(status="ok"), Ending(0, False, False, 1), "ok", ""),
+    ],
+)
+def test_the_status_of_a_cell(outcome, ending, status, reason):
+    found, why = execution._status(outcome, ending, Limits(5.0))
+    assert (found, why[: len(reason)]) == (status, reason)
+
+
+def test_the_higher_of_two_peaks_counts(run_here, at_hand, methods):
+    at_hand.ending = Ending(0, False, False, 2**50)
+    (record,) = run_here(methods, methods=["chance"])
+    assert record.measured.peak_memory_bytes == 2**50
+
+
+def test_a_finished_cell_runs_again_only_if_forced(run_here, at_hand, methods):
+    seen = []
+
+    def progress(planned, position, record):
+        seen.append((planned.cell.method, position, record and record.status))
+
+    first = run_here(methods, methods=["chance", "broken"], progress=progress)
+    assert seen == [("chance", 0, None), ("chance", 0, "ok"), ("broken", 1, None), ("broken", 1, "failed")]
+    seen.clear()
+    assert run_here(methods, methods=["chance"], progress=progress) == first[:1]
+    assert seen == []
+    (again,) = run_here(methods, methods=["chance"], progress=progress, force=True)
+    assert [state for *_, state in seen] == [None, "ok"]
+    assert again.predictions == first[0].predictions
+
+
+def test_a_cell_that_another_run_has_is_left_to_it(run_here, at_hand, methods, store, monkeypatch):
+    """It is waited for when all others are done, and its record is taken."""
+    order, claims = [], iter((False, True, True))
+    (made,) = run_here(methods, methods=["chance"])
+    found, exclusive = store.find, Store.lock
+
+    class Claim:
+        def __init__(self, held):
+            self.held = held
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+    def lock(self, cell, wait):
+        order.append((cell.method, wait))
+        return Claim(next(claims))
+
+    assert found
+    assert exclusive
+    store.record_path(made.cell).unlink()
+    monkeypatch.setattr(Store, "lock", lock)
+    records = run_here(methods, methods=["chance", "broken"])
+    assert order == [("chance", False), ("broken", False), ("chance", True)]
+    assert [record.status for record in records] == ["ok", "failed"]
+
+
+def test_texts_and_pairs_that_are_others_are_refused(run_here, at_hand, methods, tmp_path, monkeypatch):
+    jobs, real = [], worker.run
+
+    def run(job):
+        jobs.append(job)
+        return real(job)
+
+    monkeypatch.setattr(worker, "run", run)
+    run_here(methods, "full", methods=["chance"])
+    (job,) = jobs
+    for name in ("train", "labels", "test"):
+        other = msgspec.structs.replace(getattr(job, name), sha256="0" * 64)
+        with pytest.raises(worker.DataError, match="checksum mismatch"):
+            real(msgspec.structs.replace(job, **{name: other}))
+    with pytest.raises(worker.DataError, match="checksum mismatch"):
+        real(msgspec.structs.replace(job, pairs_sha256="0" * 64))
+    job.write(tmp_path / "job.json")
+    assert Job.read(tmp_path / "job.json") == job
+
+
+def test_a_record_is_held_against_its_predictions(run_here, methods, tiny, store, altered):
+    (record,) = run_here(methods, "fs", 0.3, methods=["chance"], seeds=(1,))
+    dataset, registry = load_dataset(str(tiny)), Registry([methods])
+
+    def held(changed):
+        audit.audit(changed, store, dataset, str(tiny), registry, scorer.Scorer())
+
+    ranks = store.ranks_path(record.cell)
+    ranks.unlink()
+    held(record)
+    assert not ranks.exists()  # scored again, not written again
+    value = record.metrics["none"].values["P@1"]
+    for place, said in (
+        (("metrics", "none", "values", "P@1"), value + 1e-6),
+        (("metrics", "none", "intervals", "R@5"), [0.0, 1.0]),
+        (("counts", "test_pairs"), 61),
+        (("subset", "pairs"), record.subset.pairs + 1),
+        (("protocol", "version"), 1),
+        (("predictions", "file"), "elsewhere.npz"),
+        (("predictions", "sha256"), "0" * 64),
+        (("ranks", "sha256"), "0" * 64),
+        (("method", "title"), "Another"),
+        (("method", "variant"), "rate=2"),
+        (("method", "supervision"), "unused"),
+        (("method", "deterministic"), True),
+        (("cell", "subset_sha256"), "0" * 64),
+        (("cell", "dataset"), "Other"),
+    ):
+        with pytest.raises(StorageError, match="its |it is "):
+            held(altered(record, (place, said)))
+    # Rounding, and other code with the same figures, are no fault.
+    held(
+        altered(
+            record, (("metrics", "none", "values", "P@1"), value + 1e-12), (("protocol", "source_sha256"), "0" * 64)
+        )
+    )

@@ -1,0 +1,119 @@
+"""What the kernel takes out of the reach of a process: in a process of its own, as there is no way back."""
+
+import ctypes
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from xmcbench.runner import isolation
+
+CODE = """
+import json, sys
+from pathlib import Path
+from xmcbench.runner.isolation import hide
+
+root = Path(sys.argv[1])
+hidden = hide([root / name for name in json.loads(sys.argv[2])], [root / name for name in json.loads(sys.argv[3])])
+read = []
+for path in sorted(each for each in root.rglob("*") if each.is_file()):
+    try:
+        path.read_text()
+        read.append(path.relative_to(root).as_posix())
+    except PermissionError:
+        pass
+(root / "open" / "new.txt").write_text("new")
+print(json.dumps([hidden, read, (root / "open" / "new.txt").read_text()]))
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    for name in ("open/a.txt", "secret/b.txt", "secret/needed/c.txt", "beside/d.txt", "beside/e.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "open" / "link.txt").symlink_to(tmp_path / "secret" / "b.txt")
+    return tmp_path
+
+
+def tried(root, hidden, needed):
+    command = [sys.executable, "-c", CODE, root, json.dumps(hidden), json.dumps(needed)]
+    ended = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
+    return json.loads(ended.stdout)
+
+
+def test_what_is_hidden_cannot_be_read_and_the_rest_can(root):
+    hidden, read, new = tried(root, ["secret", "beside/d.txt", "absent"], ["secret/needed", "not there"])
+    if not hidden:
+        pytest.skip("this kernel has no Landlock")
+    assert read == ["beside/e.txt", "open/a.txt", "secret/needed/c.txt"]
+    assert new == "new"
+    _, everything, _ = tried(root, [], [])
+    assert len(everything) == 7
+
+
+def test_all_is_named_but_what_is_hidden_and_what_is_above_it(root):
+    hidden = {root / "secret", root / "beside" / "d.txt"}
+    above = {parent for path in hidden for parent in path.parents}
+    found = {*isolation._visible(root, hidden, above)}
+    assert found == {root / "open", root / "beside" / "e.txt"}
+    assert {*isolation._visible(root / "open", set(), set())} == {root / "open" / "a.txt"}  # a link has no rule
+    assert [*isolation._visible(root / "absent", set(), set())] == []
+
+
+class Kernel:
+    """A kernel that answers what it is told to: each call by its number."""
+
+    def __init__(self, **answers):
+        self.answers, self.calls = {"create": 77, "add": 0, "restrict": 0, "prctl": 0, **answers}, []
+
+    def syscall(self, number, *arguments):
+        self.calls.append(number)
+        return self.answers[{444: "create", 445: "add", 446: "restrict"}[number]]
+
+    def prctl(self, *arguments):
+        self.calls.append(arguments)
+        return self.answers["prctl"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "hidden", "closed"),
+    [
+        ({}, True, [77]),
+        ({"create": 0}, True, [0]),
+        ({"create": -1}, False, []),
+        ({"restrict": -1}, False, [77]),
+        ({"prctl": -1}, False, [77]),
+    ],
+)
+def test_the_answer_is_that_of_the_kernel(monkeypatch, root, answers, hidden, closed):
+    kernel, ended = Kernel(**answers), []
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: kernel)
+    monkeypatch.setattr(isolation, "_visible", lambda *_: iter([root / "open"]))
+    real = isolation.os.close
+    monkeypatch.setattr(
+        isolation.os, "close", lambda number: ended.append(number) if number in (0, 77) else real(number)
+    )
+    assert isolation.hide([root / "secret"], [root / "beside", root / "absent"]) is hidden
+    assert ended == closed
+    if not closed:
+        assert kernel.calls == [444]
+        return
+    assert kernel.calls[:4] == [444, 445, 445, (38, 1, 0, 0, 0)]
+    assert kernel.calls[4:] == ([446] if answers.get("prctl", 0) == 0 else [])
+
+
+def test_a_system_without_system_calls_hides_nothing(monkeypatch, root):
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
+    assert isolation.hide([root / "secret"]) is False
+
+
+def test_too_many_rules_hide_nothing(monkeypatch, root):
+    monkeypatch.setattr(isolation, "_MOST_RULES", 2)
+    kernel = Kernel()
+    assert isolation._allow(kernel, 77, [root / "open", root / "gone"])
+    assert isolation._allow(kernel, 77, [root / "open", root / "beside"])
+    assert kernel.calls == 3 * [445]
+    assert not isolation._allow(kernel, 77, [root / "open", root / "beside", root / "secret"])

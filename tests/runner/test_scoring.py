@@ -1,0 +1,113 @@
+"""What the scoring process does with a request, without the process."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from xmcbench import load_dataset
+from xmcbench.errors import DataError, MethodError
+from xmcbench.metrics import VERSION
+from xmcbench.records import Cell, Store
+from xmcbench.records.standing import metrics_digest
+from xmcbench.runner import scorer, scoring
+from xmcbench.runner.scorer import Scorer
+from xmcbench.setting import Setting, draw
+from xmcbench.topk import TopK
+
+DEPTH = 101
+
+
+@pytest.fixture
+def asked(at_hand, tiny, tmp_path):
+    """Score predictions, scores [30, 10], for a setting and a seed: what was found, and the cell."""
+    store, dataset = Store(tmp_path / "runs"), load_dataset(str(tiny))
+
+    def ask(scores, setting=("ez",), seed=0, depth=DEPTH, keep=True, **other):
+        chosen = Setting.of(*setting)
+        subset = draw(dataset.train_pairs(), chosen, seed)
+        facts = {
+            "dataset": "tiny",
+            "dataset_sha256": dataset.digest,
+            "setting": chosen,
+            "subset_sha256": subset.digest if subset else None,
+            "method": "x",
+            "parameters": {},
+            "seed": seed,
+        }
+        cell = Cell(**{**facts, **other})
+        TopK.from_scores(scores, DEPTH).save(store.predictions_path(cell))
+        return Scorer().score(cell, store.root, str(tiny), depth, keep), cell
+
+    return ask
+
+
+RANDOM = np.random.RandomState(0).rand(30, 10)
+
+
+def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):
+    store, dataset = Store(tmp_path / "runs"), load_dataset(str(tiny))
+    found, cell = asked(RANDOM, ("fs", 0.3), seed=2, keep=False)
+    assert not store.ranks_path(cell).exists()
+    assert not (store.root / "truth").exists()
+    assert asked(RANDOM, ("fs", 0.3), seed=2)[0] == found
+    assert found.ranks.file == store.relative(store.ranks_path(cell))
+    assert store.ranks_path(cell).exists()
+    assert store.truth_path("tiny", found.ranks.truth_sha256).exists()
+    assert found.predictions.depth == DEPTH
+    assert {*found.metrics} == {*dataset.filters}
+    assert (found.protocol.version, found.protocol.filter) == (VERSION, dataset.card.filter)
+    assert (found.protocol.propensity, found.protocol.source_sha256) == (dataset.propensity, metrics_digest())
+    figures = found.metrics["none"]
+    assert (figures.scored, figures.unlabeled) == (30, 0)
+    assert {*figures.views} >= {"seen", "unseen"}
+    hits = sum(RANDOM[row].argmax() in {row % 10, (row + 3) % 10} for row in range(30))
+    assert figures.values["P@1"] == pytest.approx(hits / 30)
+
+
+def test_a_request_that_is_not_about_this_data_is_refused(asked):
+    with pytest.raises(DataError, match="not the version of the cell"):
+        asked(RANDOM, dataset_sha256="0" * 64)
+    with pytest.raises(DataError, match="the subset is not the one"):
+        asked(RANDOM, ("fs", 0.3), subset_sha256="0" * 64)
+    with pytest.raises(DataError, match="the subset is not the one"):
+        asked(RANDOM, ("full",), subset_sha256="0" * 64)
+    for scores, depth in ((RANDOM[:29], DEPTH), (RANDOM, DEPTH - 1), (np.hstack([RANDOM, RANDOM]), DEPTH)):
+        with pytest.raises(MethodError):
+            asked(scores, depth=depth)
+
+
+def test_figures_follow_from_the_ranks_and_the_constants(run_here, plugin, tmp_path):
+    (record,) = run_here(plugin(CHANCE), "full", methods=["chance"])
+    store = Store(tmp_path / "runs")
+    same = Scorer().rescore(record.cell, store.root, record.protocol.filter, record.protocol.propensity)
+    assert (same.metrics, same.protocol, same.ranks) == (record.metrics, record.protocol, record.ranks)
+    assert same.predictions is None
+    other = Scorer().rescore(record.cell, store.root, "none", (0.9, 3.0))
+    assert other.protocol.propensity == (0.9, 3.0)
+    assert other.protocol.filter == "none"
+    truth = store.truth(record)
+    expected = scoring.figures(store.ranks(record, truth), truth, (0.9, 3.0))
+    assert other.metrics == expected
+    for name in record.metrics:
+        assert other.metrics[name].values["P@5"] == record.metrics[name].values["P@5"]
+
+
+CHANCE = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Chance(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.random.RandomState(1).rand(len(raw_X), self.labels), k)
+"""
+
+
+def test_a_request_survives_the_pipe(asked):
+    found, cell = asked(RANDOM)
+    request = scorer._Request(cell=cell, root="/r", dataset="d", depth=3)
+    assert msgspec.json.decode(msgspec.json.encode(request), type=scorer._Request) == request
+    answer = scorer._Answer(scored=found)
+    assert msgspec.json.decode(msgspec.json.encode(answer), type=scorer._Answer) == answer

@@ -1,0 +1,34 @@
+"""Where folders that come with xmcbench are found, in a checkout and in an installed package."""
+
+import sysconfig
+
+import pytest
+
+from xmcbench.storage import shipped
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package somewhere else, in an environment that holds nothing: the folder that it lies in."""
+    root, environment = tmp_path / "root", tmp_path / "environment"
+    monkeypatch.setattr(shipped, "__file__", str(root / "xmcbench" / "storage" / "shipped.py"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(environment))
+    monkeypatch.setattr(shipped.sys, "prefix", str(environment))
+    return root
+
+
+def test_a_checkout_has_them_at_its_root(package):
+    (package / "datasets").mkdir(parents=True)
+    assert shipped.shipped("datasets") is None  # somebody else's, as no project is there
+    (package / "pyproject.toml").touch()
+    assert shipped.shipped("datasets") == package / "datasets"
+    assert shipped.shipped("leaderboards/published") is None
+
+
+def test_an_installed_package_has_them_in_its_environment(package, tmp_path):
+    beside = package / "share" / "xmcbench" / "datasets"
+    beside.mkdir(parents=True)
+    assert shipped.shipped("datasets") == beside
+    own = tmp_path / "environment" / "share" / "xmcbench" / "datasets"
+    own.mkdir(parents=True)
+    assert shipped.shipped("datasets") == own

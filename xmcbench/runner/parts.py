@@ -1,0 +1,141 @@
+"""Methods inside a method: another one by name and preset, whose ranking is made once, whoever asks for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmcbench import parameters
+from xmcbench.description import DEFAULT_PRESET
+from xmcbench.errors import UnknownName, UsageError
+from xmcbench.method import Method
+from xmcbench.plugin import load
+from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.storage.pairs import pairs_digest
+from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.texts import Texts
+
+_KIND, _RANKING, _NOTES = "ranking", "ranking.npz", "notes.json"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Another method, for use in ``fit`` and ``predict`` of one's own.
+
+    name, values: the method and all its parameters. outer: the method that it is a part of, from which it has seed,
+    artifacts and compute. ``uses`` of the outer method names it, so that results are stale when its source changes.
+    """
+
+    spec: str
+    name: str
+    values: Mapping[str, Any]
+    kind: type[Method]
+    outer: Method
+
+    @classmethod
+    def of(cls, spec: str, outer: Method) -> Part:
+        """A part by NAME or NAME:PRESET; a name alone is its preset ``quick`` where it has one, as in a run.
+
+        Only installed methods can be parts. Raises UnknownName, UsageError, PluginError, Unavailable.
+        """
+        name, colon, preset = (each.strip() for each in spec.partition(":"))
+        kind = load(name)
+        if kind is type(outer):
+            raise UsageError(f"{name} cannot be a part of itself", "name other methods")
+        if colon and preset not in kind.presets:
+            raise UnknownName(f"preset of {name}:", preset, kind.presets)
+        preset = preset or (DEFAULT_PRESET if DEFAULT_PRESET in kind.presets else "")
+        values = parameters.resolve(parameters.declared(kind), name, kind.presets.get(preset, {}))
+        return cls(f"{name}:{preset}" if preset else name, name, values, kind, outer)
+
+    def require(self) -> None:
+        """Raise Unavailable where the part needs something that is not on this machine."""
+        self.kind(**self.values).require()
+
+    def ranking(
+        self, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int
+    ) -> tuple[TopK, dict[str, Any]]:
+        """The k best labels of each new text, and the part's notes; trained on the pairs first, if there are any.
+
+        texts: of the training instances, the labels and the new instances. Where a cell of the same method, parameters,
+        seed, texts and pairs has run before in this runs folder, its ranking is taken. Raises what the part raises.
+        """
+        if pairs is None and self.kind.supervision == "required":
+            raise UsageError(f"{self.spec} learns from pairs and there are none", "leave it out, or run fs or full")
+        method = self.kind(**self.values)
+
+        def build(folder: Path) -> None:
+            found = predict(
+                method,
+                texts,
+                pairs,
+                k,
+                seed=self.outer.seed,
+                artifacts=self.outer.artifacts,
+                compute=self.outer.compute,
+                identity={"method": self.name, "parameters": dict(self.values)},
+                phases=Phases(),
+            )
+            found.save(folder / _RANKING)
+            (folder / _NOTES).write_text(json.dumps(json_notes(method)))
+
+        key = _identity(self.name, method, texts, pairs, k, self.outer.seed)
+        folder = self.outer.artifacts.get(_KIND, key, build, uses=(self.kind,))
+        return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
+
+
+def classes(method: Method) -> list[type[Method]]:
+    """The class of a method, and those of all parts that it uses."""
+    found: list[type[Method]] = [type(method)]
+    for spec in method.uses():
+        part = Part.of(spec, method)
+        found += classes(part.kind(**part.values))
+    return found
+
+
+def keep_ranking(
+    name: str,
+    method: Method,
+    texts: tuple[Texts, Texts, Texts],
+    pairs: csr_matrix | None,
+    k: int,
+    file: Path,
+    wall_s: float,
+) -> None:
+    """Leave the ranking of a finished cell, in ``file``, for methods that it is a part of. wall_s: what it cost.
+
+    Raises StorageError when it cannot be written.
+    """
+
+    def write(folder: Path) -> None:
+        try:
+            os.link(file, folder / _RANKING)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(file, folder / _RANKING)
+        (folder / _NOTES).write_text(json.dumps(json_notes(method)))
+
+    key = _identity(name, method, texts, pairs, k, method.seed)
+    method.artifacts.put(_KIND, key, write, wall_s, uses=(type(method),))
+
+
+def _identity(
+    name: str, method: Method, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int, seed: int
+) -> dict[str, object]:
+    blind = pairs is None or method.supervision == "unused"
+    return {
+        "method": name,
+        "parameters": method.parameters(),
+        "seed": 0 if method.deterministic else seed,
+        "texts": [each.digest for each in texts],
+        "pairs": None if blind or pairs is None else pairs_digest(pairs.indptr, pairs.indices),
+        "k": k,
+    }
