@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.methods.encoder.budgets import SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
 
 if TYPE_CHECKING:
@@ -25,18 +25,17 @@ class ICT(ContextEncoder):
 
     title = "ICT"
     presets: ClassVar = {
-        "paper": {"backbone": "bert-base-uncased", "head": "paper", "steps": 100_000, "batch": 256},
-        "quick": {
-            "instance_length": 96,
-            "label_length": 32,
-            "steps": 30,
-            "batch": 32,
-            "learning_rate": 2e-5,
-            "finetune_steps": 20,
-            "finetune_batch": 32,
-            "finetune_rate": 2e-5,
+        "paper": {
+            "backbone": "bert-base-uncased",
+            "head": "paper",
+            "min_sentences": 1,
+            "title_dropout": 0.0,
+            **PAPER_FINETUNING,
         },
+        "quick": QUICK,
         "small": SMALL,
+        "hour": HOUR,
+        "gpu": GPU,
         "scratch": SCRATCH,
     }
     choices: ClassVar = {
@@ -52,11 +51,9 @@ class ICT(ContextEncoder):
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on (context, title) pairs."""
-        from xmcbench.methods.encoder.contrastive import TwoViews
-        from xmcbench.methods.encoder.training import TrainingPlan
+        from xmcbench.methods.encoder.contrastive import InverseCloze
 
         drawn = self._context_pairs(tower, raw_X)
-        task = TwoViews(drawn.contexts, drawn.titles, self.batch, tower.temperature, self.seed)
-        plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
+        task = InverseCloze(drawn, self.batch, tower.temperature, self.seed)
         identity = {"kind": "inverse cloze", "instances": raw_X.digest, "pairs": drawn.contexts.folder.name}
-        self.notes["training"] = tower.train(task, plan, identity, self.batch)
+        self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from xmcbench.methods.encoder.budgets import FINETUNING, PAPER_FINETUNING
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 
 
@@ -15,9 +16,9 @@ class MPNet(DualEncoder):
 
     title = "MPNet"
     presets: ClassVar = {
-        "paper": {},
-        "quick": {"instance_length": 128, "finetune_steps": 20, "finetune_batch": 16, "finetune_rate": 2e-5},
-        "small": {"instance_length": 128, "finetune_steps": 60, "finetune_batch": 16, "finetune_rate": 2e-5},
+        "paper": PAPER_FINETUNING,
+        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 20, "finetune_batch": 16},
+        "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60, "finetune_batch": 16},
     }
     choices: ClassVar = {
         "paper": "the checkpoint that MACLR, section 5.1, names; fine-tuned as MACLR",

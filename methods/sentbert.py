@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from xmcbench.methods.encoder.budgets import FINETUNING, PAPER_FINETUNING
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 
 #: Training instances held out from training: what values are chosen on.
@@ -21,9 +22,9 @@ class SentBERT(DualEncoder):
 
     title = "SentBERT"
     presets: ClassVar = {
-        "paper": {"backbone": "sentence-transformers/bert-base-nli-mean-tokens"},
-        "quick": {"instance_length": 128, "finetune_steps": 20, "finetune_batch": 32, "finetune_rate": 2e-5},
-        "small": {"instance_length": 128, "finetune_steps": 60, "finetune_batch": 32, "finetune_rate": 2e-5},
+        "paper": {"backbone": "sentence-transformers/bert-base-nli-mean-tokens", **PAPER_FINETUNING},
+        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 20},
+        "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60},
     }
     choices: ClassVar = {
         "paper": "the first checkpoint that Sentence-BERT published; fine-tuned as MACLR, section 5.1",

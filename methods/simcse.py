@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc
-from xmcbench.methods.encoder.budgets import SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
@@ -29,16 +29,11 @@ class SimCSE(PretrainedEncoder):
 
     title = "SimCSE"
     presets: ClassVar = {
-        "paper": {"backbone": "bert-base-uncased", "head": "cls"},
-        "quick": {
-            "instance_length": 96,
-            "steps": 20,
-            "batch": 32,
-            "finetune_steps": 20,
-            "finetune_batch": 32,
-            "finetune_rate": 2e-5,
-        },
+        "paper": {"backbone": "bert-base-uncased", "head": "cls", **PAPER_FINETUNING, "clip": 1.0},
+        "quick": QUICK,
         "small": SMALL,
+        "hour": HOUR,
+        "gpu": GPU,
         "scratch": SCRATCH,
     }
     choices: ClassVar = {
@@ -60,10 +55,8 @@ class SimCSE(PretrainedEncoder):
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on the documents alone."""
         from xmcbench.methods.encoder.contrastive import TwoViews
-        from xmcbench.methods.encoder.training import TrainingPlan
 
         documents = tower.instance_tokens(raw_X, self.instance_length)
         task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
-        plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
         identity = {"kind": "two dropouts", "instances": raw_X.digest}
-        self.notes["training"] = tower.train(task, plan, identity, self.batch)
+        self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)

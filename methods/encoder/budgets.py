@@ -1,17 +1,55 @@
-"""Training budgets that several encoders share as presets: a few minutes per row on two cores."""
+"""Training budgets that several encoders share as presets.
+
+A budget is a number of texts that are embedded with their gradients, equal for ICT, SimCSE and MACLR: every row's name
+says it. What clusters and pseudo labels cost comes on top for MACLR: its record says how long it took.
+"""
 
 from __future__ import annotations
 
-#: ``small``: starts from a checkpoint that is already a sentence encoder.
-SMALL: dict[str, object] = {
-    "instance_length": 64,
-    "label_length": 32,
-    "steps": 60,
-    "batch": 32,
-    "learning_rate": 2e-5,
+#: Texts of the pre-training by preset: what two cores do in a minute, in minutes, and in an hour, and a GPU in an hour.
+TEXTS = {"quick": 1920, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu": 3_072_000}
+
+#: How the paper fine-tunes (MACLR, section 5.1), where that is no default.
+PAPER_FINETUNING: dict[str, object] = {"negatives": "all", "clip": None, "finetune_growth": "labels"}
+#: Fine-tuning of a sentence encoder that is good already: gentle where few pairs are known, as a rate that is right for
+#: thousands of pairs makes unseen labels worse where there are hundreds.
+FINETUNING: dict[str, object] = {
     "finetune_steps": 60,
     "finetune_batch": 32,
     "finetune_rate": 2e-5,
+    "finetune_full_rate": 5500,
+}
+#: ``quick`` and ``small``: from a checkpoint that is a sentence encoder already.
+QUICK: dict[str, object] = {
+    **FINETUNING,
+    "instance_length": 64,
+    "label_length": 32,
+    "steps": 30,
+    "batch": 32,
+    "learning_rate": 2e-5,
+    "finetune_steps": 20,
+}
+SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60}
+#: ``hour``: an hour on two cores.
+HOUR: dict[str, object] = {
+    **FINETUNING,
+    "instance_length": 128,
+    "label_length": 32,
+    "steps": 1000,
+    "batch": 64,
+    "learning_rate": 2e-5,
+    "finetune_steps": 300,
+    "finetune_batch": 64,
+}
+#: ``gpu``: an hour on one.
+GPU: dict[str, object] = {
+    **FINETUNING,
+    "steps": 6000,
+    "batch": 256,
+    "learning_rate": 2e-5,
+    "finetune_steps": 500,
+    "finetune_batch": 256,
+    "finetune_rate": 1e-5,
 }
 #: ``scratch``: starts from the corpus alone. Rate and head were chosen on the training pairs of LF-Debian-20K: the same
 #: training under the head ``paper``, whose inner products are large and saturate it, is far behind.

@@ -2,39 +2,106 @@
 
 The paper pairs the title s1 with the context s2 .. sn. Its authors' code takes documents whose content has more than
 one sentence, and takes the title's words out of a sentence of the content with probability .9 where they are repeated
-there, so that the pair is not found by copying.
+there, so that the pair is not found by copying. It draws these sentences anew at each visit of a document.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import MethodError
+from xmcbench import MethodError, Texts
+from xmcbench.methods.encoder.sentences import Sentences, Splitter, splitter
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 
 if TYPE_CHECKING:
-    from xmcbench import Artifacts, Texts
-
-#: A sentence ends with . ! or ? before whitespace, or with a line.
-_END = re.compile(r"(?<=[.!?])\s+|\n+")
+    from xmcbench import Artifacts
 
 
 @dataclass(frozen=True)
 class ContextPairs:
     """(context, title) pairs of a corpus. rows: the documents that have one, int64 [n]; left_out: how many have none.
 
-    contexts, titles: token stores of n texts each.
+    contexts: as they are at the first visit, and titles: token stores of n texts each. repeated: what is needed to
+    draw the other visits; None where no title is ever taken out.
     """
 
     contexts: TokenStore
     titles: TokenStore
     rows: np.ndarray
     left_out: int
+    repeated: Repeated | None = None
+
+    def visit(self, number: int) -> TokenStore | Visit:
+        """The contexts of a visit, counted from 0."""
+        return self.contexts if self.repeated is None or not number else Visit(self.contexts, self.repeated, number)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The documents whose content repeats their title.
+
+    folder: holds ``texts.arrow`` (their titles and contents) and ``places.npy`` (int64 [n], the place of a pair's
+    document in it, -1 where the title is not repeated). The other attributes are those of ``context_pairs``.
+    """
+
+    folder: Path
+    split: Splitter
+    tokenizer: Tokenizer
+    context_length: int
+    title_dropout: float
+    seed: int
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process maps the files again."""
+        return {name: each for name, each in self.__dict__.items() if name not in ("texts", "places")}
+
+    @cached_property
+    def texts(self) -> Texts:
+        """Titles and contents of these documents."""
+        return Texts.open(self.folder / "texts.arrow")
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Which document of ``texts`` a pair is of; -1: none."""
+        places: np.ndarray = np.load(self.folder / "places.npy", mmap_mode="r", allow_pickle=False)
+        return places
+
+    def tokens(self, pair: int, visit: int) -> np.ndarray:
+        """The tokens of a context at a visit. A context that would be empty keeps its title."""
+        place = int(self.places[pair])
+        title, content = self.texts.titles[place], self.texts.contents[place]
+        found = self.split(content)
+        text = without_title(title, found, self.title_dropout, draw_of(self.seed, visit, pair)) or " ".join(found)
+        return np.array(self.tokenizer([text], self.context_length)[0], np.int32)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """The contexts as they are at one visit of the documents."""
+
+    first: TokenStore
+    repeated: Repeated
+    number: int
+
+    @property
+    def pad(self) -> int:
+        """The number that fills a batch up."""
+        return self.first.pad
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, pair: int) -> np.ndarray:
+        """Token numbers of one context."""
+        if self.repeated.places[pair] < 0:
+            return self.first[pair]
+        return self.repeated.tokens(int(pair), self.number)
 
 
 def context_pairs(
@@ -47,14 +114,16 @@ def context_pairs(
     min_sentences: int,
     title_dropout: float,
     seed: int,
+    sentences: Sentences = "regex",
 ) -> ContextPairs:
     """The pairs of all documents with at least ``min_sentences`` sentences of content and a title.
 
-    tokenizers: of contexts and of titles. title_dropout: probability that a sentence loses the title's string. Lengths
-    in tokens. Raises MethodError where no document has a context.
+    tokenizers: of contexts and of titles. title_dropout: probability that a sentence loses the title's string.
+    sentences: how contents are split. Lengths in tokens. Raises MethodError if no document has a context.
     """
+    split = splitter(sentences, artifacts, raw_X)
     rows = np.array(
-        [row for row, context in enumerate(_contexts(raw_X, min_sentences, title_dropout, seed)) if context],
+        [row for row, (title, found) in enumerate(_documents(raw_X, split)) if title and len(found) >= min_sentences],
         np.int64,
     )
     if not len(rows):
@@ -62,18 +131,19 @@ def context_pairs(
             f"no document has a title and a context of at least {min_sentences} sentences",
             "the inverse cloze task needs documents with content; this corpus has titles only",
         )
+    kept = raw_X.take(rows)
 
     def contexts() -> Iterator[list[str]]:
-        yield from _in_lists(_contexts(raw_X, min_sentences, title_dropout, seed))
+        yield from _in_lists(_contexts(kept, split, title_dropout, seed))
 
     def titles() -> Iterator[list[str]]:
-        kept = raw_X.take(rows)
         yield from _in_lists(iter(kept.titles))
 
     identity = {
         "digest": raw_X.digest,
         "min_sentences": min_sentences,
         "title_dropout": title_dropout,
+        "sentences": split.identity(),
         "seed": seed,
     }
     return ContextPairs(
@@ -81,36 +151,63 @@ def context_pairs(
         TokenStore.shared(artifacts, {**identity, "part": "their titles"}, titles, tokenizers[1], title_length),
         rows,
         len(raw_X) - len(rows),
+        Repeated(_repeated(artifacts, identity, kept, split), split, tokenizers[0], context_length, title_dropout, seed)
+        if title_dropout
+        else None,
     )
 
 
-def sentences(text: str) -> list[str]:
-    """The non-empty sentences of a text."""
-    return [each for each in (part.strip() for part in _END.split(text)) if each]
-
-
-def context(title: str, content: str, min_sentences: int, title_dropout: float, rng: np.random.Generator) -> str:
-    """The context of a document; empty if it has none."""
-    found = sentences(content)
-    if len(found) < min_sentences or not title.strip():
-        return ""
+def without_title(title: str, sentences: list[str], title_dropout: float, rng: np.random.Generator) -> str:
+    """The sentences as one text; each loses the title's string with this probability."""
     if title_dropout:
-        drawn = rng.random(len(found)) < title_dropout
-        found = [each.replace(title, " ") if out else each for each, out in zip(found, drawn, strict=True)]
-    return " ".join(" ".join(found).split())
+        drawn = rng.random(len(sentences)) < title_dropout
+        sentences = [each.replace(title, " ") if out else each for each, out in zip(sentences, drawn, strict=True)]
+    return " ".join(" ".join(sentences).split())
 
 
-def _contexts(raw_X: Texts, min_sentences: int, title_dropout: float, seed: int) -> Iterator[str]:
-    rng = np.random.default_rng([seed, 1])
-    for title, content in zip(raw_X.titles, raw_X.contents, strict=True):
-        yield context(title, content, min_sentences, title_dropout, rng)
+def draw_of(seed: int, visit: int, pair: int) -> np.random.Generator:
+    """What decides which sentences of a pair lose the title at a visit."""
+    return np.random.default_rng([seed, 1, visit, pair])
+
+
+def _documents(texts: Texts, split: Splitter) -> Iterator[tuple[str, list[str]]]:
+    """Title and sentences of each document."""
+    for title, content in zip(texts.titles, texts.contents, strict=True):
+        yield title if title.strip() else "", split(content)
+
+
+def _contexts(kept: Texts, split: Splitter, title_dropout: float, seed: int) -> Iterator[str]:
+    """The contexts of the first visit. One that would be empty keeps its title."""
+    for pair, (title, found) in enumerate(_documents(kept, split)):
+        yield without_title(title, found, title_dropout, draw_of(seed, 0, pair)) or " ".join(found)
+
+
+def _repeated(artifacts: Artifacts, identity: Mapping[str, object], kept: Texts, split: Splitter) -> Path:
+    """The folder of ``Repeated``."""
+
+    def build(folder: Path) -> None:
+        again = [any(title in each for each in found) for title, found in _documents(kept, split)]
+        places = np.where(again, np.cumsum(again) - 1, -1)
+        np.save(folder / "places.npy", places.astype(np.int64))
+        _write_texts(folder / "texts.arrow", kept.take(np.flatnonzero(again)))
+
+    return artifacts.get("contexts", identity, build, uses=(split,))
+
+
+def _write_texts(path: Path, texts: Texts) -> None:
+    """Titles and contents in the form that ``Texts.open`` maps."""
+    import pyarrow as pa
+
+    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
+    table = pa.table({name: column.to_arrow() for name, column in columns.items()})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _in_lists(texts: Iterator[str], size: int = 4096) -> Iterator[list[str]]:
     part: list[str] = []
     for text in texts:
-        if text:
-            part.append(text)
+        part.append(text)
         if len(part) == size:
             yield part
             part = []

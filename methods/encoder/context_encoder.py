@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Interval, Unit
 
@@ -12,11 +12,14 @@ from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 if TYPE_CHECKING:
     from xmcbench import Texts
     from xmcbench.methods.encoder.cloze import ContextPairs
+    from xmcbench.methods.encoder.contrastive import ContrastiveTask
     from xmcbench.methods.encoder.tower import Tower
 
 
 class ContextEncoder(PretrainedEncoder):
     """An encoder that is trained on (context, title) pairs of documents (MACLR, section 4.2)."""
+
+    packages: ClassVar = {**PretrainedEncoder.packages, "nltk": "nltk"}
 
     min_sentences: Annotated[
         int,
@@ -30,8 +33,28 @@ class ContextEncoder(PretrainedEncoder):
     title_dropout: Annotated[
         float,
         Interval(ge=0, le=1),
-        Doc("probability that a sentence of the context loses the title's string", "MACLR's code"),
+        Doc(
+            "probability that a sentence of the context loses the title's string, drawn anew at each visit of the "
+            "document; the paper has no such rule",
+            "MACLR's code",
+        ),
     ] = 0.9
+    sentences: Annotated[
+        Literal["regex", "punkt"],
+        Doc(
+            "how contents are split: by a regular expression, or by Punkt as NLTK has it, learned from the contents "
+            "themselves, as its English model comes with no package",
+            "MACLR's code: NLTK",
+        ),
+    ] = "regex"
+    finetune_replay: Annotated[
+        float,
+        Ge(0),
+        Doc(
+            "weight of the loss on (context, title) pairs beside that on the known pairs, on as many documents a step; "
+            "0: none"
+        ),
+    ] = 0.0
 
     def _context_pairs(self, tower: Tower, raw_X: Texts) -> ContextPairs:
         from xmcbench.methods.encoder.cloze import context_pairs
@@ -45,6 +68,30 @@ class ContextEncoder(PretrainedEncoder):
             min_sentences=self.min_sentences,
             title_dropout=self.title_dropout,
             seed=self.seed,
+            sentences=self.sentences,
         )
         self.notes["documents_without_a_context"] = drawn.left_out
         return drawn
+
+    def _beside(
+        self, tower: Tower, raw_X: Texts, task: ContrastiveTask, identity: dict[str, object]
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        """The (context, title) pairs beside the known ones, where they are replayed."""
+        return self._replayed(tower, raw_X, task, identity, self.finetune_batch, self.finetune_replay)
+
+    def _replayed(
+        self,
+        tower: Tower,
+        raw_X: Texts,
+        task: ContrastiveTask,
+        identity: dict[str, object],
+        batch: int,
+        weight: float,
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        from xmcbench.methods.encoder.contrastive import InverseCloze, Replayed
+
+        if not weight:
+            return task, identity
+        drawn = self._context_pairs(tower, raw_X)
+        replayed = InverseCloze(drawn, batch, tower.temperature, self.seed)
+        return Replayed(task, replayed, weight), {**identity, "replayed": [drawn.contexts.folder.name, weight]}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
+from xmcbench.methods.encoder.cloze import ContextPairs
+from xmcbench.methods.encoder.epochs import BalancedEpochs, Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
@@ -20,11 +22,27 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+#: Which other labels of a batch are negatives of an instance: all of them, as in the paper and its authors' code, or
+#: all but those that are known not to be: its other true labels, and labels that repeat its title.
+Negatives = Literal["all", "untrue"]
+
+
+class TokenSource(Protocol):
+    """Texts as tokens, by number."""
+
+    @property
+    def pad(self) -> int:
+        """The number that fills a batch up."""
+
+    def __getitem__(self, row: int, /) -> np.ndarray:
+        """Token numbers of one text."""
+
+
 @dataclass(frozen=True)
 class View:
     """Texts that a step embeds: rows of a token store, in the order of the whole batch."""
 
-    store: TokenStore
+    store: TokenSource
     rows: np.ndarray
 
 
@@ -74,7 +92,7 @@ class ContrastiveTask(ABC):
 
 
 def embedded(
-    network: nn.Module, parts: list[tuple[TokenStore, np.ndarray]], device: torch.device
+    network: nn.Module, parts: list[tuple[TokenSource, np.ndarray]], device: torch.device
 ) -> list[torch.Tensor]:
     """The vectors [rows, d] of each part, with gradients.
 
@@ -82,7 +100,8 @@ def embedded(
     """
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad
-    batches = by_length(np.array([len(each) for each in texts]), 2 * TOKENS[device.type])
+    at_a_time = getattr(getattr(network, "module", network), "cached_tokens", None) or 2 * TOKENS[device.type]
+    batches = by_length(np.array([len(each) for each in texts]), at_a_time)
     ids, masks = [], []
     for batch in batches:
         tokens, real = padded([texts[place] for place in batch], pad)
@@ -93,25 +112,6 @@ def embedded(
     back[np.concatenate(batches)] = np.arange(len(texts))
     restored = vectors[torch.from_numpy(back).to(device)]
     return list(restored.split([len(rows) for _, rows in parts]))
-
-
-class Epochs:
-    """Rows in random order, each once per epoch; the rows of a step are a function of its number."""
-
-    def __init__(self, rows: int, batch: int, seed: int) -> None:
-        """rows: how many there are; batch: rows of a step, at most ``rows``."""
-        self.rows, self.batch, self._seed = rows, min(batch, rows), seed
-        self._epoch, self._order = -1, np.empty(0, np.int64)
-
-    def __call__(self, step: int) -> np.ndarray:
-        """The rows of a step, counted from 0: int64 [batch], all different.
-
-        The last rows of an epoch are left out if they do not fill a batch.
-        """
-        epoch, place = divmod(step, self.rows // self.batch)
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, np.random.default_rng([self._seed, epoch]).permutation(self.rows)
-        return self._order[place * self.batch : (place + 1) * self.batch]
 
 
 class TwoViews(ContrastiveTask):
@@ -140,8 +140,22 @@ class TwoViews(ContrastiveTask):
         }
 
 
+class InverseCloze(TwoViews):
+    """Equation 2 between context and title of a document (ICT): the title is drawn out of a context at every visit."""
+
+    def __init__(self, drawn: ContextPairs, batch: int, temperature: float, seed: int) -> None:
+        """batch: documents of a step, over all processes."""
+        super().__init__(drawn.contexts, drawn.titles, batch, temperature, seed)
+        self._drawn = drawn
+
+    def draw(self, step: int) -> dict[str, View]:
+        """Context and title of the step's documents."""
+        contexts = self._drawn.visit(self._epochs.epoch(step))
+        return {**super().draw(step), "anchor": View(contexts, self._epochs(step))}
+
+
 class KnownPairs(ContrastiveTask):
-    """The in-batch contrastive loss on known pairs; other true labels of the same instance are not negatives."""
+    """The in-batch contrastive loss on known pairs."""
 
     def __init__(
         self,
@@ -151,13 +165,20 @@ class KnownPairs(ContrastiveTask):
         batch: int,
         temperature: float,
         seed: int,
+        negatives: Negatives = "untrue",
+        balanced: bool = False,
     ) -> None:
-        """pairs: binary CSR [N, L]; instances: N texts; labels: L texts; batch: pairs of a step, over all processes."""
+        """pairs: binary CSR [N, L]; instances: N texts; labels: L texts; batch: pairs of a step, over all processes.
+
+        negatives: which other labels of the batch are. balanced: whether a label is drawn once before any comes again,
+        and not each pair.
+        """
         pairs = pairs.tocsr()
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
         self._columns = pairs.indices.astype(np.int64)
-        self._epochs = Epochs(pairs.nnz, batch, seed)
+        self._negatives = negatives
+        self._epochs = BalancedEpochs(self._columns, batch, seed) if balanced else Epochs(pairs.nnz, batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
         """Instance and label of the step's pairs."""
@@ -168,9 +189,35 @@ class KnownPairs(ContrastiveTask):
         }
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each instance against the labels of all pairs, except its other true labels."""
+        """Each instance against the labels of all pairs."""
         anchors, labels = vectors["anchor"], vectors["positive"]
+        logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._temperature)
+        if self._negatives == "all":
+            return {"contrastive": contrastive_loss(logits, own)}
         rows = views["anchor"].rows[anchors.first : anchors.first + len(anchors.local)]
         true = self._pairs[rows][:, views["positive"].rows].toarray() > 0
-        logits, own = in_batch(anchors.local, labels.gathered, anchors.first, self._temperature)
         return {"contrastive": contrastive_loss(logits, own, torch.from_numpy(true).to(logits.device))}
+
+
+class Replayed(ContrastiveTask):
+    """A task, and another one beside it that keeps what was learned before: its loss is added with a weight."""
+
+    def __init__(self, task: ContrastiveTask, replayed: ContrastiveTask, weight: float) -> None:
+        """weight: what the loss of ``replayed`` counts."""
+        self._task, self._replayed, self._weight = task, replayed, weight
+
+    def draw(self, step: int) -> dict[str, View]:
+        """The views of both."""
+        replayed = {f"replayed {name}": view for name, view in self._replayed.draw(step).items()}
+        return {**self._task.draw(step), **replayed}
+
+    def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
+        """The losses of both."""
+        losses = self._task.compare(step, views, vectors)
+        own = {name: _below(each, "replayed ") for name, each in (("views", views), ("vectors", vectors))}
+        again = self._replayed.compare(step, own["views"], own["vectors"])  # type: ignore[arg-type]
+        return {**losses, **{f"replayed {name}": self._weight * each for name, each in again.items()}}
+
+
+def _below(named: Mapping[str, object], prefix: str) -> dict[str, object]:
+    return {name.removeprefix(prefix): each for name, each in named.items() if name.startswith(prefix)}

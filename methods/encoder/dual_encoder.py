@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts, TopK
+    from xmcbench.methods.encoder.contrastive import ContrastiveTask
     from xmcbench.methods.encoder.tower import Tower
+    from xmcbench.methods.encoder.training import TrainingPlan
 
 
 class DualEncoder(Method):
     """An encoder whose inner product of instance and label is the score (MACLR, equation 1).
 
-    Without pairs it ranks with its initial weights; with pairs it is fine-tuned on them first, by the in-batch
-    contrastive loss (equation 2), where another true label of an instance is not a negative for it.
+    Without pairs it ranks with the weights that it has; with pairs it is fine-tuned on them first, by the in-batch
+    contrastive loss (equation 2).
     """
 
     supervision = "optional"
@@ -76,18 +78,81 @@ class DualEncoder(Method):
     instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
     label_prompt: Annotated[str | None, Doc("put before every label; none: the checkpoint's own, if any")] = None
     finetune_steps: Annotated[
-        int, Ge(0), Unit("steps"), Doc("of fine-tuning on the known pairs", "MACLR, section 5.1, for 1% of the labels")
+        int,
+        Ge(0),
+        Unit("steps"),
+        Doc("of fine-tuning on the known pairs; see finetune_growth", "MACLR, section 5.1, for 1% of the labels"),
     ] = 2000
+    finetune_growth: Annotated[
+        Literal["fixed", "labels"],
+        Doc(
+            "fixed: finetune_steps however much is known; labels: finetune_steps for every 1% of the labels that have "
+            "a known pair, as the paper's 2,000 at 1% and 10,000 at 5%",
+            "MACLR, section 5.1",
+        ),
+    ] = "fixed"
+    finetune_epochs: Annotated[
+        float | None, Gt(0), Doc("passes over the known pairs at most, where that is less than finetune_steps")
+    ] = None
     finetune_batch: Annotated[
         int, Ge(2), Unit("pairs"), Doc("of a step of fine-tuning, over all processes", "MACLR, section 5.1: 8 x 32")
     ] = 256
     finetune_rate: Annotated[float, Gt(0), Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
+    finetune_full_rate: Annotated[
+        int,
+        Ge(0),
+        Unit("pairs"),
+        Doc("with fewer known pairs than this the learning rate falls with the square root of their number; 0: never"),
+    ] = 0
+    finetune_share: Annotated[
+        float | None,
+        Interval(ge=0, le=1),
+        Doc(
+            "of the fine-tuned weights; the rest are those before; none: chosen on held-out labels of the known pairs, "
+            "after a fine-tuning on the others",
+            "WiSE-FT, Wortsman et al. 2022",
+        ),
+    ] = 1.0
+    finetune_balanced: Annotated[
+        bool, Doc("whether a label is drawn once before any comes again; else each pair is")
+    ] = False
+    negatives: Annotated[
+        Literal["all", "untrue"],
+        Doc(
+            "which other labels of a batch are negatives of an instance: all, as in the paper and in MACLR's code, or "
+            "all but those known not to be: its other true or pseudo labels, and labels that repeat its title"
+        ),
+    ] = "untrue"
+    clip: Annotated[
+        float | None,
+        Gt(0),
+        Doc(
+            "Euclidean norm of the gradient at most; none: any. The paper names no limit; MACLR's code has 1, after "
+            "the gradient was divided among 8 processes, which is 8 here"
+        ),
+    ] = 1.0
+    cached_tokens: Annotated[
+        int | None,
+        Ge(1),
+        Unit("tokens"),
+        Doc(
+            "embedded at a time in training, their activations computed twice: any batch fits into memory, and the "
+            "loss still sees all of it; none: all at once",
+            "GradCache, Gao et al. 2021",
+        ),
+    ] = None
+    recomputed_layers: Annotated[
+        bool, Doc("whether activations of a layer are computed twice to save memory (activation checkpointing)")
+    ] = False
     warmup: Annotated[
         float, Interval(ge=0, le=1), Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")
     ] = 0.1
     precision: Annotated[
-        Literal["auto", "bf16", "fp32"],
-        Doc("of matrix products; auto is bfloat16 where the hardware is faster with it, else float32"),
+        Literal["auto", "bf16", "fp16", "fp32"],
+        Doc(
+            "of matrix products; auto is bfloat16 where the hardware has it, float16 with loss scaling on a GPU that "
+            "only has that (V100, T4), else float32"
+        ),
     ] = "auto"
     stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings that are searched, on disk and in memory")] = (
         "float32"
@@ -167,28 +232,93 @@ class DualEncoder(Method):
             lengths=(self.instance_length, self.label_length),
             prompts=(self.instance_prompt, self.label_prompt),
             seed=self.seed,
+            cached_tokens=self.cached_tokens,
+            recomputed_layers=self.recomputed_layers,
         )
         self.notes["backbone"] = tower.note()
         self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
         return tower
 
-    def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
-        from xmcbench.methods.encoder.contrastive import KnownPairs
+    def _plan(self, steps: int, rate: float) -> TrainingPlan:
+        """A training of this method."""
         from xmcbench.methods.encoder.training import TrainingPlan
+
+        return TrainingPlan(steps, rate, self.warmup, clip=self.clip, seed=self.seed)
+
+    def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
+        share = self.finetune_share
+        if share is None:
+            share = self._share_by_held_out_labels(tower, raw_X, raw_Y, pairs)
+        self._train_on_pairs(tower, raw_X, raw_Y, pairs, share)
+
+    def _share_by_held_out_labels(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> float:
+        """The share of the fine-tuned weights that ranks held-out labels of the known pairs best.
+
+        Fine-tunes on the other known labels first, and leaves the tower as it was.
+        """
+        from xmcbench.methods.encoder.fine_tuning import SHARES, TOO_FEW_LABELS, held_out_labels
+        from xmcbench.methods.encoder.label_retrieval import label_retrieval
+
+        training, held_out, candidates = held_out_labels(pairs, self.seed)
+        if not held_out.nnz:
+            self.notes["held-out labels"] = "too few labels are known to hold some out"
+            return TOO_FEW_LABELS
+        rows = np.flatnonzero(np.diff(held_out.indptr))
+        instances = tower.instance_tokens(raw_X.take(rows), self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
+        before = tower.weights()
+        self._train_on_pairs(tower, raw_X, raw_Y, training)
+        after, found = tower.weights(), {}
+        for share in SHARES:
+            tower.set_weights(after)
+            tower.blend(before, share)
+            found[share] = label_retrieval(tower.encoder, instances, labels, held_out[rows], candidates)
+        tower.set_weights(before)
+        by_share = {str(share): each for share, each in found.items()}
+        self.notes["held-out labels"] = {"pairs": int(held_out.nnz), "MRR by share": by_share}
+        return max(SHARES, key=lambda share: (found[share], -share))
+
+    def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
+        from xmcbench.methods.encoder.contrastive import KnownPairs
+        from xmcbench.methods.encoder.fine_tuning import effort
 
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = raw_X.take(rows)
-        instances, labels = (
+        task = KnownPairs(
             tower.instance_tokens(known, self.instance_length),
             tower.label_tokens(raw_Y, self.label_length),
+            pairs[rows],
+            self.finetune_batch,
+            tower.temperature,
+            self.seed,
+            self.negatives,
+            self.finetune_balanced,
         )
-        task = KnownPairs(instances, labels, pairs[rows], self.finetune_batch, tower.temperature, self.seed)
-        plan = TrainingPlan(self.finetune_steps, self.finetune_rate, self.warmup, seed=self.seed)
+        planned = effort(
+            pairs,
+            steps=self.finetune_steps,
+            batch=self.finetune_batch,
+            rate=self.finetune_rate,
+            growth=self.finetune_growth,
+            epochs=self.finetune_epochs,
+            full_rate_pairs=self.finetune_full_rate,
+        )
         identity = {
             "kind": "known pairs",
             "pairs": pairs_digest(pairs.indptr, pairs.indices),
+            "negatives": self.negatives,
+            "balanced": self.finetune_balanced,
             "instances": raw_X.digest,
             "labels": raw_Y.digest,
         }
+        whole, identity = self._beside(tower, raw_X, task, identity)
+        plan = self._plan(planned.steps, planned.rate)
         # No other cell starts from these weights: they are not kept.
-        self.notes["fine-tuning"] = tower.train(task, plan, identity, self.finetune_batch, keep=False)
+        note = tower.train(whole, plan, identity, self.finetune_batch, keep=False, share=share)
+        self.notes["fine-tuning"] = {**note, "share": share}
+
+    def _beside(
+        self, tower: Tower, raw_X: Texts, task: ContrastiveTask, identity: dict[str, object]
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        """The task of a fine-tuning with what is trained beside it, and its identity."""
+        return task, identity

@@ -10,7 +10,8 @@ import torch
 from xmcbench import Unavailable
 
 Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "bf16", "fp32"]
+Precision = Literal["auto", "bf16", "fp16", "fp32"]
+Chosen = Literal["bf16", "fp16", "fp32"]
 
 #: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
@@ -24,6 +25,10 @@ def inference_tokens(device: str, precision: str) -> int:
     return _BF16_TOKENS if (device, precision) == ("cpu", "bf16") else TOKENS[device]
 
 
+#: The first compute capability that multiplies float16 faster than float32.
+_TENSOR_CORES = (7, 0)
+
+
 def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
     """``auto`` is a GPU if there is one. Raises Unavailable if ``cuda`` is requested and there is none."""
     if device == "cuda" and not torch.cuda.is_available():
@@ -33,16 +38,18 @@ def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
     return device
 
 
-def chosen_precision(precision: Precision, device: str) -> Literal["bf16", "fp32"]:
-    """``auto`` is bfloat16 if the hardware multiplies it faster than float32, which a GPU that emulates it does not."""
+def chosen_precision(precision: Precision, device: str) -> Chosen:
+    """``auto`` is 16 bits where the hardware multiplies them faster than float32: bfloat16, else float16 on a GPU.
+
+    Volta and Turing (V100, T4) only emulate bfloat16, which is slower than float32; they are fast with float16.
+    """
     if precision != "auto":
         return precision
-    fast = (
-        torch.cuda.is_bf16_supported(including_emulation=False)
-        if device == "cuda"
-        else bool({"avx512_bf16", "amx_bf16"} & _cpu_flags())
-    )
-    return "bf16" if fast else "fp32"
+    if device != "cuda":
+        return "bf16" if {"avx512_bf16", "amx_bf16"} & _cpu_flags() else "fp32"
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16"
+    return "fp16" if torch.cuda.get_device_capability() >= _TENSOR_CORES else "fp32"
 
 
 def _cpu_flags() -> set[str]:

@@ -12,8 +12,10 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
+from xmcbench.methods.encoder.hardware import Chosen
 from xmcbench.methods.encoder.settings import DenseLayer, Settings, read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer
 
@@ -33,9 +35,17 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
     Where the similarity is cosine, vectors have length 1, so that inner product is the score everywhere downstream.
     ``projection`` puts a dense layer with tanh on the vector while training and leaves it out afterwards (SimCSE,
-    section 6.3 of its paper). ``precision`` bf16 computes products in bfloat16: by autocast in training, where weights,
-    losses and optimizer stay float32, and by a copy with bfloat16 weights in inference.
+    section 6.3 of its paper). ``precision`` bf16 and fp16 compute products in 16 bits: by autocast in training, where
+    weights, losses and optimizer stay float32; bf16 in inference by a copy with bfloat16 weights.
+
+    Two attributes trade time for memory while training and change no result: ``cached_tokens`` (None: off) embeds that
+    many tokens at a time and computes their activations again in the backward pass, so that the activations of one
+    such batch are held and not those of the whole step. For contrastive losses this is GradCache (Gao et al. 2021):
+    the loss sees all vectors of the step. ``recomputed_layers`` does the same for each layer.
     """
+
+    cached_tokens: int | None = None
+    recomputed_layers: bool = False
 
     def __init__(
         self,
@@ -43,7 +53,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         head: Head,
         settings: Settings,
         projection: bool = False,
-        precision: Literal["bf16", "fp32"] = "fp32",
+        precision: Chosen = "fp32",
     ) -> None:
         super().__init__()
         self.transformer = transformer
@@ -77,8 +87,9 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         device = ids[0].device.type
         # In bfloat16 on a processor, plain products under autocast take half the time of fused attention.
         _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
-        with torch.autocast(device, torch.bfloat16, enabled=self.precision == "bf16"):
-            pooled = torch.cat([self._pooled(*batch) for batch in zip(self._words(ids), masks, strict=True)])
+        half = torch.float16 if self.precision == "fp16" else torch.bfloat16
+        with torch.autocast(device, half, enabled=self.precision != "fp32"):
+            pooled = torch.cat([self._batch(*batch) for batch in zip(self._words(ids), masks, strict=True)])
         return self._finished(pooled.float())
 
     def frozen(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -113,6 +124,21 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         table: Any = self.transformer.get_input_embeddings()  # type: ignore[operator, union-attr]
         found = table(torch.cat([each.flatten() for each in ids])).split([each.numel() for each in ids])
         return tuple(words.view(*each.shape, -1) for words, each in zip(found, ids, strict=True))
+
+    def save_memory(self, cached_tokens: int | None, recomputed_layers: bool) -> None:
+        """Set how much of a step is computed twice to save memory."""
+        self.cached_tokens, self.recomputed_layers = cached_tokens, recomputed_layers
+        if recomputed_layers:
+            transformer: Any = self.transformer
+            enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
+            (enable or transformer.gradient_checkpointing_enable)({"use_reentrant": False})
+
+    def _batch(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """The pooled vectors of one batch [rows, hidden], with its activations, or with what makes them again."""
+        if self.cached_tokens is None or not (self.training and torch.is_grad_enabled()):
+            return self._pooled(words, mask)
+        # Random numbers are those of the first pass, so dropout is the same in both.
+        return cast(torch.Tensor, checkpoint(self._pooled, words, mask, use_reentrant=False))
 
     def _pooled(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         states = self.transformer(inputs_embeds=words, attention_mask=mask.long()).last_hidden_state
@@ -249,9 +275,7 @@ def _set_attention(transformer: nn.Module, fused: bool) -> None:
         transformer.set_attn_implementation(wanted)  # type: ignore[operator, union-attr]
 
 
-def open_encoder(
-    folder: Path, head: Head, seed: int, projection: bool = False, precision: Literal["bf16", "fp32"] = "fp32"
-) -> Encoder:
+def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, precision: Chosen = "fp32") -> Encoder:
     """The checkpoint in ``folder`` under a head; layers that it does not bring are drawn from ``seed``.
 
     Raises UsageError where the folder is no checkpoint of an encoder, states what is not followed here, or lacks

@@ -31,8 +31,15 @@ class PretrainedEncoder(DualEncoder):
     _fresh: Tower | None = None
 
     def describe(self) -> str:
-        """The backbone and the training budget."""
-        return f"{super().describe()}, {self.steps} steps of {self.batch}"
+        """The backbone and the training budget, in steps and in texts embedded: what rows of one budget share."""
+        return f"{super().describe()}, {self._steps_in_words()}, {_in_thousands(self._passes())} texts"
+
+    def _steps_in_words(self) -> str:
+        return f"{self.steps} steps of {self.batch}"
+
+    def _passes(self) -> int:
+        """Texts that the training without pairs embeds, with their gradients: two a row of a batch."""
+        return 2 * self.steps * self.batch
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train on the texts; returns the changed weights by name."""
@@ -49,3 +56,7 @@ class PretrainedEncoder(DualEncoder):
         """The tower that ``pretrain`` has just trained, if any, to avoid opening it again."""
         fresh, self._fresh = self._fresh, None
         return (fresh, False) if fresh else super()._opened(raw_X, raw_Y)
+
+
+def _in_thousands(count: int) -> str:
+    return str(count) if count < 1000 else f"{count / 1000:.3g}K" if count < 1_000_000 else f"{count / 1e6:.3g}M"

@@ -14,7 +14,7 @@ from torch import nn
 
 from xmcbench import UsageError
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.contrastive import Epochs
+from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.machines import alone
 from xmcbench.methods.encoder.network import open_tokenizer

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
 
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
 from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
@@ -58,6 +59,8 @@ class Tower:
         lengths: tuple[int, int],
         prompts: tuple[str | None, str | None],
         seed: int,
+        cached_tokens: int | None = None,
+        recomputed_layers: bool = False,
     ) -> Tower:
         """Find a backbone and open it with a head.
 
@@ -72,6 +75,7 @@ class Tower:
         )
         encoder = open_encoder(backbone.folder, head, seed, projection, chosen)
         encoder.to(device)
+        encoder.save_memory(cached_tokens, recomputed_layers)
         settings = read_settings(backbone.folder)
         own = settings.chosen_prompt("instance", prompts[0]), settings.chosen_prompt("label", prompts[1])
         return cls(
@@ -128,13 +132,21 @@ class Tower:
                 yield vectors
 
     def train(
-        self, task: Task, plan: TrainingPlan, identity: Mapping[str, object], batch: int, keep: bool = True
+        self,
+        task: Task,
+        plan: TrainingPlan,
+        identity: Mapping[str, object],
+        batch: int,
+        keep: bool = True,
+        share: float = 1.0,
     ) -> dict[str, object]:
         """Train the encoder on a task, or load the result of the same training; returns its history as a note.
 
         identity: what the task is, without temperature, batch and lengths. keep: whether other cells start from the
-        weights.
+        weights. share: of the trained weights in those that the encoder has afterwards; the rest are the ones that it
+        had before (WiSE-FT, Wortsman et al. 2022).
         """
+        before = self.weights() if share < 1 else {}
         settings = {
             "batch": batch,
             "temperature": self.temperature,
@@ -146,4 +158,19 @@ class Tower:
             self.artifacts, self.encoder, task, plan, {**identity, **settings}, self.device, self.processes, keep
         )
         self.encoder.to(self.device)
+        if share < 1:
+            self.blend(before, share)
         return {**note, "batch": batch, "learning_rate": plan.learning_rate}
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """All weights as they are now, a copy."""
+        return {name: each.detach().clone() for name, each in self.encoder.state_dict().items()}
+
+    def set_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Take over what ``weights`` returned."""
+        self.encoder.load_state_dict(dict(weights))
+
+    def blend(self, before: Mapping[str, torch.Tensor], share: float) -> None:
+        """Take ``share`` of the weights as they are and the rest from ``before``."""
+        now = self.encoder.state_dict()
+        self.encoder.load_state_dict({name: torch.lerp(each, now[name], share) for name, each in before.items()})

@@ -46,6 +46,7 @@ def trained(
         "head": encoder.head,
         "form": encoder.form,
         "precision": encoder.precision,
+        "memory": [encoder.cached_tokens, encoder.recomputed_layers],
         "device": device,
         "processes": machines.count * processes,
     }

@@ -34,21 +34,22 @@ _CURVE_POINTS = 50
 class TrainingPlan:
     """The settings of a training: length, learning rate, clipping.
 
-    The learning rate rises linearly over the first ``warmup`` share of the steps and falls linearly to 0 at the last.
-    ``clip``: maximum Euclidean norm of the gradient. ``checkpoint_s``: seconds between checkpoints; it does
-    not change the result.
+    The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one to 0 at
+    the last. ``clip``: Euclidean norm of the gradient of the whole batch at most; None: any. ``checkpoint_s``: seconds
+    between checkpoints; it does not change the result.
     """
 
     steps: int
     learning_rate: float
     warmup: float = 0.1
     weight_decay: float = 0.0
-    clip: float = 1.0
+    clip: float | None = 1.0
     seed: int = 0
     checkpoint_s: float = 120.0
 
     def __post_init__(self) -> None:
-        if self.steps < 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1 or self.clip <= 0:
+        clipped = self.clip is None or self.clip > 0
+        if self.steps < 0 or self.learning_rate <= 0 or not 0 <= self.warmup <= 1 or not clipped:
             raise UsageError(
                 f"invalid training: steps = {self.steps}, learning_rate = {self.learning_rate}, "
                 f"warmup = {self.warmup}, clip = {self.clip}",
@@ -112,8 +113,44 @@ class DistributedContext:
         return slice(self.rank * part, (self.rank + 1) * part)
 
 
+class LossScale:
+    """The factor that keeps small gradients alive in float16; off in other precisions.
+
+    A step whose gradient overflows is left out and the factor halved, as every mixed-precision training does.
+    """
+
+    _NAME = "loss scale"
+
+    def __init__(self, on: bool, device: torch.device) -> None:
+        self._scaler = torch.amp.GradScaler(device.type, enabled=on)  # type: ignore[attr-defined]
+
+    def backward(self, loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """Compute the gradients of the parameters, in their own scale."""
+        self._scaler.scale(loss).backward()
+        self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Change the parameters, unless a gradient is infinite."""
+        self._scaler.step(optimizer)
+        self._scaler.update()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The factor, and for how many steps it has held; nothing where it is off."""
+        held = self._scaler.state_dict()
+        return {self._NAME: np.array([held["scale"], held["_growth_tracker"]])} if held else {}
+
+    def resumed(self, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Take over what ``state`` returned; the rest is the task's."""
+        if self._NAME in state:
+            scale, held = state[self._NAME]
+            self._scaler.load_state_dict(
+                {**self._scaler.state_dict(), "scale": float(scale), "_growth_tracker": int(held)}
+            )
+        return {name: each for name, each in state.items() if name != self._NAME}
+
+
 class Task(Protocol):
-    """A training objective: it computes the losses of each step."""
+    """What is learned: the loop asks it for the losses of each step."""
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
         """Called before each step, on every process, for scheduled work such as new clusters."""
@@ -166,13 +203,14 @@ def train(
     optimizer = torch.optim.AdamW(
         network.to(context.device).parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True
     )
+    scaler = LossScale(getattr(network, "precision", "fp32") == "fp16", context.device)
     identity = {**identity, **plan.identity(), "processes": context.processes}
     if context.machines > 1:
         _sync_checkpoint(folder, identity, accelerator)
     found = checkpoints.restore(folder, network, optimizer, identity)
     start, curve, sums = (found.step, found.curve, np.array(found.sums)) if found else (0, [], np.zeros(0))
     if found:
-        task.resume(found.task)
+        task.resume(scaler.resumed(found.task))
     wrapped = accelerator.prepare_model(network) if context.processes > 1 else network
     network.train()
     names, saved_at = [], time.monotonic()
@@ -181,7 +219,7 @@ def train(
         for step in range(start, plan.steps):
             task.prepare(step, network, context)
             network.train()
-            losses = _step(wrapped, task, optimizer, plan, step, context)
+            losses = _step(wrapped, task, optimizer, plan, step, context, scaler)
             names, values = list(losses), np.array(list(losses.values()))
             sums = values + (sums if len(sums) else 0)
             if (step + 1) % every == 0 or step + 1 == plan.steps:
@@ -192,7 +230,7 @@ def train(
             bar.update()
             due = time.monotonic() - saved_at >= plan.checkpoint_s
             if due and accelerator.is_main_process and step + 1 < plan.steps:
-                state = Checkpoint(step + 1, curve, sums.tolist(), task.state())
+                state = Checkpoint(step + 1, curve, sums.tolist(), {**task.state(), **scaler.state()})
                 checkpoints.save(folder, state, network, optimizer, identity)
                 saved_at = time.monotonic()
     network.eval()
@@ -225,6 +263,7 @@ def _step(
     plan: TrainingPlan,
     step: int,
     context: DistributedContext,
+    scaler: LossScale,
 ) -> dict[str, float]:
     """One step of the optimizer; returns the losses of the whole batch. Raises MethodError if one is NaN or
     infinite."""
@@ -238,9 +277,10 @@ def _step(
     for group in optimizer.param_groups:
         group["lr"] = plan.rate(step)
     optimizer.zero_grad(set_to_none=True)
-    sum(losses.values(), torch.zeros((), device=context.device)).backward()  # type: ignore[no-untyped-call]
-    torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
-    optimizer.step()
+    scaler.backward(sum(losses.values(), torch.zeros((), device=context.device)), optimizer)
+    if plan.clip is not None:
+        torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
+    scaler.step(optimizer)
     return whole
 
 

@@ -13,13 +13,17 @@ from xmcbench.methods.encoder.training import DistributedContext
 
 #: Lloyd's iterations, and the seed of the first centroids, of MACLR's code.
 ITERATIONS, SEED = 20, 0
+#: Vectors a centroid that FAISS fits to unless it is told otherwise; MACLR's code says 1,000.
+FAISS_POINTS = 256
 
 
-def k_means(vectors: np.ndarray, clusters: int, restarts: int) -> np.ndarray:
+def k_means(vectors: np.ndarray, clusters: int, restarts: int, points: int = FAISS_POINTS) -> np.ndarray:
     """The cluster of each vector, int64 [n].
 
-    vectors: float32 [n, d]. restarts: number of runs of k-means; the tightest clustering is taken. With as many
-    clusters as vectors or more, each vector is a cluster of its own. Raises MethodError where a vector is not finite.
+    vectors: float32 [n, d]. restarts: how often k-means begins anew; the tightest clustering wins. points: vectors a
+    cluster that centroids are fitted to at most, drawn at random where there are more. It runs on a GPU where FAISS
+    has one. With as many clusters as vectors or more, each vector is a cluster of its own. Raises MethodError where a
+    vector is not finite.
     """
     if clusters >= len(vectors):
         return np.arange(len(vectors))
@@ -34,6 +38,7 @@ def k_means(vectors: np.ndarray, clusters: int, restarts: int) -> np.ndarray:
         nredo=restarts,
         seed=SEED,
         min_points_per_centroid=1,  # it would only warn below 39
+        max_points_per_centroid=points,
         gpu=faiss.get_num_gpus() > 0,
     )
     fitted.train(np.ascontiguousarray(vectors, np.float32))
@@ -41,7 +46,13 @@ def k_means(vectors: np.ndarray, clusters: int, restarts: int) -> np.ndarray:
 
 
 def clusters_of(
-    encoder: Encoder, store: TokenStore, rows: np.ndarray, clusters: int, restarts: int, context: DistributedContext
+    encoder: Encoder,
+    store: TokenStore,
+    rows: np.ndarray,
+    clusters: int,
+    restarts: int,
+    context: DistributedContext,
+    points: int = FAISS_POINTS,
 ) -> np.ndarray:
     """The cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n], on every process.
 
@@ -58,7 +69,7 @@ def clusters_of(
     if context.processes == 1:
         vectors = np.empty_like(own)
         vectors[dealt] = own
-        return k_means(vectors, clusters, restarts)
+        return k_means(vectors, clusters, restarts, points)
     from accelerate.utils import broadcast
 
     gathered = context.accelerator.gather(torch.from_numpy(own).to(context.device))
@@ -67,5 +78,5 @@ def clusters_of(
         parts = gathered.cpu().numpy().reshape(context.processes, part, encoder.width)
         vectors = np.empty((len(rows), encoder.width), np.float32)
         vectors[dealt] = parts.transpose(1, 0, 2).reshape(-1, encoder.width)[: len(rows)]
-        found.copy_(torch.from_numpy(k_means(vectors, clusters, restarts)))
+        found.copy_(torch.from_numpy(k_means(vectors, clusters, restarts, points)))
     return np.array(broadcast(found, from_process=0).cpu())

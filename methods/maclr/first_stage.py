@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench.methods.encoder.contrastive import Epochs, Vectors, View
+from xmcbench.methods.encoder.cloze import ContextPairs
+from xmcbench.methods.encoder.contrastive import Negatives, Vectors, View
+from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.losses import contrastive_loss
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
-from xmcbench.methods.maclr.clusters import clusters_of
+from xmcbench.methods.maclr.clusters import FAISS_POINTS, clusters_of
 from xmcbench.methods.maclr.own_titles import OwnTitles
 from xmcbench.methods.maclr.regularization import clustered_label_loss, label_loss
 from xmcbench.methods.maclr.schedule import ClusterSchedule
@@ -28,13 +30,11 @@ Twins = Literal["own", "cluster"]
 
 @dataclass(frozen=True)
 class Sources:
-    """What Stage I reads. contexts, titles: n texts each, row by row; documents: N whole texts, which are clustered;
-    rows: the document of each context, int64 [n]; labels: L texts; own_titles: of documents and labels."""
+    """What Stage I reads. pairs: contexts and titles of n documents; documents: N whole texts, which are clustered;
+    labels: L texts; own_titles: of documents and labels."""
 
-    contexts: TokenStore
-    titles: TokenStore
+    pairs: ContextPairs
     documents: TokenStore
-    rows: np.ndarray
     labels: TokenStore
     own_titles: OwnTitles
 
@@ -46,6 +46,7 @@ class Regularization:
     sampled: int
     temperature: float
     twins: Twins = "own"
+    negatives: Negatives = "untrue"
 
 
 class FirstStage(UnevenTask):
@@ -67,12 +68,14 @@ class FirstStage(UnevenTask):
         seed: int,
         restarts: int = 1,
         first_clusters: np.ndarray | None = None,
+        points: int = FAISS_POINTS,
     ) -> None:
         """used: the pairs that are trained on, int [m], numbers of contexts; batch: pairs of a step, over all
-        processes; restarts: of k-means; first_clusters: those of step 0, int64 [m], where they are known."""
+        processes; restarts: of k-means; first_clusters: those of step 0, int64 [m], where they are known; points: see
+        ``k_means``."""
         self._sources, self._used, self._schedule = sources, used, schedule
         self._regularization, self._temperature = regularization, temperature
-        self._restarts, self._seed = restarts, seed
+        self._restarts, self._points, self._seed = restarts, points, seed
         self._epochs = Epochs(len(used), batch, seed)
         self._first_clusters = first_clusters
         self._clusters = np.arange(len(used))
@@ -85,9 +88,11 @@ class FirstStage(UnevenTask):
         elif step == 0 and self._first_clusters is not None:
             self._clusters = self._first_clusters
         elif self._schedule.due(step):
-            rows = self._sources.rows[self._used]
+            rows = self._sources.pairs.rows[self._used]
             assert isinstance(network, Encoder)
-            self._clusters = clusters_of(network, self._sources.documents, rows, clusters, self._restarts, context)
+            self._clusters = clusters_of(
+                network, self._sources.documents, rows, clusters, self._restarts, context, self._points
+            )
 
     def state(self) -> dict[str, np.ndarray]:
         """The cluster of each pair, int64 [m]."""
@@ -101,11 +106,12 @@ class FirstStage(UnevenTask):
         """Context and title of the step's pairs; the contexts once more and M labels where are regularized."""
         rows = self._used[self._epochs(step)]
         sources = self._sources
-        views = {"context": View(sources.contexts, rows), "title": View(sources.titles, rows)}
+        contexts = sources.pairs.visit(self._epochs.epoch(step))
+        views = {"context": View(contexts, rows), "title": View(sources.pairs.titles, rows)}
         sampled = min(self._regularization.sampled, len(sources.labels))
         if sampled:
             labels = np.random.default_rng([self._seed, step, 2]).choice(len(sources.labels), sampled, replace=False)
-            views |= {"twin": View(sources.contexts, rows), "label": View(sources.labels, np.sort(labels))}
+            views |= {"twin": View(contexts, rows), "label": View(sources.labels, np.sort(labels))}
         return views
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
@@ -118,9 +124,12 @@ class FirstStage(UnevenTask):
         losses = {"cluster": contrastive_loss(contexts.local @ titles.gathered.T / self._temperature, positive)}
         if "label" in views:
             twins, labels = vectors["twin"], vectors["label"].gathered
-            documents = self._sources.rows[views["context"].rows[own]]
-            # A label that repeats the title is what equation 3 draws the context to.
-            same = torch.from_numpy(self._sources.own_titles.same(documents[:, None], views["label"].rows)).to(device)
+            documents = self._sources.pairs.rows[views["context"].rows[own]]
+            same = None
+            if self._regularization.negatives == "untrue":
+                # A label that repeats the title is what equation 3 draws the context to.
+                repeated = self._sources.own_titles.same(documents[:, None], views["label"].rows)
+                same = torch.from_numpy(repeated).to(device)
             temperature = self._regularization.temperature
             losses["label"] = (
                 label_loss(contexts.local, twins.local, labels, temperature, same)

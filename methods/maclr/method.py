@@ -9,32 +9,36 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Unit
 
-from xmcbench import Doc, MethodError, UsageError, pairs_digest
-from xmcbench.methods.encoder.context_encoder import ContextEncoder
+from xmcbench import Doc, UsageError
+from xmcbench.methods.maclr.self_training import SelfTraining
 from xmcbench.methods.maclr.variants import ABLATION, CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
-    from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts, TopK
+    from xmcbench import Texts
     from xmcbench.methods.encoder.cloze import ContextPairs
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.tower import Tower
     from xmcbench.methods.maclr.own_titles import OwnTitles
 
 
-class MACLR(ContextEncoder):
+class MACLR(SelfTraining):
     """MACLR (Xiong et al., WWW 2022): two stages of pre-training without a pair, then fine-tuning on those known.
 
     Stage I: the context of a document is to find the titles of its cluster (equation 3), clusters growing finer until
     each document is its own, and to stay away from sampled labels (equation 4). Stage II: the encoder trains on what
     itself and TF-IDF take for the labels of each document. With pairs it is fine-tuned on them (equation 2). With all
     components off it is ICT.
+
+    The preset ``paper`` is the paper, ``reference`` its authors' code. What is left between these and ours: losses are
+    means over a batch, not sums (with Adam only the limit of the gradient sees that); AdamW without weight decay is
+    Adam; Punkt learns from the corpus, where NLTK brings an English model; M, which the paper does not name, is the
+    code's; the code's choice of a checkpoint by test figures is left out. docs/reproduction.md lists all of them.
     """
 
     title = "MACLR"
-    packages: ClassVar = {**ContextEncoder.packages, "faiss": "faiss-cpu", "sparse_dot_topn": "sparse-dot-topn"}
+    packages: ClassVar = {**SelfTraining.packages, "faiss": "faiss-cpu"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
@@ -43,9 +47,6 @@ class MACLR(ContextEncoder):
 
     adaptive_clustering: Annotated[bool, Doc("component of Stage I", "MACLR, section 4.2")] = True
     label_regularization: Annotated[bool, Doc("component of Stage I", "MACLR, section 4.2")] = True
-    pseudo_encoder: Annotated[bool, Doc("component of Stage II: pseudo labels of the encoder", "MACLR, 4.3")] = True
-    pseudo_tfidf: Annotated[bool, Doc("component of Stage II: pseudo labels of TF-IDF", "MACLR, 4.3")] = True
-    pseudo_steps: Annotated[int, Ge(0), Unit("steps"), Doc("of Stage II", "MACLR, section 5.1")] = 100_000
     clusters: Annotated[
         int, Ge(1), Doc("K0, at the start; with fewer documents each is its own cluster", "MACLR, section 5.1")
     ] = 2048
@@ -59,6 +60,11 @@ class MACLR(ContextEncoder):
     kmeans_restarts: Annotated[
         int, Ge(1), Doc("how often k-means begins again; the tightest clustering is taken", "MACLR's code")
     ] = 5
+    kmeans_points: Annotated[
+        int,
+        Ge(1),
+        Doc("documents a cluster that k-means fits to; the default is FAISS's, MACLR's code has 1,000"),
+    ] = 256
     sampled_labels: Annotated[
         int, Ge(1), Doc("M, over all processes; with fewer labels, all", "MACLR's code: 8 x 4")
     ] = 32
@@ -75,28 +81,6 @@ class MACLR(ContextEncoder):
         Literal["own", "cluster"],
         Doc("positives of label regularization: own twin as in the paper; all of the cluster as in MACLR's code"),
     ] = "own"
-    pseudo_top: Annotated[int, Ge(1), Doc("labels that each source gives a document", "MACLR, section 4.3")] = 3
-    min_pseudo_score: Annotated[
-        float | None, Doc("the encoder's labels with a lower score are none", "MACLR's code: 36")
-    ] = None
-    pseudo_own_title: Annotated[
-        bool,
-        Doc(
-            "whether a label that repeats the document's title counts: it does in the paper, which has no filter; "
-            "where documents are labels too it is the document itself"
-        ),
-    ] = True
-    pseudo_loss: Annotated[
-        Literal["several", "apart", "single"],
-        Doc(
-            "several: all labels of a document are its positives (equation 3); apart: likewise, but each is compared "
-            "with the labels of other documents alone; single: each pair against all others, as in MACLR's code"
-        ),
-    ] = "several"
-    pseudo_recipe: Annotated[
-        Literal["pecos", "sklearn"],
-        Doc("whose TF-IDF gives pseudo labels: PECOS's, as in MACLR's code, or scikit-learn's", "pecos#206"),
-    ] = "pecos"
     held_out: Annotated[
         int,
         Ge(0),
@@ -107,15 +91,16 @@ class MACLR(ContextEncoder):
         ),
     ] = 0
 
-    def describe(self) -> str:
-        """The backbone and the training budget of both stages."""
+    def _steps_in_words(self) -> str:
         second = f", {self.pseudo_steps} on pseudo pairs" if self._second else ""
-        return super().describe() + second
+        return super()._steps_in_words() + second
 
-    @property
-    def _second(self) -> bool:
-        """Whether Stage II runs."""
-        return (self.pseudo_encoder or self.pseudo_tfidf) and self.pseudo_steps > 0
+    def _passes(self) -> int:
+        """Contexts, their twins, titles and sampled labels in Stage I; instances and labels in Stage II."""
+        first = 3 * self.batch + self.sampled_labels if self.label_regularization else 2 * self.batch
+        lists = 1 + (self.soft_labels if self.pseudo_loss == "soft" else 1 + self.hard_negatives)
+        second = self.batch * (lists + (2 if self.pseudo_replay else 0))
+        return self.steps * first + (self.pseudo_steps * second if self._second else 0)
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Stage I, then Stage II. Raises MethodError if no document has a context, or if no pseudo pair is found."""
@@ -155,7 +140,6 @@ class MACLR(ContextEncoder):
     def _first_stage(
         self, tower: Tower, texts: tuple[Texts, Texts], drawn: ContextPairs, used: np.ndarray, own_titles: OwnTitles
     ) -> None:
-        from xmcbench.methods.encoder.training import TrainingPlan
         from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
         from xmcbench.methods.maclr.schedule import ClusterSchedule
 
@@ -164,7 +148,7 @@ class MACLR(ContextEncoder):
             tower.instance_tokens(raw_X, self.cluster_length),
             tower.label_tokens(raw_Y, self.label_length),
         )
-        sources = Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, own_titles)
+        sources = Sources(drawn, documents, labels, own_titles)
         schedule = ClusterSchedule(
             self.steps,
             self.clusters if self.adaptive_clustering else 0,
@@ -172,7 +156,7 @@ class MACLR(ContextEncoder):
             self.clusters_updated_every,
         )
         regularization = Regularization(
-            self.sampled_labels if self.label_regularization else 0, self._label_scale, self.twins
+            self.sampled_labels if self.label_regularization else 0, self._label_scale, self.twins, self.negatives
         )
         identity: dict[str, object] = {
             "kind": "maclr stage I",
@@ -183,7 +167,7 @@ class MACLR(ContextEncoder):
         first_clusters = None
         if schedule.clusters(0) is not None:
             first_clusters = self._first_clusters(tower, documents, drawn.rows[used])
-            clustered = {"tokens": documents.folder.name, "restarts": self.kmeans_restarts}
+            clustered = {"tokens": documents.folder.name, **self._k_means}
             identity |= {"schedule": asdict(schedule), "clustered": clustered}
             self.notes["clusters"] = schedule.scales()
         if regularization.sampled:
@@ -198,9 +182,9 @@ class MACLR(ContextEncoder):
             self.seed,
             self.kmeans_restarts,
             first_clusters,
+            self.kmeans_points,
         )
-        plan = TrainingPlan(self.steps, self.learning_rate, self.warmup, seed=self.seed)
-        self.notes["stage I"] = tower.train(task, plan, identity, self.batch)
+        self.notes["stage I"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
 
     def _first_clusters(self, tower: Tower, documents: TokenStore, rows: np.ndarray) -> np.ndarray:
         """The clusters of step 0, which every training from these weights shares: int64 [len(rows)]."""
@@ -215,87 +199,20 @@ class MACLR(ContextEncoder):
             "tokens": documents.folder.name,
             "rows": hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest(),
             "clusters": self.clusters,
-            "restarts": self.kmeans_restarts,
+            **self._k_means,
             "computed": tower.computed,
         }
 
         def build(folder: Path) -> None:
             with tower.embeddings(documents, shared=self.head != "paper") as vectors:
-                np.save(folder / "clusters.npy", k_means(vectors[rows], self.clusters, self.kmeans_restarts))
+                np.save(folder / "clusters.npy", k_means(vectors[rows], self.clusters, **self._k_means))
 
         return np.load(tower.artifacts.get("clusters", identity, build) / "clusters.npy", allow_pickle=False)  # type: ignore[no-any-return]
 
-    def _second_stage(
-        self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles, held_out: np.ndarray
-    ) -> None:
-        from xmcbench.methods.encoder.training import TrainingPlan
-        from xmcbench.methods.maclr.second_stage import SecondStage, SinglePairs, visited
-
-        rows = visited(len(raw_X), held_out, self.pseudo_steps * self.batch, self.seed)
-        read = raw_X if len(rows) == len(raw_X) else raw_X.take(rows)
-        pairs = self._pseudo_pairs(tower, read, raw_Y, own_titles.of_rows(rows))
-        if not pairs.nnz:
-            raise MethodError(
-                "no document has a pseudo label",
-                "lower min_pseudo_score, or set pseudo_own_title=true",
-            )
-        instances, labels = (
-            tower.instance_tokens(read, self.instance_length),
-            tower.label_tokens(raw_Y, self.label_length),
-        )
-        drawn = instances, labels, pairs, self.batch, tower.temperature, self.seed
-        task = SinglePairs(*drawn) if self.pseudo_loss == "single" else SecondStage(*drawn, self.pseudo_loss == "apart")
-        plan = TrainingPlan(self.pseudo_steps, self.learning_rate, self.warmup, seed=self.seed)
-        identity = {
-            "kind": "maclr stage II",
-            "pairs": pairs_digest(pairs.indptr, pairs.indices),
-            "loss": self.pseudo_loss,
-            "instances": read.digest,
-            "labels": raw_Y.digest,
-        }
-        self.notes["stage II"] = tower.train(task, plan, identity, self.batch)
-
-    def _pseudo_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles) -> csr_matrix:
-        """The pseudo labels of each text, from both sources: binary CSR [len(raw_X), L]."""
-        from xmcbench.methods.maclr.pseudo_pairs import chosen, mixed, tfidf_ranking
-
-        dropped = None if self.pseudo_own_title else own_titles
-        depth = self.pseudo_top + (own_titles.most if dropped else 0)
-        sources, counts = [], {}
-        if self.pseudo_encoder:
-            found = self._nearest_by_encoder(tower, raw_X, raw_Y, depth)
-            sources.append(chosen(found, len(raw_Y), self.pseudo_top, self.min_pseudo_score, dropped))
-            counts["encoder"] = sources[-1].nnz
-        if self.pseudo_tfidf:
-            found = tfidf_ranking(tower.artifacts, raw_X, raw_Y, depth, self.pseudo_recipe)
-            sources.append(chosen(found, len(raw_Y), self.pseudo_top, own_titles=dropped))
-            counts["tfidf"] = sources[-1].nnz
-        pairs = mixed(sources)
-        self.notes["pseudo pairs"] = {"documents": len(raw_X), **counts, "mixed": pairs.nnz}
-        return pairs
-
-    def _nearest_by_encoder(self, tower: Tower, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
-        from xmcbench.methods.dense.search import top_k
-        from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
-
-        instances, labels = (
-            tower.instance_tokens(raw_X, self.instance_length),
-            tower.label_tokens(raw_Y, self.label_length),
-        )
-        identity = {
-            "by": "encoder",
-            "weights": tower.encoder.digest(),
-            "tokens": [instances.folder.name, labels.folder.name],
-            "computed": tower.computed,
-            "depth": depth,
-            "seed": self.seed,
-        }
-
-        def search() -> TopK:
-            with tower.embeddings(instances) as queries, tower.embeddings(labels) as items:
-                return top_k(queries, items, depth, device=tower.device, seed=self.seed)
-
-        return kept_ranking(tower.artifacts, identity, search)
+    @property
+    def _k_means(self) -> dict[str, int]:
+        """How clusters are made, besides their number."""
+        return {"restarts": self.kmeans_restarts, "points": self.kmeans_points}
 
     @property
     def _label_scale(self) -> float:

@@ -1,10 +1,15 @@
-"""Pseudo pairs: what an encoder and TF-IDF each take for the labels of an instance, mixed (MACLR section 4.3)."""
+"""Pseudo pairs: what several sources take for the labels of an instance, and how they are put together (section 4.3).
+
+The paper takes the first three labels of the encoder and the first three of TF-IDF and mixes the pairs. Other ways to
+put sources together are ours: one ranking by the sum of their scores, or the labels that all of them name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,8 +22,38 @@ if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
     from xmcbench.methods.sparse.ngrams import Recipe
 
+#: How the sources are put together: each names labels of its own; one ranking by the sum of their scores; the labels
+#: that stand among the first of every source, ranked by that sum.
+Mix = Literal["each", "sum", "agreement"]
+
 #: N-grams and max_df of the TF-IDF pseudo labels by vectorizer. MACLR's, by its maintainer (pecos#206), are PECOS's.
 RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}
+#: Labels of a source that the sum looks at.
+DEPTH = 100
+
+
+@dataclass(frozen=True)
+class PseudoPairs:
+    """Pairs that stand for known ones, one after the other; a pair may stand there twice.
+
+    rows, columns: instance and label of each pair, int64 [n]. shape: how many instances and labels there are.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    shape: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def matrix(self) -> csr_matrix:
+        """Each pair once: binary CSR, float32 [N, L], columns in order."""
+        from scipy.sparse import csr_matrix
+
+        whole = csr_matrix((np.ones(len(self), np.float32), (self.rows, self.columns)), shape=self.shape)
+        whole.sum_duplicates()
+        whole.data[:] = 1.0
+        return whole
 
 
 def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
@@ -35,6 +70,18 @@ def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int, 
     return kept_ranking(artifacts, identity, search)
 
 
+def bm25_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
+    """The ``depth`` nearest labels of each text by BM25, made once for a corpus."""
+    from xmcbench.methods.bm25 import BM25
+
+    def search() -> TopK:
+        index = BM25()
+        index.fit(raw_X, raw_Y)
+        return index.predict(raw_X, depth)
+
+    return kept_ranking(artifacts, {"by": "BM25", "texts": [raw_X.digest, raw_Y.digest], "depth": depth}, search)
+
+
 def kept_ranking(artifacts: Artifacts, identity: Mapping[str, object], search: Callable[[], TopK]) -> TopK:
     """A ranking from the artifacts, or made and put there: the rows of an ablation share it."""
 
@@ -44,28 +91,65 @@ def kept_ranking(artifacts: Artifacts, identity: Mapping[str, object], search: C
     return TopK.load(artifacts.get("nearest", identity, build, uses=(search,)) / "nearest.npz")
 
 
-def chosen(
-    found: TopK, labels: int, top: int, least: float | None = None, own_titles: OwnTitles | None = None
-) -> csr_matrix:
-    """The first ``top`` labels of each instance, as a binary CSR matrix, float32 [N, labels].
+def without_own_titles(found: TopK, own_titles: OwnTitles) -> TopK:
+    """A ranking without the labels that repeat the instance's title."""
+    own = own_titles.same(np.arange(len(found))[:, None], np.maximum(found.indices, 0))
+    return TopK.ranked(np.where(own, -1, found.indices), found.scores)
 
-    found: a ranking of at least ``top`` labels, deep enough to lose some. least: lower scores are no pseudo label.
-    own_titles: labels that repeat the instance's title are passed over.
+
+def summed(sources: Sequence[TopK], labels: int, depth: int = 0) -> TopK:
+    """One ranking by the sum of the sources' scores, each divided by the mean of its best ones.
+
+    The division makes cosines, inner products and BM25 comparable and leaves apart how sure a source is of one instance
+    and of another. A label that a source does not list counts as its last one. depth: only labels among the first so
+    many of every source are ranked; 0: all.
     """
-    candidate = found.indices >= 0
+    from scipy.sparse import csr_matrix
+
+    shape = len(sources[0]), labels
+    total, votes, floors = csr_matrix(shape, dtype=np.float64), csr_matrix(shape, dtype=np.float64), np.zeros(shape[0])
+    for source in sources:
+        listed = source.indices >= 0
+        best = source.scores[:, 0][listed[:, 0]]
+        scaled = np.where(listed, source.scores, np.inf) / max(float(best.mean()) if len(best) else 1.0, 1e-9)
+        floor = np.where(listed.any(1), scaled.min(1), 0.0)
+        floors += floor
+        rows, places = np.nonzero(listed)
+        cells = rows, source.indices[rows, places]
+        # What is equal to the floor is listed too, and a stored zero would be lost in a sum.
+        total = total + csr_matrix((scaled[rows, places] - floor[rows] + 1e-9, cells), shape=shape)
+        votes = votes + csr_matrix(((places < depth).astype(np.float64), cells), shape=shape)
+    if depth:
+        total = total.multiply(votes >= len(sources)).tocsr()
+        total.eliminate_zeros()
+    width = min(DEPTH, max(1, int(np.diff(total.indptr).max(initial=1))))
+    ranked = TopK.from_scores(total, width)
+    return TopK.ranked(ranked.indices, ranked.scores + floors[:, None].astype(np.float32))
+
+
+def chosen(found: TopK, labels: int, top: int, least: float | None = None, margin: float = 0.0) -> PseudoPairs:
+    """The first ``top`` labels of each instance.
+
+    least: lower scores are no pseudo label. margin: an instance whose last chosen label does not lead the next one by
+    as much has none.
+    """
+    kept = found.indices[:, :top] >= 0
     if least is not None:
-        candidate &= found.scores >= least
-    if own_titles is not None:
-        candidate &= ~own_titles.same(np.arange(len(found))[:, None], np.maximum(found.indices, 0))
-    candidate &= np.cumsum(candidate, axis=1) <= top
-    return TopK(np.where(candidate, found.indices, -1), found.scores).pairs(labels)
+        kept &= found.scores[:, :top] >= least
+    if margin and found.k > top:
+        after = np.where(found.indices[:, top] >= 0, found.scores[:, top], -np.inf)
+        last = np.where(kept, found.scores[:, :top], np.inf).min(1)
+        kept &= (last - after >= margin)[:, None]
+    rows, places = np.nonzero(kept)
+    return PseudoPairs(rows.astype(np.int64), found.indices[rows, places].astype(np.int64), (len(found), labels))
 
 
-def mixed(sources: Sequence[csr_matrix]) -> csr_matrix:
-    """The union of the pairs of all sources: binary CSR, float32, columns in order."""
-    whole = sources[0].copy()
-    for each in sources[1:]:
-        whole = whole + each
-    whole.data[:] = 1.0
-    whole.sort_indices()
-    return whole
+def mixed(sources: Sequence[PseudoPairs], twice: bool) -> PseudoPairs:
+    """The pairs of all sources, instance by instance. twice: whether one that two sources give stands there twice."""
+    rows, columns = (np.concatenate([getattr(each, name) for each in sources]) for name in ("rows", "columns"))
+    order = np.lexsort((columns, rows))
+    whole = PseudoPairs(rows[order], columns[order], sources[0].shape)
+    if twice:
+        return whole
+    found = whole.matrix().tocoo()
+    return PseudoPairs(found.row.astype(np.int64), found.col.astype(np.int64), whole.shape)

@@ -1,23 +1,24 @@
-"""Stage II: self-training on pseudo pairs, with all pseudo labels of an instance as its positives."""
+"""Stage II: self-training on pseudo pairs (MACLR section 4.3), and ways to make it robust to wrong ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn.functional import softplus
 
-from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, Vectors, View
+from xmcbench import TopK
+from xmcbench.methods.encoder.contrastive import ContrastiveTask, Negatives, Vectors, View
+from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
 from xmcbench.methods.encoder.tokens import TokenStore
-from xmcbench.methods.encoder.training import DistributedContext
-from xmcbench.methods.maclr.views import UnevenTask
+from xmcbench.methods.maclr.own_titles import OwnTitles
+from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+#: Equation 3 with the pairs of the same instance as positives, as in the paper; equation 2, as in its authors' code.
+PairLoss = Literal["equation-3", "equation-2"]
 
 
 def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -32,62 +33,152 @@ def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.nd
     return np.sort(np.random.default_rng([seed, 5]).choice(rows, most, replace=False))
 
 
-class SecondStage(UnevenTask):
-    """Equation 3 with P(i) = {p: x_p = x_i}, on batches that hold all pseudo pairs of their instances.
+@dataclass(frozen=True)
+class HardNegatives:
+    """Labels that stand in the way of a pair's: ``count`` a pair, drawn from the ranks first .. last (from 1).
 
-    An instance is embedded once for all of its pairs, and so is a label that several of them share: it stands among
-    the candidates once, and is a positive of all of them. Summed over the pairs, equation 3 becomes minus the mean log
-    share of a pair's label: each of the |P| pairs of an instance weighs its |P| labels by 1/|P|.
+    ranking: of the instances' labels.
+    """
 
-    As the denominator of equation 3 holds the other labels of the instance, its minimum makes them all equally near.
-    ``apart`` leaves them out: each label is compared with those of other instances alone.
+    ranking: TopK
+    count: int
+    first: int
+    last: int
+
+    def draw(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The labels for the pairs of these instances: int64 [len(rows) x count]; where ranks are empty, any label."""
+        window = self.ranking.indices[rows, self.first - 1 : self.last]
+        places = rng.random(window.shape).argsort(axis=1)[:, : self.count]
+        found = np.take_along_axis(window, places, 1).astype(np.int64)
+        any_label = rng.integers(int(self.ranking.indices.max(initial=0)) + 1, size=found.shape)
+        return np.where(found >= 0, found, any_label).ravel()  # type: ignore[no-any-return]
+
+
+class SecondStage(ContrastiveTask):
+    """Batches of N pseudo pairs under equation 3 or equation 2.
+
+    With few pairs an instance, a batch drawn from many hardly holds two pairs of one instance: equation 3, whose
+    positives are the pairs of the same instance, is then next to equation 2.
     """
 
     def __init__(
         self,
         instances: TokenStore,
         labels: TokenStore,
-        pairs: csr_matrix,
+        pairs: PseudoPairs,
         batch: int,
         temperature: float,
         seed: int,
-        apart: bool = False,
+        *,
+        loss: PairLoss = "equation-3",
+        negatives: Negatives = "all",
+        own_titles: OwnTitles | None = None,
+        hard: HardNegatives | None = None,
+        margin: float | None = None,
     ) -> None:
-        """pairs: binary CSR [N, L], at least one; batch: instances of a step, over all processes."""
-        self._instances, self._labels, self._temperature = instances, labels, temperature
-        self._apart = apart
-        self._pairs = pairs.tocsr()
-        self._rows = np.flatnonzero(np.diff(self._pairs.indptr))
-        self._epochs = Epochs(len(self._rows), batch, seed)
+        """pairs: at least one; batch: pairs of a step, over all processes.
+
+        negatives: ``untrue`` leaves out other pseudo labels of the instance, and with own_titles its title. margin: a
+        label whose inner product with the instance comes within this of the pair's label is no negative.
+        """
+        self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
+        self._loss, self._negatives, self._own_titles = loss, negatives, own_titles
+        self._hard, self._margin, self._seed = hard, margin, seed
+        self._matrix = pairs.matrix()
+        self._epochs = Epochs(len(pairs), batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
-        """The step's instances, and their pseudo labels, each once."""
+        """Instance and label of the step's pairs, and their hard negatives."""
+        drawn = self._epochs(step)
+        rows = self._pairs.rows[drawn]
+        views = {"instance": View(self._instances, rows), "label": View(self._labels, self._pairs.columns[drawn])}
+        if self._hard:
+            rng = np.random.default_rng([self._seed, step, 6])
+            views["hard"] = View(self._labels, self._hard.draw(rows, rng))
+        return views
+
+    def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
+        """Each instance against the labels of all pairs, and the hard negatives of all."""
+        instances = vectors["instance"]
+        rows, labels = views["instance"].rows, views["label"].rows
+        own_rows = rows[instances.first : instances.first + len(instances.local)]
+        candidates = vectors["label"].gathered
+        if "hard" in views:
+            labels = np.concatenate([labels, views["hard"].rows])
+            candidates = torch.cat([candidates, vectors["hard"].gathered])
+        logits, own = in_batch(instances.local, candidates, instances.first, self._temperature)
+        positive = own
+        if self._loss == "equation-3":
+            same = np.zeros(logits.shape, bool)
+            same[:, : len(rows)] = own_rows[:, None] == rows
+            positive = torch.from_numpy(same).to(logits.device)
+        ignored = torch.zeros_like(own)
+        if self._negatives == "untrue":
+            ignored |= torch.from_numpy(self._not_untrue(own_rows, labels)).to(logits.device)
+        if self._margin is not None:
+            pair = logits.detach()[own][:, None]
+            ignored |= logits.detach() > pair - self._margin / self._temperature
+        return {"pseudo pairs": contrastive_loss(logits, positive, ignored)}
+
+    def _not_untrue(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Pseudo labels of the instances, and their titles: bool [len(rows), len(labels)]."""
+        known: np.ndarray = self._matrix[rows][:, labels].toarray() > 0
+        return known if self._own_titles is None else known | self._own_titles.same(rows[:, None], labels)
+
+
+class SoftTargets(ContrastiveTask):
+    """Listwise distillation: an instance's scores over its first labels are to be those of the teacher.
+
+    Labels of other instances of the batch are candidates with the target 0, so that a whole list cannot move away.
+    """
+
+    def __init__(
+        self,
+        instances: TokenStore,
+        labels: TokenStore,
+        teacher: TopK,
+        batch: int,
+        temperature: float,
+        seed: int,
+        *,
+        length: int,
+        sharpness: float,
+    ) -> None:
+        """teacher: a ranking of the instances' labels; batch: instances of a step, over all processes.
+
+        length: labels of a list. sharpness: what the teacher's scores are divided by before the softmax that makes
+        targets of them.
+        """
+        self._instances, self._labels, self._temperature = instances, labels, temperature
+        self._lists, scores = teacher.indices[:, :length], teacher.scores[:, :length].astype(np.float64)
+        self._rows = np.flatnonzero((self._lists >= 0).all(1))
+        shares = np.exp((scores - scores[:, :1]) / sharpness, where=self._lists >= 0, out=np.zeros(scores.shape))
+        self._targets = (shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)).astype(np.float32)
+        self._epochs = Epochs(len(self._rows), batch, seed) if len(self._rows) else None
+
+    def __len__(self) -> int:
+        """Instances with a whole list."""
+        return len(self._rows)
+
+    def draw(self, step: int) -> dict[str, View]:
+        """The step's instances, and the labels of their lists, one list after the other."""
+        assert self._epochs is not None, "no instance has a list"
         rows = self._rows[self._epochs(step)]
-        labels = np.unique(self._pairs[rows].indices).astype(np.int64)
+        labels = self._lists[rows].ravel().astype(np.int64)
         return {"instance": View(self._instances, rows), "label": View(self._labels, labels)}
 
     def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """This process's share of the loss; the shares of all processes sum to that of the batch."""
-        instances, labels = vectors["instance"], vectors["label"].gathered
-        pairs = self._pairs[views["instance"].rows][:, views["label"].rows]
-        own = pairs[instances.first : instances.first + len(instances.local)].toarray() > 0
-        positive = torch.from_numpy(own).to(labels.device)
-        logits = instances.local @ labels.T / self._temperature
-        if self._apart:
-            others = logits.masked_fill(positive, -torch.inf).logsumexp(1, keepdim=True)
-            return {"pseudo pairs": softplus(others - logits)[positive].sum() / pairs.nnz}
-        return {"pseudo pairs": -torch.log_softmax(logits, 1)[positive].sum() / pairs.nnz}
-
-    def losses(self, step: int, network: nn.Module, context: DistributedContext) -> dict[str, torch.Tensor]:
-        """As the loop takes the mean over the processes, and the losses of these are parts of a sum."""
-        return {name: each * context.processes for name, each in super().losses(step, network, context).items()}
-
-
-class SinglePairs(KnownPairs):
-    """Stage II of MACLR's code: pairs one by one, every other label of the batch is a negative (equation 2)."""
-
-    def compare(self, step: int, views: Mapping[str, View], vectors: Mapping[str, Vectors]) -> dict[str, torch.Tensor]:
-        """Each instance against the labels of all pairs of the batch."""
-        instances, labels = vectors["anchor"], vectors["positive"].gathered
-        logits = in_batch(instances.local, labels, instances.first, self._temperature)
-        return {"pseudo pairs": contrastive_loss(*logits)}
+        """Cross-entropy between the teacher's shares and the encoder's."""
+        instances, labels = vectors["instance"], vectors["label"]
+        rows = views["instance"].rows[instances.first : instances.first + len(instances.local)]
+        length = self._lists.shape[1]
+        logits = instances.local @ labels.gathered.T / self._temperature
+        places = (instances.first + np.arange(len(rows)))[:, None] * length + np.arange(length)
+        target = np.zeros(logits.shape, np.float32)
+        np.put_along_axis(target, places, self._targets[rows], 1)
+        # A label of the own list that stands in another list too is one candidate, not two.
+        again = (views["label"].rows[None, None] == self._lists[rows][:, :, None]).any(1)
+        np.put_along_axis(again, places, False, 1)
+        logits = logits.masked_fill(torch.from_numpy(again).to(logits.device), -torch.inf)
+        shares = torch.log_softmax(logits, 1).masked_fill(torch.from_numpy(again).to(logits.device), 0.0)
+        return {"pseudo pairs": -(torch.from_numpy(target).to(logits.device) * shares).sum(1).mean()}

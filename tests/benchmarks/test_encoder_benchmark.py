@@ -93,7 +93,7 @@ def test_training_step(benchmark, prepared):
     from xmcbench.methods.encoder.hardware import chosen_precision
     from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
-    from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, _step
+    from xmcbench.methods.encoder.training import DistributedContext, LossScale, TrainingPlan, _step
 
     dataset, folder, factory = prepared
     texts, batch, temperature, steps = dataset.train, 32, 0.05, 3
@@ -109,9 +109,11 @@ def test_training_step(benchmark, prepared):
         DistributedContext(Accelerator(cpu=True)),
     )
 
+    scale = LossScale(False, torch.device("cpu"))
+
     def ours():
         for step in range(1, 1 + steps):
-            _step(encoder, task, optimizer, plan, step, place)
+            _step(encoder, task, optimizer, plan, step, place, scale)
 
     model, theirs_tokenizer = AutoModel.from_pretrained(folder).train(), AutoTokenizer.from_pretrained(folder)
     plain = torch.optim.AdamW(model.parameters(), 1e-5)

@@ -43,7 +43,7 @@ def sources(tmp_path_factory):
     labels = TokenStore.of(artifacts, dataset.labels, tokenizer, LENGTHS[1])
     titles = TokenStore.of(artifacts, dataset.train, tokenizer, LENGTHS[1], titles=True)
     own = OwnTitles.of(titles, labels)
-    return Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, own), folder
+    return Sources(drawn, documents, labels, own), folder
 
 
 def seconds(work):
@@ -91,10 +91,10 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
 
     sources, folder = sources
     place = DistributedContext(Accelerator(cpu=True))
-    clusters = np.arange(len(sources.rows)) % 64
+    clusters = np.arange(len(sources.pairs.rows)) % 64
     task = FirstStage(
         sources,
-        np.arange(len(sources.rows)),
+        np.arange(len(sources.pairs.rows)),
         ClusterSchedule(100, 64, 50, 50),
         Regularization(SAMPLED, TEMPERATURE),
         BATCH,

@@ -170,8 +170,8 @@ def test_a_record_under_another_name_is_an_error(runs):
 def chosen_by():
     """(method, preset, command) of every command that chose the values of a preset."""
     for entry in Registry():
-        for preset, origin in entry.method.choices.items():
-            assert preset in entry.method.presets
+        for preset, origin in entry.usable().choices.items():
+            assert preset in entry.usable().presets
             yield from ((entry.name, preset, line) for line in origin.splitlines() if line.startswith("xmcbench "))
 
 
@@ -194,7 +194,7 @@ def test_values_of_presets_come_from_commands_whose_records_are_here():
         [(rows, _)] = resolve([wanted], registry)
         for row, seed in itertools.product(rows, wanted.seeds):
             assert row.entry.name == method
-            default = parameters.resolve(row.method, method, {})
+            default = parameters.resolve(row.method.parameters, method, {})
             made = [
                 record
                 for record in records

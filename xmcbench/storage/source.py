@@ -20,7 +20,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
@@ -225,7 +225,7 @@ def _write(node: object, write: Callable[[str], None]) -> None:
     if isinstance(node, ast.AST):
         write(f"({type(node).__name__}")
         for field in node._fields:
-            value = getattr(node, field, None)
+            value: Any = getattr(node, field, None)
             if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
                 value = [each for each in value if getattr(each, "value", None) != ""]
             if field in ("kind", "type_comment", "type_ignores") or value is None or value == []:

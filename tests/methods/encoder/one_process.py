@@ -31,23 +31,34 @@ def gradients(folder, checkpoint, kind):
 
 
 def _task(folder, kind):
-    from xmcbench.methods.encoder.contrastive import KnownPairs, TwoViews
+    from xmcbench import TopK
+    from xmcbench.methods.encoder.cloze import ContextPairs
+    from xmcbench.methods.encoder.contrastive import KnownPairs, Replayed, TwoViews
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
     from xmcbench.methods.maclr.own_titles import OwnTitles
+    from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs
     from xmcbench.methods.maclr.schedule import ClusterSchedule
-    from xmcbench.methods.maclr.second_stage import SecondStage
+    from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
     instances, labels = (TokenStore(Path(line), 0) for line in (folder / "stores.txt").read_text().split())
     if kind == "views":
         return TwoViews(instances, instances, 12, 0.05, seed=3)
     if kind == "pairs":
         return KnownPairs(instances, labels, load_npz(folder / "pairs.npz"), 12, 0.05, seed=3)
+    ranking = TopK.from_scores(np.random.default_rng(0).random((len(instances), len(labels))), 8)
     if kind == "pseudo pairs":
-        # 7 instances on 2 processes: neither these nor their labels can be shared evenly.
-        return SecondStage(instances, labels, load_npz(folder / "pairs.npz"), 7, 0.5, seed=3)
+        known = load_npz(folder / "pairs.npz").tocoo()
+        pairs, hard = PseudoPairs(known.row, known.col, known.shape), HardNegatives(ranking, 1, 3, 8)
+        return SecondStage(instances, labels, pairs, 12, 0.5, seed=3, negatives="untrue", hard=hard, margin=0.01)
+    if kind == "soft targets":
+        return SoftTargets(instances, labels, ranking, 8, 0.5, seed=3, length=3, sharpness=0.2)
+    if kind == "replayed":
+        known = KnownPairs(instances, labels, load_npz(folder / "pairs.npz"), 12, 0.05, seed=3, balanced=True)
+        return Replayed(known, TwoViews(instances, instances, 8, 0.05, seed=3), 0.5)
     own = OwnTitles(np.arange(len(instances)) % 10, np.arange(len(labels)), 1)
-    sources = Sources(instances, instances, instances, np.arange(len(instances)), labels, own)
+    drawn = ContextPairs(instances, instances, np.arange(len(instances)), 0)
+    sources = Sources(drawn, instances, labels, own)
     schedule, regularization = ClusterSchedule(9, 4, 1, 2), Regularization(5, 0.7, kind.removesuffix(" twins"))
     return FirstStage(sources, np.arange(29), schedule, regularization, 12, 0.5, seed=3)
 

@@ -1,32 +1,28 @@
+import pickle
+
 import numpy as np
 import pytest
 
 from xmcbench import MethodError, Texts
-from xmcbench.methods.encoder.cloze import context, context_pairs, sentences
+from xmcbench.methods.encoder.cloze import context_pairs, without_title
 from xmcbench.methods.encoder.network import open_tokenizer
 
 
-def test_sentences():
-    assert sentences("One. Two!  Three? 3.5 is a number.\n\nA line") == [
-        "One.", "Two!", "Three?", "3.5 is a number.", "A line",
-    ]  # fmt: skip
-    assert sentences("  ") == []
-
-
 @pytest.mark.parametrize(
-    ("title", "content", "least", "share", "expected"),
+    ("title", "sentences", "share", "expected"),
     [
-        ("apple", "An apple. No more.", 2, 0.0, "An apple. No more."),
-        ("apple", "An apple. No more.", 2, 1.0, "An . No more."),
-        ("apple", "Only one sentence.", 2, 1.0, ""),
-        ("apple", "Only one sentence.", 1, 1.0, "Only one sentence."),
-        ("", "Two. Sentences.", 2, 1.0, ""),
-        ("apple", "", 1, 1.0, ""),
-        ("apple", "apple\napple", 2, 1.0, ""),
+        ("apple", ["An apple.", "No more."], 0.0, "An apple. No more."),
+        ("apple", ["An apple.", "No more."], 1.0, "An . No more."),
+        ("apple", ["apple", "apple"], 1.0, ""),
     ],
 )
-def test_context(title, content, least, share, expected):
-    assert context(title, content, least, share, np.random.default_rng(0)) == expected
+def test_the_title_is_taken_out(title, sentences, share, expected):
+    assert without_title(title, sentences, share, np.random.default_rng(0)) == expected
+
+
+def test_the_share_of_sentences_that_lose_the_title():
+    text = without_title("apple", ["An apple."] * 4000, 0.9, np.random.default_rng(0))
+    assert text.count("apple") == pytest.approx(400, abs=60)
 
 
 def test_documents_without_a_context_are_counted(artifacts, checkpoint):
@@ -34,9 +30,38 @@ def test_documents_without_a_context_are_counted(artifacts, checkpoint):
     options = {"context_length": 16, "title_length": 8, "min_sentences": 2, "title_dropout": 0.9, "seed": 0}
     tokenizer = open_tokenizer(checkpoint())
     drawn = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
+    # The second document has one sentence.
     assert (drawn.left_out, drawn.rows.tolist(), len(drawn.contexts), len(drawn.titles)) == (1, [0, 2], 2, 2)
     assert drawn.titles[1].tolist() == tokenizer(["candle"], 8)[0]
     again = context_pairs(artifacts, texts, (tokenizer, tokenizer), **options)
     assert again.contexts.folder == drawn.contexts.folder
     with pytest.raises(MethodError, match="no document has a title and a context of at least 4 sentences"):
         context_pairs(artifacts, texts, (tokenizer, tokenizer), **{**options, "min_sentences": 4})
+
+
+def test_which_documents_have_a_context(artifacts, checkpoint):
+    titles = ["apple", "", "apple", "apple", " "]
+    contents = ["An apple.", "The old. The new.", "", "apple\napple", "The old."]
+    options = {"context_length": 16, "title_length": 8, "title_dropout": 1.0, "seed": 0}
+    texts, tokenizer = Texts.from_lists(titles, contents), open_tokenizer(checkpoint())
+    one = context_pairs(artifacts, texts, (tokenizer, tokenizer), min_sentences=1, **options)
+    assert one.rows.tolist() == [0, 3]
+    assert context_pairs(artifacts, texts, (tokenizer, tokenizer), min_sentences=2, **options).rows.tolist() == [3]
+    # Nothing but the title: it stays.
+    assert one.contexts[1].tolist() == tokenizer(["apple apple"], 16)[0]
+
+
+def test_visits_in_another_process(artifacts, checkpoint):
+    """What a spawned process is handed maps the same files and draws the same contexts."""
+    texts = Texts.from_lists(["apple"] * 3, [" ".join(["The apple."] * 9), "The old. The new.", "An apple. So."])
+    options = {"context_length": 32, "title_length": 8, "min_sentences": 2, "title_dropout": 0.5, "seed": 0}
+    drawn = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **options)
+    again = pickle.loads(pickle.dumps(drawn))
+    assert len(pickle.dumps(drawn.repeated)) < 20_000
+    for visit in range(3):
+        for row in range(3):
+            assert drawn.visit(visit)[row].tolist() == again.visit(visit)[row].tolist()
+    assert drawn.visit(1)[0].tolist() != drawn.visit(2)[0].tolist()
+    assert drawn.visit(1).pad == drawn.contexts.pad
+    plain = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **{**options, "title_dropout": 0.0})
+    assert plain.visit(5) is plain.contexts

@@ -166,7 +166,9 @@ def test_a_fine_tuning_is_kept_for_its_pairs(checkpoint, stories, monkeypatch, a
     """Other pairs, even of the same number, are another fine-tuning; nothing is trained to find out."""
     raw_X, raw_Y, pairs = stories
     identities = []
-    monkeypatch.setattr(Tower, "train", lambda self, task, plan, identity, batch, keep: identities.append(identity))
+    monkeypatch.setattr(
+        Tower, "train", lambda self, task, plan, identity, batch, **_: identities.append(identity) or {}
+    )
 
     def identity(known, texts=raw_X):
         method = SentBERT(**values_of(SentBERT, checkpoint()))

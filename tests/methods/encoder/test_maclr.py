@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench.methods.encoder.budgets import TEXTS
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.simcse import SimCSE
 
 STRANGE = Texts.from_lists(["", " ", "zyzzyva", "\u4e2d\u6587 \U0001f600", "the " * 900])
 OFF = MACLR.ablation["1"]
@@ -117,6 +119,33 @@ def test_rows_share_stage_one(run, stories, tmp_path, monkeypatch):
     assert shared.scores.tobytes() == alone.scores.tobytes()
 
 
+#: Section 5.1 and algorithm 1 of the paper, and what its authors' code does instead.
+PAPER = {
+    "backbone": "bert-base-uncased", "head": "paper", "instance_length": 288, "label_length": 64,
+    "steps": 100_000, "pseudo_steps": 100_000, "batch": 8 * 32, "learning_rate": 1e-5, "warmup": 0.1,
+    "clusters": 2048, "clusters_doubled_every": 10_000, "clusters_updated_every": 5000, "twins": "own",
+    "pseudo_top": 3, "pseudo_mix": "each", "pseudo_loss": "equation-3", "pseudo_twice": False, "pseudo_bm25": False,
+    "hard_negatives": 0, "negative_margin": None, "pseudo_replay": 0.0, "pseudo_rounds": 1, "pseudo_share": 1.0,
+    "min_pseudo_score": None, "min_pseudo_margin": 0.0, "pseudo_own_title": True, "min_sentences": 1,
+    "title_dropout": 0.0, "negatives": "all", "clip": None, "finetune_rate": 5e-6, "finetune_steps": 2000,
+    "finetune_growth": "labels", "finetune_batch": 8 * 32, "finetune_share": 1.0, "finetune_replay": 0.0,
+    "finetune_balanced": False, "finetune_epochs": None, "finetune_full_rate": 0,
+}  # fmt: skip
+CODE = {
+    "batch": 8 * 16, "clusters": 2500, "clusters_updated_every": 5000, "twins": "cluster", "kmeans_points": 1000,
+    "kmeans_restarts": 5, "sampled_labels": 8 * 4, "pseudo_top": 1, "pseudo_loss": "equation-2", "pseudo_twice": True,
+    "min_pseudo_score": 36.0, "min_sentences": 2, "title_dropout": 0.9, "sentences": "punkt", "clip": 8.0,
+    "precision": "fp16", "finetune_rate": 1e-5, "finetune_steps": 100_000, "finetune_growth": "fixed",
+    "finetune_batch": 8 * 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "stated"), [("paper", PAPER), ("reference", {**PAPER, **CODE})])
+def test_the_presets_of_the_paper_and_of_its_code(name, stated):
+    values = MACLR(**MACLR.presets[name]).parameters()
+    assert {each: values[each] for each in stated} == stated
+
+
 @pytest.mark.parametrize("name", sorted(MACLR.presets))
 def test_presets_hold(name):
     values = MACLR.presets[name]
@@ -124,8 +153,91 @@ def test_presets_hold(name):
 
 
 def test_the_options_of_the_code(run, stories):
-    _, method = run(stories, twins="cluster", pseudo_loss="single", pseudo_top=1, min_pseudo_score=-2.0, head="paper")
+    _, method = run(
+        stories, twins="cluster", pseudo_loss="equation-2", pseudo_top=1, min_pseudo_score=-2.0, head="paper"
+    )
     assert method.notes["pseudo pairs"]["encoder"] == 24
+
+
+@pytest.mark.parametrize(
+    ("values", "losses"),
+    [
+        ({"pseudo_mix": "sum", "pseudo_bm25": True, "pseudo_share": 0.5}, ["pseudo pairs"]),
+        ({"pseudo_mix": "agreement", "pseudo_depth": 5, "min_pseudo_margin": 1e-4}, ["pseudo pairs"]),
+        ({"hard_negatives": 2, "hard_first": 2, "hard_last": 6, "negative_margin": 0.01}, ["pseudo pairs"]),
+        ({"pseudo_loss": "soft", "pseudo_replay": 0.5}, ["pseudo pairs", "replayed contrastive"]),
+        ({"sentences": "punkt", "cached_tokens": 64, "finetune_replay": 0.5, "finetune_share": 0.7}, ["pseudo pairs"]),
+    ],
+)
+def test_every_way_of_stage_two_learns_something_else(run, stories, plain_scores, values, losses):
+    found, method = run(stories, pairs=stories[2], **values)
+    assert method.notes["stage II"]["losses"] == losses
+    assert ("replayed contrastive" in method.notes["fine-tuning"]["losses"]) == ("finetune_replay" in values)
+    assert found.scores.tobytes() != plain_scores
+    json.dumps(method.notes, allow_nan=False)
+
+
+@pytest.fixture(scope="module")
+def _plain():
+    return {}
+
+
+@pytest.fixture
+def plain_scores(run, stories, _plain):
+    if not _plain:
+        _plain["scores"] = run(stories, pairs=stories[2])[0].scores.tobytes()
+    return _plain["scores"]
+
+
+def test_ranks_that_hold_too_few_hard_negatives(checkpoint):
+    MACLR(backbone=str(checkpoint()), hard_negatives=3, hard_first=5, hard_last=7).require()
+    with pytest.raises(UsageError, match="hard_negatives = 4, but the ranks from hard_first = 5 to hard_last = 7"):
+        MACLR(backbone=str(checkpoint()), hard_negatives=4, hard_first=5, hard_last=7).require()
+
+
+def test_pseudo_labels_are_found_anew_before_each_round(run, stories):
+    _, method = run(stories, pseudo_rounds=2)
+    assert [method.notes[f"stage II, round {number}"]["steps"] for number in (1, 2)] == [1, 2]
+    assert "stage II" not in method.notes
+
+
+def test_shares_of_weights(run, stories):
+    """None of Stage II is Stage I; half of it lies half-way."""
+    first = run(stories, pseudo_steps=0)[1].pretrained
+    ends = {share: run(stories, pseudo_share=share)[1].pretrained for share in (0.0, 0.5, 1.0)}
+    name = next(name for name in first if name.endswith("query.weight"))
+    assert np.array_equal(ends[0.0][name], first[name])
+    np.testing.assert_allclose(ends[0.5][name], (first[name] + ends[1.0][name]) / 2, atol=1e-6)
+    assert not np.array_equal(ends[1.0][name], first[name])
+
+
+def test_rows_of_one_budget_embed_as_many_texts():
+    """Titles, contexts, twins, labels: what ICT, SimCSE and MACLR compute gradients of, to a hundredth."""
+    for name, texts in TEXTS.items():
+        for kind in (ICT, SimCSE, MACLR):
+            method = kind(**kind.presets[name])
+            assert method._passes() == pytest.approx(texts, rel=0.01), (name, kind)
+            assert method.describe().endswith(" texts")
+
+
+def test_what_a_step_of_maclr_embeds(run, stories, monkeypatch):
+    """The number in a row's name is the number of texts that are embedded with a gradient."""
+    from xmcbench.methods.encoder import contrastive
+    from xmcbench.methods.maclr import views
+
+    counted = []
+
+    def count(network, parts, device):
+        counted.append(sum(len(rows) for _, rows in parts))
+        return contrastive_embedded(network, parts, device)
+
+    contrastive_embedded = contrastive.embedded
+    for module in (contrastive, views):
+        monkeypatch.setattr(module, "embedded", count)
+    for values in ({}, {"hard_negatives": 1, "pseudo_replay": 1.0}, {"pseudo_loss": "soft"}, OFF):
+        counted.clear()
+        _, method = run(stories, **values)
+        assert sum(counted) == method._passes(), values
 
 
 def test_held_out_documents(run, stories):
@@ -134,7 +246,7 @@ def test_held_out_documents(run, stories):
     assert list(found) == ["untrained", "stage I", "stage II"]
     assert all(0 <= each["hit@1"] <= each["MRR"] <= 1 for each in found.values())
     assert method.notes["pseudo pairs"]["documents"] == 22
-    with pytest.raises(UsageError, match="held_out = 30 leaves none of 30 documents"):
+    with pytest.raises(UsageError, match="held_out = 30 leaves none of the 30 documents"):
         run(stories, held_out=30)
 
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_matrix
 
 from xmcbench import MethodError, TopK
 from xmcbench.methods.encoder.cloze import context_pairs
@@ -11,9 +10,9 @@ from xmcbench.methods.encoder.training import DistributedContext
 from xmcbench.methods.maclr.clusters import clusters_of, k_means
 from xmcbench.methods.maclr.first_stage import FirstStage, Regularization, Sources
 from xmcbench.methods.maclr.own_titles import OwnTitles
-from xmcbench.methods.maclr.pseudo_pairs import chosen, mixed
+from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs, chosen, mixed, summed, without_own_titles
 from xmcbench.methods.maclr.schedule import ClusterSchedule
-from xmcbench.methods.maclr.second_stage import SecondStage, SinglePairs, visited
+from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets, visited
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def sources(artifacts, checkpoint, stories):
     )
     documents, labels = (TokenStore.of(artifacts, texts, tokenizer, 24) for texts in (raw_X, raw_Y))
     titles = TokenStore.of(artifacts, raw_X, tokenizer, 24, titles=True)
-    return Sources(drawn.contexts, drawn.titles, documents, drawn.rows, labels, OwnTitles.of(titles, labels))
+    return Sources(drawn, documents, labels, OwnTitles.of(titles, labels))
 
 
 def one_by_one(encoder, store, rows):
@@ -75,7 +74,7 @@ def test_the_step_of_stage_one_is_its_equations(sources, encoder, place, twins):
     assert len(set(drawn)) == 5
     clusters = task.state()["clusters"]
     assert len(set(clusters)) == 4
-    x, y = one_by_one(encoder, sources.contexts, rows), one_by_one(encoder, sources.titles, rows)
+    x, y = one_by_one(encoder, sources.pairs.contexts, rows), one_by_one(encoder, sources.pairs.titles, rows)
     labels = one_by_one(encoder, sources.labels, drawn)
     cluster, regularization = 0.0, 0.0
     for i in range(12):
@@ -92,7 +91,7 @@ def test_the_step_of_stage_one_is_its_equations(sources, encoder, place, twins):
 def test_clusters_are_made_when_the_schedule_asks(sources, encoder, place, monkeypatch):
     asked = []
 
-    def count(encoder, store, rows, clusters, restarts, context):
+    def count(encoder, store, rows, clusters, restarts, context, points):
         asked.append(clusters)
         return np.arange(len(rows)) % clusters
 
@@ -150,9 +149,36 @@ def test_labels_are_sampled_without_replacement(sources):
 def test_a_label_that_repeats_the_title_is_not_a_negative(sources, encoder, place):
     """With one label, which is everybody's title, nothing is left to regularize."""
     own = OwnTitles(np.zeros(30, np.int64), np.zeros(10, np.int64), 10)
-    sources = Sources(sources.contexts, sources.titles, sources.documents, sources.rows, sources.labels, own)
-    task = FirstStage(sources, np.arange(30), ClusterSchedule(4, 0, 1, 1), Regularization(5, 1.0), 6, 1.0, seed=0)
-    assert task.losses(0, encoder, place)["label"].item() == 0.0
+    sources = Sources(sources.pairs, sources.documents, sources.labels, own)
+    found = {}
+    for negatives in ("untrue", "all"):
+        regularization = Regularization(5, 1.0, negatives=negatives)
+        task = FirstStage(sources, np.arange(30), ClusterSchedule(4, 0, 1, 1), regularization, 6, 1.0, seed=0)
+        found[negatives] = task.losses(0, encoder, place)["label"].item()
+    assert found["untrue"] == 0.0
+    assert found["all"] > 0.1
+
+
+def test_every_visit_has_contexts_of_its_own(artifacts, checkpoint, encoder, place):
+    """A repeated title is taken out of other sentences at the next visit; context and twin are one text."""
+    from xmcbench import Texts
+
+    texts = Texts.from_lists(["apple", "bridge"], [" ".join(["The apple."] * 12), "The old. The new."])
+    options = {"context_length": 48, "title_length": 8, "min_sentences": 2, "title_dropout": 0.5, "seed": 0}
+    drawn = context_pairs(artifacts, texts, (open_tokenizer(checkpoint()),) * 2, **options)
+    labels = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 8)
+    own = OwnTitles(np.arange(2), np.full(2, -2), 1)
+    sources, schedule = Sources(drawn, labels, labels, own), ClusterSchedule(4, 0, 1, 1)
+    task = FirstStage(sources, np.arange(2), schedule, Regularization(2, 1.0), 2, 1.0, seed=0)
+    seen = []
+    for step in range(4):  # a batch is an epoch
+        views = task.draw(step)
+        seen.append(views["context"].store[0].tobytes())
+        assert views["twin"].store[0].tobytes() == seen[-1]
+        assert views["context"].store[1].tobytes() == drawn.contexts[1].tobytes()
+    assert len(set(seen)) == 4
+    assert seen[0] == drawn.contexts[0].tobytes()
+    assert task.draw(2)["context"].store[0].tobytes() == seen[2]
 
 
 def test_own_titles(artifacts, checkpoint):
@@ -193,22 +219,54 @@ def test_clusters_of_documents(sources, encoder, place):
     assert clusters_of(encoder, sources.documents, rows, 6, 1, place).tolist() == list(range(6))
 
 
+def pairs_of(found):
+    return list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
+
+
 def test_pseudo_labels():
     found = TopK(
         np.array([[3, 1, 0, -1], [2, 0, 3, 1]], np.int32),
         np.array([[5.0, 4.0, 1.0, -np.inf], [9.0, 8.0, 7.0, 1.0]], np.float32),
     )
-    assert chosen(found, 4, 2).toarray().tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
-    assert chosen(found, 4, 4, least=4.0).toarray().tolist() == [[0, 1, 0, 1], [1, 0, 1, 1]]
+    assert pairs_of(chosen(found, 4, 2)) == [(0, 3), (0, 1), (1, 2), (1, 0)]
+    assert pairs_of(chosen(found, 4, 4, least=4.0)) == [(0, 3), (0, 1), (1, 2), (1, 0), (1, 3)]
+    assert pairs_of(chosen(found, 4, 2, margin=2.0)) == [(0, 3), (0, 1)]
+    assert pairs_of(chosen(found, 4, 3, margin=2.0)) == [(0, 3), (0, 1), (0, 0), (1, 2), (1, 0), (1, 3)]
     own = OwnTitles(np.array([0, 1]), np.array([-2, 0, 1, 0]), 2)
-    assert chosen(found, 4, 2, own_titles=own).toarray().tolist() == [[1, 0, 0, 0], [1, 0, 0, 1]]
+    assert pairs_of(chosen(without_own_titles(found, own), 4, 2)) == [(0, 0), (1, 0), (1, 3)]
 
 
-def test_pseudo_pairs_are_mixed_and_stand_once():
-    first, second = csr_matrix([[1.0, 0, 1], [0, 1, 0]]), csr_matrix([[0, 0, 1.0], [1, 1, 0]])
-    both = mixed([first, second])
-    assert both.toarray().tolist() == [[1, 0, 1], [1, 1, 0]]
-    assert first.toarray().tolist() == [[1, 0, 1], [0, 1, 0]]
+def test_pseudo_pairs_of_two_sources_are_counted_once_or_twice():
+    first = PseudoPairs(np.array([0, 0, 1]), np.array([0, 2, 1]), (2, 3))
+    second = PseudoPairs(np.array([0, 1, 1]), np.array([2, 0, 1]), (2, 3))
+    assert pairs_of(mixed([first, second], twice=False)) == [(0, 0), (0, 2), (1, 0), (1, 1)]
+    assert pairs_of(mixed([first, second], twice=True)) == [(0, 0), (0, 2), (0, 2), (1, 0), (1, 1), (1, 1)]
+    assert mixed([first, second], twice=True).matrix().toarray().tolist() == [[1, 0, 1], [1, 1, 0]]
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_sources_are_summed_in_one_scale(depth):
+    """Label by label: scores over the source's mean best score; what a source does not list counts as its last."""
+    rng = np.random.default_rng(0)
+    sources = [TopK.from_scores(rng.random((6, 20)) * scale, 5) for scale in (1, 40)]
+    found = summed(sources, 20, depth)
+    for row in range(6):
+        expected = {}
+        for label in range(20):
+            ranks = [np.flatnonzero(each.indices[row] == label) for each in sources]
+            listed = any(map(len, ranks))
+            if depth:
+                listed = all(len(rank) and rank[0] < depth for rank in ranks)
+            if listed:
+                scores = [
+                    each.scores[row][rank[0] if len(rank) else -1] / each.scores[:, 0].mean()
+                    for each, rank in zip(sources, ranks, strict=True)
+                ]
+                expected[label] = sum(scores)
+        order = sorted(expected, key=lambda label: -expected[label])
+        assert found.indices[row][: len(order)].tolist() == order
+        assert (found.indices[row][len(order) :] == -1).all()
+        assert found.scores[row][: len(order)].tolist() == pytest.approx([expected[each] for each in order], rel=1e-5)
 
 
 def test_only_documents_that_are_visited_need_pseudo_labels():
@@ -221,33 +279,88 @@ def test_only_documents_that_are_visited_need_pseudo_labels():
     assert drawn.tolist() != visited(1000, np.arange(500), 20, seed=1).tolist()
 
 
-def test_the_step_of_stage_two_is_equation_3(sources, encoder, place):
-    """Pair by pair, each label in one instance's pairs only: P(i) are the pairs of the same instance."""
-    pairs = csr_matrix((np.ones(9), ([0, 0, 0, 4, 4, 7, 9, 9, 9], [0, 5, 2, 1, 8, 3, 4, 6, 7])), shape=(30, 10))
+#: Pairs of five instances, some of which share labels; label 3 reads like the title of instance 2.
+ROWS, COLUMNS = np.array([0, 0, 1, 1, 2, 3, 4, 4]), np.array([0, 1, 1, 2, 0, 4, 5, 6])
+OWN = OwnTitles(np.array([-1, -1, 7, -1, -1]), np.array([0, 1, 2, 7, 4, 5, 6, 8, 9, 10]), 1)
+TEMPERATURE = 0.4
+
+
+def stage_two(sources, **options):
+    pairs = PseudoPairs(ROWS, COLUMNS, (30, 10))
+    return SecondStage(sources.documents, sources.labels, pairs, 8, TEMPERATURE, seed=0, **options)
+
+
+@pytest.mark.parametrize("loss", ["equation-3", "equation-2"])
+@pytest.mark.parametrize("negatives", ["all", "untrue"])
+def test_the_step_of_stage_two_is_its_equation(sources, encoder, place, loss, negatives):
+    """A batch of N pairs, term by term: P(i) are the pairs of the same instance, or the pair alone."""
     encoder.eval()
-    task = SecondStage(sources.documents, sources.labels, pairs, 4, 0.4, seed=0)
-    found = task.losses(0, encoder, place)["pseudo pairs"].item()
-    rows, columns = pairs.nonzero()
-    x, y = one_by_one(encoder, sources.documents, rows), one_by_one(encoder, sources.labels, columns)
-    expected = 0.0
-    for i in range(9):
-        shares = softmax(y @ x[i] / 0.4)
-        expected -= np.log(shares[rows == rows[i]]).mean() / 9
-    assert found == pytest.approx(expected, abs=1e-5)
-    apart = SecondStage(sources.documents, sources.labels, pairs, 4, 0.4, seed=0, apart=True)
-    expected = 0.0
-    for i in range(9):
-        compared = (rows != rows[i]) | (np.arange(9) == i)
-        expected -= np.log(np.exp(y[i] @ x[i] / 0.4) / np.exp(y[compared] @ x[i] / 0.4).sum()) / 9
-    assert apart.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
-    single = SinglePairs(sources.documents, sources.labels, pairs, 9, 0.4, seed=0)
-    expected = -np.mean([np.log(softmax(y @ x[i] / 0.4)[i]) for i in range(9)])
-    assert single.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_shared_pseudo_label_is_embedded_once(sources):
-    pairs = csr_matrix((np.ones(4), ([0, 1, 2, 2], [3, 3, 3, 5])), shape=(30, 10))
-    task = SecondStage(sources.documents, sources.labels, pairs, 8, 1.0, seed=0)
+    task = stage_two(sources, loss=loss, negatives=negatives, own_titles=OWN)
     views = task.draw(0)
-    assert sorted(views["instance"].rows) == [0, 1, 2]
-    assert views["label"].rows.tolist() == [3, 5]
+    rows, columns = views["instance"].rows, views["label"].rows
+    assert sorted(zip(rows, columns, strict=True)) == sorted(zip(ROWS, COLUMNS, strict=True))
+    x, y = one_by_one(encoder, sources.documents, rows), one_by_one(encoder, sources.labels, columns)
+    known = {*zip(ROWS.tolist(), COLUMNS.tolist(), strict=True)}
+    expected = 0.0
+    for i in range(8):
+        positives = [p for p in range(8) if p == i or (loss == "equation-3" and rows[p] == rows[i])]
+        candidates = [j for j in range(8) if negatives == "all" or j in positives or (rows[i], columns[j]) not in known]
+        logits = {j: x[i] @ y[j] / TEMPERATURE for j in candidates}
+        total = sum(np.exp(each) for each in logits.values())
+        expected -= np.mean([np.log(np.exp(logits[p]) / total) for p in positives]) / 8
+    assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_hard_negatives_of_stage_two(sources, encoder, place):
+    """Two of the ranks 2 to 4 of each pair's instance stand beside the labels of the batch, for every instance."""
+    encoder.eval()
+    ranking = TopK(np.tile(np.arange(10, dtype=np.int32), (30, 1)), np.zeros((30, 10), np.float32))
+    task = stage_two(sources, loss="equation-2", hard=HardNegatives(ranking, 2, 2, 4), own_titles=OWN)
+    views = task.draw(0)
+    hard = views["hard"].rows
+    assert len(hard) == 16
+    assert set(hard.tolist()) == {1, 2, 3}
+    assert all(len(set(pair)) == 2 for pair in hard.reshape(8, 2).tolist())
+    x = one_by_one(encoder, sources.documents, views["instance"].rows)
+    y = one_by_one(encoder, sources.labels, np.concatenate([views["label"].rows, hard]))
+    expected = -np.mean([np.log(softmax(y @ x[i] / TEMPERATURE)[i]) for i in range(8)])
+    assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
+    narrow = TopK(np.full((30, 10), -1, np.int32), np.full((30, 10), -np.inf, np.float32))
+    assert HardNegatives(narrow, 2, 2, 4).draw(np.array([1]), np.random.default_rng(0)).tolist() == [0, 0]
+
+
+def test_a_label_within_the_margin_is_no_negative(sources, encoder, place):
+    encoder.eval()
+    margin = 0.01
+    task = stage_two(sources, loss="equation-2", margin=margin)
+    views = task.draw(0)
+    x = one_by_one(encoder, sources.documents, views["instance"].rows)
+    y = one_by_one(encoder, sources.labels, views["label"].rows)
+    scores = x @ y.T
+    kept = (scores <= scores.diagonal()[:, None] - margin) | np.eye(8, dtype=bool)
+    assert 8 < kept.sum() < 64
+    shares = np.exp(scores / TEMPERATURE) * kept
+    expected = -np.mean(np.log(shares.diagonal() / shares.sum(1)))
+    assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_soft_targets(sources, encoder, place):
+    """Cross-entropy between the teacher's shares of a list and the encoder's, others' labels being candidates."""
+    encoder.eval()
+    rng = np.random.default_rng(0)
+    teacher = TopK.from_scores(rng.random((30, 10)), 4)
+    teacher.indices[7, 1:], teacher.scores[7, 1:] = -1, -np.inf
+    task = SoftTargets(sources.documents, sources.labels, teacher, 6, TEMPERATURE, seed=0, length=3, sharpness=0.2)
+    assert len(task) == 29
+    views = task.draw(0)
+    rows, labels = views["instance"].rows, views["label"].rows
+    assert labels.tolist() == teacher.indices[rows, :3].ravel().tolist()
+    x, y = one_by_one(encoder, sources.documents, rows), one_by_one(encoder, sources.labels, np.arange(10))
+    expected = 0.0
+    for i, row in enumerate(rows):
+        own = teacher.indices[row, :3]
+        target = softmax(teacher.scores[row, :3].astype(np.float64) / 0.2)
+        others = [label for label in labels if label not in own]  # as often as it stands in another list
+        logits = np.concatenate([y[own], y[others]]) @ x[i] / TEMPERATURE
+        expected -= (target * np.log(softmax(logits)[:3])).sum() / 6
+    assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)

@@ -31,7 +31,10 @@ PRETRAINING = {
 }
 
 
-@pytest.mark.parametrize("kind", ["pairs", "views", "own twins", "cluster twins", "pseudo pairs"])
+KINDS = ["pairs", "views", "own twins", "cluster twins", "pseudo pairs", "soft targets", "replayed"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_with_half_the_batch_are_one_with_the_whole(
     artifacts, side_by_side, tmp_path, checkpoint, stories, kind
 ):

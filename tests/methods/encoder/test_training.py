@@ -10,11 +10,13 @@ from safetensors import SafetensorError
 
 from xmcbench import MethodError, UsageError, XmcbenchError
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.contrastive import Epochs, KnownPairs, TwoViews
+from xmcbench.methods.encoder.contrastive import KnownPairs, Replayed, TwoViews
+from xmcbench.methods.encoder.epochs import Epochs
+from xmcbench.methods.encoder.hardware import chosen_precision
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
-from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train
+from xmcbench.methods.encoder.training import DistributedContext, LossScale, TrainingPlan, train
 
 SCRIPT = Path(__file__).with_name("killed_training.py")
 
@@ -86,7 +88,7 @@ def test_a_checkpoint_stays_until_the_weights_are_kept(artifacts, prepared, monk
     monkeypatch.setattr(safetensors.numpy, "save_file", _full)
     with pytest.raises(XmcbenchError, match="cannot write .*weights.safetensors") as caught:
         trained(artifacts, encoder, task, plan, {}, "cpu")
-    assert "goes on from its last checkpoint" in caught.value.hint
+    assert "continues from the last checkpoint" in caught.value.hint
     monkeypatch.undo()
     encoder.load_weights(first)
     assert trained(artifacts, encoder, task, plan, {}, "cpu")["resumed_at"] == 8
@@ -170,6 +172,105 @@ def test_another_true_label_is_not_a_negative(prepared):
         ]
     )
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("clip", "moves"), [(None, True), (1e-30, False)])
+def test_a_gradient_is_clipped_where_a_limit_is_set(prepared, tmp_path, clip, moves):
+    """Adam's step does not shrink with its gradient, unless that is lost beside its epsilon."""
+    encoder, instances, labels, pairs = prepared
+    before = encoder.weights()
+    task = KnownPairs(instances, labels, pairs, 16, 0.05, 0)
+    train(encoder, task, TrainingPlan(2, 1e-3, clip=clip), tmp_path, {}, "cpu")
+    name = next(name for name in before if name.endswith("query.weight"))
+    assert (np.abs(encoder.weights()[name] - before[name]).max() > 1e-4) == moves
+
+
+def test_all_other_labels_are_negatives_of_the_paper(prepared):
+    from accelerate import Accelerator
+
+    encoder, instances, labels, pairs = prepared
+    encoder.eval()
+    place = DistributedContext(Accelerator(cpu=True))
+    drawn = instances, labels, pairs, 60, 1.0, 0
+    masked, whole = (KnownPairs(*drawn, each).losses(0, encoder, place)["contrastive"] for each in ("untrue", "all"))
+    vectors = KnownPairs(*drawn, "all").draw(0)
+    assert whole > masked
+    logits = _vectors(encoder, vectors["anchor"]) @ _vectors(encoder, vectors["positive"]).T
+    expected = torch.nn.functional.cross_entropy(logits, torch.arange(60))
+    torch.testing.assert_close(whole, expected)
+
+
+def _vectors(encoder, view):
+    ids = [torch.from_numpy(view.store[row].astype(np.int64))[None] for row in view.rows]
+    with torch.no_grad():
+        return encoder(ids, [torch.ones_like(each, dtype=torch.bool) for each in ids])
+
+
+def test_what_is_replayed_is_added(prepared):
+    from accelerate import Accelerator
+
+    encoder, instances, labels, pairs = prepared
+    encoder.eval()
+    place = DistributedContext(Accelerator(cpu=True))
+    known, again = KnownPairs(instances, labels, pairs, 16, 0.05, 0), TwoViews(instances, instances, 8, 0.05, 1)
+    alone = {**known.losses(3, encoder, place), "replayed": again.losses(3, encoder, place)["contrastive"]}
+    both = Replayed(known, again, 0.25).losses(3, encoder, place)
+    assert both["contrastive"].item() == pytest.approx(alone["contrastive"].item(), abs=1e-5)
+    assert both["replayed contrastive"].item() == pytest.approx(0.25 * alone["replayed"].item(), abs=1e-5)
+
+
+class Overflowing(TwoViews):
+    """A loss whose gradient overflows at the third step."""
+
+    def compare(self, step, views, vectors):
+        loss = super().compare(step, views, vectors)["contrastive"]
+        return {"contrastive": loss + (loss - loss.detach()) * (1e38 if step == 2 else 0)}
+
+
+def test_float16_leaves_out_a_step_that_overflows(checkpoint, prepared, tmp_path):
+    """And a training that goes on after it has the weights, and the scale, of one that was not interrupted."""
+    _, instances, _, _ = prepared
+    ends = {}
+    for name in ("whole", "resumed"):
+        encoder = open_encoder(checkpoint(), "native", seed=0, precision="fp16")
+        task, plan = Overflowing(instances, instances, 8, 0.05, 0), TrainingPlan(6, 1e-3, checkpoint_s=0)
+        if name == "resumed":
+            interrupted = Stopping(instances, instances, 8, 0.05, 0)
+            with pytest.raises(KeyboardInterrupt):
+                train(encoder, interrupted, plan, tmp_path / name, {}, "cpu")
+            encoder = open_encoder(checkpoint(), "native", seed=0, precision="fp16")
+        history = train(encoder, task, plan, tmp_path / name, {}, "cpu")
+        ends[name] = encoder.weights()
+    assert history.resumed_at == 4
+    assert all(np.isfinite(each).all() for each in ends["whole"].values())
+    for name, weights in ends["whole"].items():
+        assert np.array_equal(weights, ends["resumed"][name]), name
+    scale = LossScale(True, torch.device("cpu"))
+    state = scale.state()
+    assert scale.resumed({**state, "clusters": np.arange(2)}).keys() == {"clusters"}
+    assert LossScale(False, torch.device("cpu")).state() == {}
+
+
+class Stopping(Overflowing):
+    def compare(self, step, views, vectors):
+        if step == 4:
+            raise KeyboardInterrupt
+        return super().compare(step, views, vectors)
+
+
+@pytest.mark.parametrize(
+    ("native", "capability", "expected"), [(True, (9, 0), "bf16"), (False, (7, 0), "fp16"), (False, (6, 1), "fp32")]
+)
+def test_the_precision_of_a_gpu(monkeypatch, native, capability, expected):
+    """A V100 says that it supports bfloat16, which it only emulates."""
+
+    def supported(including_emulation=True):
+        return native or including_emulation
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert chosen_precision("auto", "cuda") == expected
+    assert chosen_precision("fp32", "cuda") == "fp32"
 
 
 def test_processes_cannot_share_an_odd_batch():

@@ -1,0 +1,270 @@
+"""Self-training: an encoder learns from what itself and others take for the labels of a document."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, MethodError, UsageError
+from xmcbench.methods.encoder.context_encoder import ContextEncoder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from xmcbench import Texts, TopK
+    from xmcbench.methods.encoder.contrastive import ContrastiveTask
+    from xmcbench.methods.encoder.tower import Tower
+    from xmcbench.methods.maclr.own_titles import OwnTitles
+    from xmcbench.methods.maclr.pseudo_pairs import PseudoPairs
+
+#: Documents that are looked at for each that Stage II can visit, where many are expected to get no pseudo label.
+_CANDIDATES = 4
+
+
+class SelfTraining(ContextEncoder):
+    """Stage II of MACLR (section 4.3): pseudo labels of several sources, and what the encoder learns from them.
+
+    The paper takes three labels from the encoder and three from TF-IDF. The other parameters are ways to be less
+    sensitive to wrong ones.
+    """
+
+    packages: ClassVar = {
+        **ContextEncoder.packages,
+        "sparse_dot_topn": "sparse-dot-topn",
+        "bm25s": "bm25s",
+        "Stemmer": "PyStemmer",
+    }
+
+    pseudo_encoder: Annotated[bool, Doc("component of Stage II: pseudo labels of the encoder", "MACLR, 4.3")] = True
+    pseudo_tfidf: Annotated[bool, Doc("component of Stage II: pseudo labels of TF-IDF", "MACLR, 4.3")] = True
+    pseudo_bm25: Annotated[bool, Doc("whether BM25 is a source of pseudo labels too; in the paper it is none")] = False
+    pseudo_steps: Annotated[int, Ge(0), Unit("steps"), Doc("of Stage II", "MACLR, section 5.1")] = 100_000
+    pseudo_mix: Annotated[
+        Literal["each", "sum", "agreement"],
+        Doc(
+            "each: every source names labels of its own; sum: one ranking by the sum of the sources' scores, each "
+            "divided by the mean of its best ones; agreement: labels among the first pseudo_depth of every source, "
+            "ranked by that sum",
+            "MACLR, section 4.3",
+        ),
+    ] = "each"
+    pseudo_top: Annotated[
+        int, Ge(1), Doc("labels of a document, from each source or from the mix", "MACLR, section 4.3")
+    ] = 3
+    pseudo_depth: Annotated[int, Ge(1), Doc("ranks of a source that agreement looks at")] = 3
+    pseudo_twice: Annotated[
+        bool, Doc("whether a pair that two sources give counts twice, as in MACLR's code; the paper does not say")
+    ] = False
+    min_pseudo_score: Annotated[
+        float | None,
+        Doc("labels with a lower score of the encoder, or of the mix where there is one, are none", "MACLR's code: 36"),
+    ] = None
+    min_pseudo_margin: Annotated[
+        float,
+        Ge(0),
+        Doc("a document whose chosen labels do not lead the next one by this score has none; 0: any lead will do"),
+    ] = 0.0
+    pseudo_own_title: Annotated[
+        bool,
+        Doc(
+            "whether a label that repeats the document's title counts: it does in the paper, which has no filter; "
+            "where documents are labels too it is the document itself"
+        ),
+    ] = True
+    pseudo_loss: Annotated[
+        Literal["equation-3", "equation-2", "soft"],
+        Doc(
+            "on batches of pairs: equation 3, the pairs of the same document are positives, as in the paper; "
+            "equation 2, each pair alone, as in MACLR's code; soft: the encoder is to score the first labels of a "
+            "document as the sources do (listwise distillation)",
+            "MACLR, section 4.3",
+        ),
+    ] = "equation-3"
+    soft_labels: Annotated[int, Ge(2), Doc("labels of a list of pseudo_loss = soft")] = 4
+    soft_sharpness: Annotated[
+        float, Gt(0), Doc("what scores of the sources are divided by to make the targets of pseudo_loss = soft")
+    ] = 0.1
+    hard_negatives: Annotated[
+        int, Ge(0), Doc("labels drawn for each pseudo pair from the ranks hard_first to hard_last as its negatives")
+    ] = 0
+    hard_first: Annotated[int, Ge(1), Doc("first rank of hard negatives")] = 5
+    hard_last: Annotated[int, Ge(1), Doc("last rank of hard negatives")] = 50
+    negative_margin: Annotated[
+        float | None,
+        Ge(0),
+        Doc(
+            "a label whose score comes within this of the pseudo label's is no negative in Stage II, however it came "
+            "into the batch; none: all are"
+        ),
+    ] = None
+    pseudo_replay: Annotated[
+        float, Ge(0), Doc("weight of the loss of ICT beside that of Stage II, on as many documents a step; 0: none")
+    ] = 0.0
+    pseudo_rounds: Annotated[
+        int, Ge(1), Doc("parts of Stage II; pseudo labels are found anew before each", "MACLR, section 4.3")
+    ] = 1
+    pseudo_share: Annotated[
+        float, Interval(ge=0, le=1), Doc("of the weights after Stage II; the rest are those of Stage I")
+    ] = 1.0
+    pseudo_recipe: Annotated[
+        Literal["pecos", "sklearn"],
+        Doc("whose TF-IDF gives pseudo labels: PECOS's, as in MACLR's code, or scikit-learn's", "pecos#206"),
+    ] = "pecos"
+
+    def require(self) -> None:
+        """Raise UsageError too where the ranks of hard negatives hold fewer labels than are asked for."""
+        super().require()
+        if self.hard_negatives > self.hard_last - self.hard_first + 1:
+            raise UsageError(
+                f"MACLR.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
+                f"hard_last = {self.hard_last} hold fewer labels",
+                "raise hard_last",
+            )
+
+    @property
+    def _second(self) -> bool:
+        """Whether there is a Stage II."""
+        return (self.pseudo_encoder or self.pseudo_tfidf or self.pseudo_bm25) and self.pseudo_steps > 0
+
+    def _second_stage(
+        self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles, held_out: np.ndarray
+    ) -> None:
+        """Stage II in rounds, each on the pseudo pairs of the encoder as it then is."""
+        from xmcbench.methods.maclr.second_stage import visited
+
+        before = tower.weights() if self.pseudo_share < 1 else {}
+        choosy = self.pseudo_mix == "agreement" or self.min_pseudo_margin > 0
+        most = self.pseudo_steps * self.batch * (_CANDIDATES if choosy else 1)
+        rows = visited(len(raw_X), held_out, most, self.seed)
+        read = raw_X if len(rows) == len(raw_X) else raw_X.take(rows)
+        for number in range(self.pseudo_rounds):
+            steps = self.pseudo_steps * (number + 1) // self.pseudo_rounds
+            steps -= self.pseudo_steps * number // self.pseudo_rounds
+            name = "stage II" if self.pseudo_rounds == 1 else f"stage II, round {number + 1}"
+            task, identity = self._pseudo_task(tower, read, raw_Y, own_titles.of_rows(rows))
+            task, identity = self._replayed(tower, raw_X, task, identity, self.batch, self.pseudo_replay)
+            self.notes[name] = tower.train(task, self._plan(steps, self.learning_rate), identity, self.batch)
+        if before:
+            tower.blend(before, self.pseudo_share)
+
+    def _pseudo_task(
+        self, tower: Tower, read: Texts, raw_Y: Texts, own_titles: OwnTitles
+    ) -> tuple[ContrastiveTask, dict[str, object]]:
+        """Pseudo labels of the texts, and what is learned from them. Raises MethodError where there are none."""
+        from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
+
+        pairs, ranking = self._pseudo_pairs(tower, read, raw_Y, own_titles)
+        instances = tower.instance_tokens(read, self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
+        common = self.batch, tower.temperature, self.seed
+        hint = "a lower min_pseudo_score or min_pseudo_margin, or pseudo_own_title=true, lets more through"
+        identity: dict[str, object] = {
+            "kind": "maclr stage II",
+            "loss": self.pseudo_loss,
+            "instances": read.digest,
+            "labels": raw_Y.digest,
+        }
+        if self.pseudo_loss == "soft":
+            length = {"length": self.soft_labels, "sharpness": self.soft_sharpness}
+            lists = SoftTargets(instances, labels, ranking, *common, **length)  # type: ignore[arg-type]
+            if not len(lists):
+                raise MethodError(f"no document has {self.soft_labels} pseudo labels", hint)
+            first = ranking.indices[:, : self.soft_labels], ranking.scores[:, : self.soft_labels]
+            return lists, {**identity, **length, "ranking": _digest(*first)}
+        if not len(pairs):
+            raise MethodError("no document has a pseudo label", hint)
+        hard = None
+        if self.hard_negatives:
+            hard = HardNegatives(ranking, self.hard_negatives, self.hard_first, self.hard_last)
+            identity |= {
+                "hard": [self.hard_negatives, self.hard_first, self.hard_last],
+                "ranking": _digest(ranking.indices[:, : self.hard_last]),
+            }
+        task = SecondStage(
+            instances,
+            labels,
+            pairs,
+            *common,
+            loss=self.pseudo_loss,
+            negatives=self.negatives,
+            own_titles=own_titles,
+            hard=hard,
+            margin=self.negative_margin,
+        )
+        identity |= {"pairs": _digest(pairs.rows, pairs.columns), "negatives": self.negatives}
+        return task, {**identity, "margin": self.negative_margin}
+
+    def _pseudo_pairs(
+        self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles
+    ) -> tuple[PseudoPairs, TopK]:
+        """The pseudo labels of each text, and the ranking that hard negatives and soft targets are taken from."""
+        from xmcbench.methods.maclr.pseudo_pairs import (
+            DEPTH,
+            bm25_ranking,
+            chosen,
+            mixed,
+            summed,
+            tfidf_ranking,
+            without_own_titles,
+        )
+
+        deep = self.pseudo_mix != "each" or self.hard_negatives or self.pseudo_loss == "soft"
+        depth = max(DEPTH if deep else 0, self.hard_last if self.hard_negatives else 0, self.pseudo_top + 1)
+        depth = min(depth + (0 if self.pseudo_own_title else own_titles.most), len(raw_Y))
+        rankings: dict[str, TopK] = {}
+        if self.pseudo_encoder:
+            rankings["encoder"] = self._nearest_by_encoder(tower, raw_X, raw_Y, depth)
+        if self.pseudo_tfidf:
+            rankings["tfidf"] = tfidf_ranking(tower.artifacts, raw_X, raw_Y, depth, self.pseudo_recipe)
+        if self.pseudo_bm25:
+            rankings["bm25"] = bm25_ranking(tower.artifacts, raw_X, raw_Y, depth)
+        if not self.pseudo_own_title:
+            rankings = {name: without_own_titles(each, own_titles) for name, each in rankings.items()}
+        labels, counts = len(raw_Y), {}
+        together = summed([*rankings.values()], labels) if deep else next(iter(rankings.values()))
+        if self.pseudo_mix == "each":
+            sources = []
+            for name, each in rankings.items():
+                least = self.min_pseudo_score if name == "encoder" else None
+                sources.append(chosen(each, labels, self.pseudo_top, least, self.min_pseudo_margin))
+                counts[name] = len(sources[-1])
+            pairs = mixed(sources, self.pseudo_twice)
+        else:
+            depth = self.pseudo_depth if self.pseudo_mix == "agreement" else 0
+            ranked = summed([*rankings.values()], labels, depth) if depth else together
+            pairs = chosen(ranked, labels, self.pseudo_top, self.min_pseudo_score, self.min_pseudo_margin)
+        self.notes["pseudo pairs"] = {"documents": len(raw_X), **counts, "mixed": len(pairs)}
+        return pairs, together
+
+    def _nearest_by_encoder(self, tower: Tower, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
+        from xmcbench.methods.dense.search import top_k
+        from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
+
+        instances = tower.instance_tokens(raw_X, self.instance_length)
+        labels = tower.label_tokens(raw_Y, self.label_length)
+        identity = {
+            "by": "encoder",
+            "weights": tower.encoder.digest(),
+            "tokens": [instances.folder.name, labels.folder.name],
+            "computed": tower.computed,
+            "depth": depth,
+            "seed": self.seed,
+        }
+
+        def search() -> TopK:
+            with tower.embeddings(instances) as queries, tower.embeddings(labels) as items:
+                return top_k(queries, items, depth, device=tower.device, seed=self.seed)
+
+        return kept_ranking(tower.artifacts, identity, search)
+
+
+def _digest(*arrays: np.ndarray) -> str:
+    """SHA-256 (hex) of arrays."""
+    import numpy as np
+
+    digest = hashlib.sha256()
+    for each in arrays:
+        digest.update(np.ascontiguousarray(each).data)
+    return digest.hexdigest()

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix, random
+
+from xmcbench.methods.encoder.epochs import BalancedEpochs
+from xmcbench.methods.encoder.fine_tuning import effort, held_out_labels
+from xmcbench.methods.encoder.label_retrieval import label_retrieval
+from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.sentbert import SentBERT
+
+
+def pairs_of_labels(labels, of, each=1):
+    """``each`` pairs of every one of the first ``labels`` labels, of ``of``."""
+    rows, columns = np.arange(labels * each), np.repeat(np.arange(labels), each)
+    return csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(rows), of))
+
+
+def test_the_steps_of_the_paper():
+    """2,000 at 1% of the labels, 10,000 at 5% (MACLR, section 5.1)."""
+    options = {"steps": 2000, "batch": 256, "rate": 5e-6, "growth": "labels"}
+    assert effort(pairs_of_labels(10, 1000), **options).steps == 2000
+    assert effort(pairs_of_labels(50, 1000, each=7), **options).steps == 10_000
+    assert effort(pairs_of_labels(1, 10**6), **options).steps == 1
+    assert effort(pairs_of_labels(50, 1000), **{**options, "growth": "fixed"}).steps == 2000
+
+
+def test_passes_over_the_pairs_at_most():
+    options = {"steps": 60, "batch": 32, "rate": 2e-5}
+    assert effort(pairs_of_labels(320, 400), **options, epochs=2).steps == 20
+    assert effort(pairs_of_labels(320, 400), **options, epochs=0.01).steps == 1
+    assert effort(pairs_of_labels(5, 400), **options, epochs=3).steps == 3  # 5 pairs are a batch
+    assert effort(pairs_of_labels(320, 400), **options, epochs=1000).steps == 60
+
+
+def test_few_pairs_have_a_lower_rate():
+    pairs = random(60, 40, 0.1, "csr", random_state=0)
+    assert effort(pairs, steps=1, batch=2, rate=1e-4, full_rate_pairs=4 * pairs.nnz).rate == pytest.approx(5e-5)
+    assert effort(pairs, steps=1, batch=2, rate=1e-4, full_rate_pairs=pairs.nnz).rate == 1e-4
+    assert effort(pairs, steps=1, batch=2, rate=1e-4).rate == 1e-4
+
+
+def test_balanced_draws_take_every_label_once():
+    labels = np.array([5] * 60 + [2, 2, 9, 7])
+    drawn = BalancedEpochs(labels, 2, seed=0)
+    steps = [drawn(step) for step in range(40)]
+    for step in range(0, 40, 2):
+        assert sorted(labels[np.concatenate(steps[step : step + 2])]) == [2, 5, 7, 9]
+    assert len({int(pair) for pair in np.concatenate(steps) if labels[pair] == 5}) > 10
+    assert drawn(3).tolist() == BalancedEpochs(labels, 2, seed=0)(3).tolist()
+    assert len(BalancedEpochs(labels, 100, seed=0)(0)) == 4
+
+
+def test_held_out_labels_are_not_trained_on():
+    pairs = random(60, 5000, 0.001, "csr", random_state=0)
+    training, held_out, candidates = held_out_labels(pairs, seed=0)
+    assert ((training + held_out) != pairs).nnz == 0
+    assert not set(training.indices) & set(held_out.indices)
+    assert len(set(held_out.indices)) == len(set(pairs.indices)) // 5 > 20
+    assert set(pairs.indices) < set(candidates.tolist())
+    assert len(candidates) == len(set(pairs.indices)) + 2000
+    assert candidates.tolist() == sorted(set(candidates.tolist()))
+    assert set(held_out_labels(pairs, seed=1)[1].indices) != set(held_out.indices)
+    assert held_out_labels(pairs_of_labels(4, 9), seed=0)[1].nnz == 0
+
+
+def test_label_retrieval(artifacts, checkpoint, stories):
+    """Against ranks counted one by one, among some labels only."""
+    encoder, tokenizer = open_encoder(checkpoint(), "native", seed=0).eval(), open_tokenizer(checkpoint())
+    instances, labels = (TokenStore.of(artifacts, texts, tokenizer, 32) for texts in stories[:2])
+    pairs, candidates = stories[2], np.array([0, 2, 3, 5, 8, 9])
+    vectors = []
+    for store in (instances, labels):
+        ids = [torch.from_numpy(store[row].astype(np.int64))[None] for row in range(len(store))]
+        with torch.no_grad():
+            vectors.append(encoder(ids, [each > -1 for each in ids]).numpy())
+    found = []
+    for row, label in zip(*pairs.nonzero(), strict=True):
+        if label in candidates:
+            rivals = [other for other in candidates if not pairs[row, other]]
+            scores = vectors[1] @ vectors[0][row]
+            found.append(1 / (1 + sum(scores[other] >= scores[label] for other in rivals)))
+    assert 0 < np.mean(found) < 1
+    assert label_retrieval(encoder, instances, labels, pairs, candidates) == pytest.approx(np.mean(found), abs=1e-4)
+
+
+def test_the_share_is_chosen_on_held_out_labels(checkpoint, stories, monkeypatch):
+    """The best of the shares, with the weights before it untouched; half where too few labels are known."""
+    from xmcbench.methods.encoder import label_retrieval as module
+
+    values = {"finetune_steps": 4, "finetune_batch": 8, "finetune_rate": 1e-3, "instance_length": 24}
+    asked = []
+
+    def preferred(encoder, *_):
+        asked.append(encoder.digest())
+        return [0.1, 0.2, 0.7, 0.7, 0.3][(len(asked) - 1) % 5]
+
+    monkeypatch.setattr(module, "label_retrieval", preferred)
+    ends = {}
+    for share in (None, 0.5, 1.0):
+        method = SentBERT(backbone=str(checkpoint()), **values, finetune_share=share)
+        method.fit(*stories)
+        ends[share] = method._labels
+        assert method.notes["fine-tuning"]["share"] == (share or 0.5)
+    assert len(asked) == len(set(asked)) == 5
+    assert np.array_equal(ends[None], ends[0.5])
+    assert not np.array_equal(ends[1.0], ends[0.5])
+    few = csr_matrix((np.ones(2, np.float32), ([0, 1], [2, 3])), shape=stories[2].shape)
+    method = SentBERT(backbone=str(checkpoint()), **values, finetune_share=None)
+    method.fit(*stories[:2], few)
+    assert method.notes["fine-tuning"]["share"] == 0.5
+    assert "too few" in method.notes["held-out labels"]

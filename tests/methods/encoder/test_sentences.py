@@ -1,0 +1,42 @@
+import pickle
+
+import pytest
+
+from xmcbench import Texts
+from xmcbench.methods.encoder.sentences import splitter
+
+THINGS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle"]
+NAMES = ["Adams", "Baker", "Clark", "Davis", "Evans", "Foster", "Green", "Harris", "Irwin", "Jones"]
+
+
+@pytest.fixture
+def corpus():
+    """Sentences that end with many words; "Dr." stands inside of one, which no list of abbreviations has to say."""
+    contents = [
+        f"The {thing} of Dr. {name} sees a {other}. It finds Dr. {name} and the {other}. Many like the {thing}."
+        for thing, name in zip(THINGS, NAMES, strict=True)
+        for other in THINGS
+    ]
+    return Texts.from_lists(THINGS * 10, contents)
+
+
+def test_by_expression(artifacts, corpus):
+    split = splitter("regex", artifacts, corpus)
+    assert split("One. Two!  Three? 3.5 is a number.\n\nA line") == [
+        "One.", "Two!", "Three?", "3.5 is a number.", "A line",
+    ]  # fmt: skip
+    assert split("  ") == []
+    assert len(split(corpus.contents[0])) == 5
+
+
+def test_punkt_learns_abbreviations_from_the_corpus(artifacts, corpus):
+    split = splitter("punkt", artifacts, corpus)
+    content = corpus.contents[0]
+    assert split(content) == [
+        "The apple of Dr. Adams sees a apple.",
+        "It finds Dr. Adams and the apple.",
+        "Many like the apple.",
+    ]
+    assert split("  ") == []
+    assert pickle.loads(pickle.dumps(split))(content) == split(content)
+    assert splitter("punkt", artifacts, corpus).identity() == split.identity() != "regex"
