@@ -61,7 +61,7 @@ def test_vectors_of_tokens_from_a_file(tmp_path):
     mean = 5 / 3
     np.testing.assert_allclose(found[words.index("garden")], [1 / mean, 0, 0], rtol=1e-6)
     np.testing.assert_allclose(found[words.index("story")], [0, 0, 3 / mean], rtol=1e-6)
-    with pytest.raises(UsageError, match="cannot|no file"):
+    with pytest.raises(UsageError, match="file of word vectors"):
         tokens.vectors(str(tmp_path / "missing.txt"), 16, [corpus], Artifacts(tmp_path), 0)
 
 
