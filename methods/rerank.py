@@ -70,7 +70,7 @@ class Rerank(Method):
         check_folder(self.model)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Open the model. Raises Unavailable where it cannot be had, UsageError where it is no cross-encoder."""
+        """Open the model. Raises Unavailable where it cannot be had, UsageError where it is not a cross-encoder."""
         self._texts, self._pairs = (raw_X, raw_Y), pairs
         self._model = self._opened()
 

@@ -23,7 +23,7 @@ def train(
     """Train a network in place; the rate falls in a straight line to a tenth. Returns [step, mean loss] per epoch.
 
     batches: the rows of each step of an epoch, by its number. loss_of: the loss of the rows of a step, their mean.
-    Raises MethodError where a loss is no number.
+    Raises MethodError where a loss is NaN or infinite.
     """
     tables = [each for module in network.modules() if _is_table(module) for each in module.parameters(recurse=False)]
     held = {id(each) for each in tables}
@@ -39,7 +39,7 @@ def train(
         for rows in batches(epoch):
             loss = loss_of(rows)
             if not torch.isfinite(loss):
-                raise MethodError(f"the loss of step {step + 1} is no number", "try a lower learning rate")
+                raise MethodError(f"the loss of step {step + 1} is NaN or infinite", "try a lower learning rate")
             for optimizer in optimizers:
                 for group in optimizer.param_groups:
                     group["lr"] = now

@@ -27,12 +27,12 @@ def check_folder(name: str) -> None:
 
 
 def check_model(folder: Path) -> None:
-    """Raise UsageError where a folder is no model, would have to run code of its own, or is pickled; Unavailable where
+    """Raise UsageError where a folder is not a model, would have to run code of its own, or is pickled; Unavailable where
     it is one of model2vec and that package is missing.
     """
     config = _json(folder / "config.json")
     if not (folder / "modules.json").is_file() and config is None:
-        raise UsageError(f"{folder} is no embedding model: it has neither modules.json nor config.json")
+        raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")
     foreign = [kind for kind in _module_types(folder) if not kind.startswith(_OWN_MODULES)]
     if foreign or (config or {}).get("auto_map"):
         code = foreign[0] if foreign else "its config.json (auto_map)"

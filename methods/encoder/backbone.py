@@ -131,15 +131,15 @@ def _weights(folder: Path) -> list[Path]:
     settings = read_settings(folder)
     if not (settings.transformer / "config.json").is_file():
         raise UsageError(
-            f"{settings.transformer} is no checkpoint: it has no config.json", "a folder that save_pretrained wrote"
+            f"{settings.transformer} is not a checkpoint: it has no config.json", "a folder that save_pretrained wrote"
         )
     files = []
     for part in (settings.transformer, *(layer.folder for layer in settings.dense)):
         found = sorted(part.glob("model*.safetensors"))
         if not found:
             raise UsageError(
-                f"{part} has no weights in safetensors",
-                f"SentenceTransformer({str(folder)!r}).save(...) writes them: no pickle is read here",
+                f"{part} has no safetensors weights",
+                f"SentenceTransformer({str(folder)!r}).save(...) writes them; pickles are not read",
             )
         files += found
     return files

@@ -42,7 +42,7 @@ def _cached(model: str) -> Path | None:
     except LocalEntryNotFoundError:
         return None
     except HFValidationError as error:
-        raise UsageError(f"{model!r} is no id of a model on the hub: {error}") from error
+        raise UsageError(f"{model!r} is not a valid model id: {error}") from error
     return folder if next(folder.rglob("*.safetensors"), None) else None
 
 

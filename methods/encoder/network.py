@@ -278,7 +278,7 @@ def _set_attention(transformer: nn.Module, fused: bool) -> None:
 def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, precision: Chosen = "fp32") -> Encoder:
     """The checkpoint in ``folder`` under a head; layers that it does not bring are drawn from ``seed``.
 
-    Raises UsageError where the folder is no checkpoint of an encoder, states what is not followed here, or lacks
+    Raises UsageError where the folder is not a checkpoint of an encoder, states what is not followed here, or lacks
     weights: random numbers never stand in for them.
     """
     settings = read_settings(folder)

@@ -79,7 +79,7 @@ class SecondStage(ContrastiveTask):
         """pairs: at least one; batch: pairs of a step, over all processes.
 
         negatives: ``untrue`` leaves out other pseudo labels of the instance, and with own_titles its title. margin: a
-        label whose inner product with the instance comes within this of the pair's label is no negative.
+        label whose inner product with the instance comes within this of the pair's label is not a negative.
         """
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._loss, self._negatives, self._own_titles = loss, negatives, own_titles

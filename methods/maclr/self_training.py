@@ -95,7 +95,7 @@ class SelfTraining(ContextEncoder):
         float | None,
         Ge(0),
         Doc(
-            "a label whose score comes within this of the pseudo label's is no negative in Stage II, however it came "
+            "a label whose score comes within this of the pseudo label's is not a negative in Stage II, however it came "
             "into the batch; none: all are"
         ),
     ] = None

@@ -136,7 +136,8 @@ def test_a_cell_makes_again_what_was_removed(inside, tiny, tmp_path):
     first = json.loads(inside(*words).stdout)["records"]
     assert first[0]["artifacts"][0].startswith("tfidf/")
     listed = json.loads(inside("clean", "--json").stdout)["items"]
-    assert {each["kind"]: each["records"] for each in listed} == {"tfidf": 1, "predictions": 1, "logs": 0, "subsets": 1}
+    needed = {each["kind"]: each["records"] for each in listed}
+    assert needed == {"tfidf": 1, "ranking": 1, "predictions": 1, "logs": 0, "subsets": 1}
     assert inside("clean", "--older-than", "0", "--remove").returncode == 0
     again = json.loads(inside(*words, "--force").stdout)["records"]
     assert [each["status"] for each in again] == ["ok"]

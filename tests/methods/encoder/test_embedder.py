@@ -204,7 +204,7 @@ def test_folders_that_are_none(model, tmp_path):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(UsageError, match="pickled weights"):
         Embedder(model=str(folder)).require()
-    with pytest.raises(UsageError, match="there is no backbone"):
+    with pytest.raises(UsageError, match="unknown backbone"):
         Embedder(model="./nowhere").require()
 
 
