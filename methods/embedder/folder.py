@@ -27,8 +27,9 @@ def check_folder(name: str) -> None:
 
 
 def check_model(folder: Path) -> None:
-    """Raise UsageError where a folder is not a model, would have to run code of its own, or is pickled; Unavailable where
-    it is one of model2vec and that package is missing.
+    """Raise UsageError if a folder is not a model, would run code of its own, or is pickled.
+
+    Raises Unavailable if it is a model of model2vec and that package is missing.
     """
     config = _json(folder / "config.json")
     if not (folder / "modules.json").is_file() and config is None:
