@@ -150,7 +150,7 @@ def test_a_frame_has_a_row_a_cell_and_fractions(tiny, options):
 
 def test_a_frame_without_pandas_says_what_brings_it(monkeypatch, record):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(Unavailable, match=r"frame() needs pandas \(pip install pandas\)"):
+    with pytest.raises(Unavailable, match=r"frame\(\) needs pandas \(pip install pandas\)"):
         Results((record(),), "self", "runs").frame()
 
 

@@ -105,7 +105,7 @@ def test_a_saved_subset_is_read_back(tmp_path):
 
 
 def test_what_a_reader_of_a_table_calls_it():
-    assert Setting.of("ez").title == "zero-shot (no pair)"
+    assert Setting.of("ez").title == "zero-shot (no pairs)"
     assert Setting.of("full").title == "full (all training pairs)"
     assert Setting.of("fs", 0.05).title == "few-shot, 5% of the labels"
     assert Setting.of("fs", 1, "pair").title == "few-shot, 100% of the pairs"

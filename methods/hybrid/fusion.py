@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from scipy.sparse import coo_matrix
 
 from xmcbench import TopK
 
@@ -48,6 +47,8 @@ def normalized(ranking: TopK, how: Normalization) -> np.ndarray:
 
 def fused(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, labels: int, k: int) -> TopK:
     """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id."""
+    from scipy.sparse import coo_matrix  # not needed to list methods
+
     rows, columns, values = [], [], []
     for ranking, weight in zip(rankings, weights, strict=True):
         there = ranking.indices >= 0

@@ -41,7 +41,7 @@ class Hybrid(Method):
     }
 
     choices: ClassVar = {
-        "small": "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf,ict:small,hybrid:small"
+        "small": "normalizations compared on rankings of TF-IDF and ICT for lf-debian-20k-dev; equal weights"
     }
 
     parts: Annotated[str, Doc("names of methods, with a comma between them: NAME or NAME:PRESET each")] = (

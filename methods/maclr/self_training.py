@@ -95,8 +95,8 @@ class SelfTraining(ContextEncoder):
         float | None,
         Ge(0),
         Doc(
-            "a label whose score is within this of the pseudo label's is not a negative in Stage II, however it came into "
-            "the batch; none: all are"
+            "a label whose score is within this of the pseudo label's is not a negative in Stage II, wherever it came "
+            "from; none: all are"
         ),
     ] = None
     pseudo_replay: Annotated[

@@ -179,7 +179,7 @@ def test_values_of_presets_come_from_commands_whose_records_are_here():
     """A record may lack a parameter that the method has had since, if the command leaves it at its default."""
     records, registry = Store(BOARD).records(), Registry()
     chosen = list(chosen_by())
-    assert {(method, preset) for method, preset, _ in chosen} >= {("maclr", "small"), ("glove", "quick")}
+    assert {(method, preset) for method, preset, _ in chosen} >= {("ict", "small"), ("glove", "quick")}
     for method, _, command in chosen:
         arguments = parser().parse_args(shlex.split(command)[1:])
         assert arguments.dataset.endswith("-dev")  # no test label of a dataset is looked at

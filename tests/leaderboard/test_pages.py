@@ -33,7 +33,7 @@ def test_a_page_in_the_order_of_the_paper(some):
     page = files(pages(some))["tiny.md"]
     headings = re.findall(r"^##+ .*", page, re.MULTILINE)
     assert [heading for heading in headings if heading.startswith("## ")] == [
-        *("## Coverage curves, by label", "## Zero-shot (no pair)", "## Few-shot, 1% of the labels"),
+        *("## Coverage curves, by label", "## Zero-shot (no pairs)", "## Few-shot, 1% of the labels"),
         *("## Few-shot, 5% of the labels", "## Full (all training pairs)"),
     ]
     # At zero shot every label is unseen: no table says so.

@@ -151,7 +151,7 @@ def test_vectors_that_are_not_finite(fitted, corpus, tmp_path):
         fitted(GloVe, *corpus[:2], vectors=str(tmp_path / "nan.txt"))
 
 
-@pytest.mark.parametrize(("name", "reason"), [("missing.txt", "No such file"), (".", "Is a directory")])
+@pytest.mark.parametrize(("name", "reason"), [("missing.txt", "No such file"), (".", "not a file of word vectors")])
 def test_a_path_that_is_not_a_file(fitted, corpus, tmp_path, name, reason):
     with pytest.raises(UsageError, match=reason):
         fitted(GloVe, *corpus[:2], vectors=str(tmp_path / name))
