@@ -40,7 +40,11 @@ def test_a_test_set_without_labels_cannot_be_scored(xmcbench, tiny, predictions)
 def test_bad_files_are_one_line(xmcbench, tiny, predictions, tmp_path):
     np.savez(tmp_path / "short.npz", indices=np.zeros((3, 1), np.int32), scores=np.zeros((3, 1), np.float32))
     (tmp_path / "text.npz").write_text("no")
-    for name, reason in (("short.npz", "shapes"), ("text.npz", "not a prediction file"), ("none.npz", "no prediction file at")):
+    for name, reason in (
+        ("short.npz", "shapes"),
+        ("text.npz", "not a prediction file"),
+        ("none.npz", "no prediction file at"),
+    ):
         ended = xmcbench("score", "--dataset", tiny, "--predictions", name)
         assert ended.returncode == 1
         assert reason in ended.stderr
