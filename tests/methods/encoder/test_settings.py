@@ -111,7 +111,7 @@ def test_weights_of_dense_layers_are_part_of_the_checksum(saved):
     other, _ = saved(dense(init_weight=torch.ones(8, 16)), name="other")
     assert before != weights_sha256(other)
     (folder / "2_Dense" / "model.safetensors").unlink()
-    with pytest.raises(UsageError, match="2_Dense has no weights in safetensors"):
+    with pytest.raises(UsageError, match="2_Dense has no safetensors weights"):
         require_backbone(str(folder))
 
 
