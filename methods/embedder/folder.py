@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from xmcbench import Unavailable, UsageError
+from xmcbench.methods.encoder.settings import read_json
 
 #: Files that say nothing of vectors, and copies of the weights in other formats.
 _LEFT_OUT = {"README.md", ".gitattributes"}
@@ -31,7 +31,7 @@ def check_model(folder: Path) -> None:
 
     Raises Unavailable if it is a model of model2vec and that package is missing.
     """
-    config = _json(folder / "config.json")
+    config = read_json(folder / "config.json")
     if not (folder / "modules.json").is_file() and config is None:
         raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")
     foreign = [kind for kind in _module_types(folder) if not kind.startswith(_OWN_MODULES)]
@@ -51,7 +51,7 @@ def check_model(folder: Path) -> None:
 
 def is_model2vec(folder: Path) -> bool:
     """Whether this is a model of model2vec that sentence-transformers does not load by itself."""
-    config = _json(folder / "config.json") or {}
+    config = read_json(folder / "config.json") or {}
     return not (folder / "modules.json").is_file() and config.get("model_type") == "model2vec"
 
 
@@ -80,22 +80,13 @@ def card(folder: Path) -> dict[str, Any]:
 
 def _module_types(folder: Path) -> Iterator[str]:
     """The classes of a model's modules, those inside a Router too."""
-    for module in _json(folder / "modules.json") or []:
+    for module in read_json(folder / "modules.json") or []:
         yield str(module["type"])
     for name in ("router_config.json", "config.json"):
         for file in folder.rglob(name):
-            types = (_json(file) or {}).get("types")
+            types = (read_json(file) or {}).get("types")
             yield from map(str, types.values() if isinstance(types, dict) else [])
 
 
 def _plain(value: Any) -> Any:
     return [str(each) for each in value] if isinstance(value, list) else str(value)
-
-
-def _json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error

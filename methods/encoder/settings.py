@@ -141,7 +141,7 @@ def read_settings(folder: Path) -> Settings:
 
     Raises UsageError for a setting that is not followed here, with its name.
     """
-    modules = _read(folder / "modules.json")
+    modules = read_json(folder / "modules.json")
     if modules is None:
         return _plain(folder)
     transformer, pooling = folder, None
@@ -155,7 +155,7 @@ def read_settings(folder: Path) -> Settings:
         if kind == "Transformer":
             transformer = path
         elif kind == "Pooling":
-            pooling = _read(path / "config.json") or {}
+            pooling = read_json(path / "config.json") or {}
         elif kind == "Dense":
             layers.append(_dense(path))
         elif kind == "Normalize":
@@ -164,8 +164,10 @@ def read_settings(folder: Path) -> Settings:
             _refuse(folder, f"it has a module {kind}")
     if pooling is None:
         _refuse(folder, "it has no module Pooling")
-    model = _read(folder / "config_sentence_transformers.json") or {}
-    own: Mapping[str, Any] = next((found for name in _TRANSFORMER_FILES if (found := _read(transformer / name))), {})
+    model = read_json(folder / "config_sentence_transformers.json") or {}
+    own: Mapping[str, Any] = next(
+        (found for name in _TRANSFORMER_FILES if (found := read_json(transformer / name))), {}
+    )
     _check_model(folder, model)
     _check_transformer(folder, own)
     _check_keys(folder, "Pooling", pooling, _POOLING_KEYS)
@@ -185,13 +187,13 @@ def read_settings(folder: Path) -> Settings:
 
 def _plain(folder: Path) -> Settings:
     """A transformer alone: pooled by its mean, or by its last token where it was made to continue a text."""
-    config = _read(folder / "config.json") or {}
+    config = read_json(folder / "config.json") or {}
     continues = str((config.get("architectures") or [""])[0]).endswith("ForCausalLM") and config.get("is_causal", True)
     return Settings(folder, ("lasttoken",) if continues else ("mean",), max_seq_length=_tokenizer_limit(folder))
 
 
 def _tokenizer_limit(folder: Path) -> int | None:
-    limit = (_read(folder / "tokenizer_config.json") or {}).get("model_max_length")
+    limit = (read_json(folder / "tokenizer_config.json") or {}).get("model_max_length")
     return int(limit) if limit and limit < _NO_LIMIT else None
 
 
@@ -207,7 +209,7 @@ def _poolings(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _dense(folder: Path) -> DenseLayer:
-    config = _read(folder / "config.json") or {}
+    config = read_json(folder / "config.json") or {}
     _check_keys(folder, "Dense", config, _DENSE_KEYS)
     names = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
     if names != {"sentence_embedding"}:
@@ -262,7 +264,7 @@ def _refuse(folder: Path, what: str) -> NoReturn:
     )
 
 
-def _read(file: Path) -> Any:
+def read_json(file: Path) -> Any:
     """The content of a JSON file, None where there is none. Raises UsageError where it is not JSON."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))

@@ -1,7 +1,6 @@
 """`xmcbench curve` as a user meets it: what runs, what is drawn, what is missing."""
 
 import csv
-import importlib.util
 import json
 import re
 import signal
@@ -124,7 +123,6 @@ def test_nothing_to_draw(inside, tiny):
     assert (ended.returncode, "no results to draw" in ended.stdout) == (1, True)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("resvg_py") is None, reason="PNG needs resvg-py")
 def test_png(xmcbench, tiny, tmp_path):
     ended = xmcbench("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0,1", "--metric", "P@1", "--png")
     assert ended.returncode == 0, ended.stderr

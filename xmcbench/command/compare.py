@@ -15,6 +15,8 @@ import argparse
 import json
 from pathlib import Path
 
+from xmcbench.command import request
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench compare``."""
@@ -32,14 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
     )
     parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a file that defines methods; may be repeated",
-    )
+    request.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -33,14 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="only this dataset; may be repeated (default: all that are found by name)",
     )
     parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a file that defines methods; may be repeated",
-    )
+    request.add_plugin(parser)
     request.add_limits(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 

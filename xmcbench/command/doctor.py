@@ -14,20 +14,15 @@ from pathlib import Path
 
 import msgspec
 
+from xmcbench.command import request
+
 #: Values that the hub's client takes for true.
 _ON = ("1", "ON", "YES", "TRUE")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench doctor``."""
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a file that defines methods; may be repeated",
-    )
+    request.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="of --deep (default: ./runs)")

@@ -41,14 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace files not generated; with add: a record of the same cell",
     )
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a file that defines methods; may be repeated",
-    )
+    request.add_plugin(parser)
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
     )

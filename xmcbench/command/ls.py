@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xmcbench.command import request
+
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
 
@@ -22,14 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("methods", "datasets", "results"))
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a file that defines methods; may be repeated",
-    )
+    request.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

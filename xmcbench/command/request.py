@@ -37,6 +37,11 @@ def add_methods(group: Any) -> None:
     )
     add_set(group)
     group.add_argument("--seed", default="0", metavar="S[,S..]", help="default: 0")
+    add_plugin(group)
+
+
+def add_plugin(group: Any) -> None:
+    """The flag for methods that are not installed, for a parser or an argument group."""
     group.add_argument(
         "--plugin",
         action="append",

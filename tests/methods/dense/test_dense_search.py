@@ -1,5 +1,3 @@
-import importlib.util
-
 import numpy as np
 import pytest
 
@@ -79,7 +77,6 @@ def test_engine_and_threads_do_not_show():
     assert many.indices.tobytes() == one.indices.tobytes()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="HNSW is FAISS's")
 def test_hnsw_above_the_stated_size_says_its_recall():
     queries, items = vectors(300), vectors(3000, seed=1)
     notes: dict = {}
@@ -107,8 +104,5 @@ def test_a_vector_that_is_not_finite(engine):
 
 @pytest.mark.gpu
 def test_a_gpu_finds_the_same():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     queries, items = vectors(64, 96), vectors(2000, 96, seed=1)
     assert np.array_equal(top_k(queries, items, 50, device="cuda").indices, top_k(queries, items, 50).indices)

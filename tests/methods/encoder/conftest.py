@@ -139,3 +139,19 @@ def stories():
     columns = np.sort(np.array([[row % 10, (row + 3) % 10] for row in range(30)]), axis=1).ravel()
     pairs = csr_matrix((np.ones(60, np.float32), columns, np.arange(0, 61, 2)), shape=(30, 10))
     return Texts.from_lists(titles, contents), Texts.from_lists([f"the {thing}" for thing in THINGS]), pairs
+
+
+@pytest.fixture
+def predicted(stories, tmp_path):
+    """Fit a method to the stories, without pairs; returns its k labels for texts, and the method."""
+
+    def run(method, texts, k):
+        method.artifacts = Artifacts(tmp_path / "store")
+        method.require()
+        method.fit(*stories[:2])
+        found = method.predict(texts, k)
+        found.check(len(texts), k, len(stories[1]))
+        json.dumps(method.notes, allow_nan=False)
+        return found, method
+
+    return run

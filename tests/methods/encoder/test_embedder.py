@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from xmcbench import Artifacts, Texts, Unavailable, UsageError
+from xmcbench import Texts, Unavailable, UsageError
 from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.embedder.folder import check_model, files_sha256
 
@@ -32,18 +32,11 @@ def model(checkpoint, tmp_path):
 
 
 @pytest.fixture
-def ranked(stories, tmp_path):
+def ranked(predicted):
     """Predictions for NEW by the method, and the method."""
 
     def run(folder, k=10, **values):
-        method = Embedder(model=str(folder), **values)
-        method.artifacts = Artifacts(tmp_path / "store")
-        method.require()
-        method.fit(*stories[:2])
-        found = method.predict(NEW, k)
-        found.check(len(NEW), k, len(stories[1]))
-        json.dumps(method.notes, allow_nan=False)
-        return found, method
+        return predicted(Embedder(model=str(folder), **values), NEW, k)
 
     return run
 

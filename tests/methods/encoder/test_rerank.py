@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -27,16 +25,9 @@ def cross_encoder(checkpoint, tmp_path):
 
 
 @pytest.fixture
-def run(stories, tmp_path):
+def run(predicted):
     def go(folder, k=8, **values):
-        method = Rerank(model=str(folder), precision="fp32", **values)
-        method.artifacts = Artifacts(tmp_path / "store")
-        method.require()
-        method.fit(*stories[:2])
-        found = method.predict(NEW, k)
-        found.check(len(NEW), k, len(stories[1]))
-        json.dumps(method.notes, allow_nan=False)
-        return found, method
+        return predicted(Rerank(model=str(folder), precision="fp32", **values), NEW, k)
 
     return go
 
