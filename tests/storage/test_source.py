@@ -1,6 +1,7 @@
 """The digest of source code: what a result depends on changes it, and nothing else does."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -395,11 +396,12 @@ def test_a_digest_is_pinned(tmp_path, monkeypatch):
     assert module_digest("sample_of_syntax") == PINNED
 
 
-@pytest.mark.parametrize("version", ["3.12.1", "3.13.0"])
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
 def test_other_versions_of_python_give_the_same_digests(tmp_path, version):
-    python = Path(f"/root/.pyenv/versions/{version}/bin/python")
-    if not python.exists():
-        pytest.skip(f"there is no Python {version} at {python}")
+    python = shutil.which(f"python{version}")
+    # A version manager may have a launcher of that name for a version that is not selected.
+    if python is None or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"there is no python{version}")
     (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
     (tmp_path / "source.py").write_text((ROOT / "xmcbench" / "storage" / "source.py").read_text())
     code = (
