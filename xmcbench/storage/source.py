@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from xmcbench.storage.syntax import syntax_of
+from xmcbench.storage.syntax_cache import syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")

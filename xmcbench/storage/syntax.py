@@ -1,26 +1,12 @@
-"""The syntax tree of one file: its digest, and what it imports.
-
-Parsing takes most of the time of a digest, so results are remembered in the cache, by content.
-"""
+"""The syntax tree of one file: its digest, and what it imports."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
-
-from xmcbench.errors import StorageError
-from xmcbench.storage.atomic import write_json
-from xmcbench.storage.cache import cache_root
-from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -31,46 +17,8 @@ class Syntax:
     imports: tuple[str, ...]
 
 
-@cache
-def syntax_of(file: Path, name: str, _changed: int) -> Syntax:
-    """The syntax of the file of a module. _changed: when it was written, so that a new version is read again.
-
-    Raises OSError when it cannot be read.
-    """
-    content = file.read_bytes()
-    is_package = file.name == "__init__.py"
-    key = hashlib.sha256(b"\0".join([_reader(), name.encode(), b"package" * is_package, content])).hexdigest()
-    note = cache_root() / "sources" / f"{key[:32]}.json"
-    remembered = _remembered(note)
-    if remembered is None:
-        remembered = _parsed(content, name, is_package)
-        with suppress(StorageError):  # a cell may not write there
-            write_json(note, _noted(remembered))
-    return remembered
-
-
-@cache
-def _reader() -> bytes:
-    """What decides how a file is read, besides its content: this module, and the version of Python."""
-    return hashlib.sha256(Path(__file__).read_bytes()).digest() + sys.version.encode()
-
-
-def _remembered(note: Path) -> Syntax | None:
-    try:
-        document = json.loads(read_text(note))
-        found = Syntax(str(document["tree"]), tuple(map(str, document["imports"])))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return found if document == _noted(found) else None
-
-
-def _noted(syntax: Syntax) -> dict[str, object]:
-    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
-    known: dict[str, object] = {"tree": syntax.tree, "imports": list(syntax.imports)}
-    return {**known, "seal": sha256_json(known)}
-
-
-def _parsed(content: bytes, name: str, is_package: bool) -> Syntax:
+def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
+    """The syntax of the source of a module. name: of the module; is_package: whether it is an ``__init__.py``."""
     try:
         tree = _without_type_checking(ast.parse(content))
     except (SyntaxError, ValueError):  # a compiled module, or one that will not import
