@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -111,6 +112,7 @@ def contract_problem(method: object) -> str:
     return ""
 
 
+@cache  # every row of a plan asks
 def _installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None

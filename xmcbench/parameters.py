@@ -18,6 +18,7 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, Unit
@@ -121,9 +122,12 @@ class Parameter(Struct, frozen=True):
         return self.check(value, owner)
 
 
+@cache  # every annotation is compiled, and a plan asks several times
 def declared(cls: type) -> dict[str, Parameter]:
-    """The hyperparameters that a class declares, those of its bases first. Raises PluginError for an unsupported
-    type."""
+    """The hyperparameters that a class declares, those of its bases first: one dict for all callers.
+
+    Raises PluginError for an unsupported type.
+    """
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +40,10 @@ class _Here:
     method: type[Method]
 
     def source_sha256(self) -> str:
+        return self._source
+
+    @cached_property
+    def _source(self) -> str:
         return source_digest(self.method)
 
     def answer(self, question: Question) -> Answer:

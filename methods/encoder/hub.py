@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,9 @@ _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
 _UNWANTED = ["onnx/*", "openvino/*", "*/onnx/*"]
 #: Seconds that the hub has to answer whether it has a model.
 _PATIENCE_S = 4.0
+_UNREACHABLE = "the hub cannot be reached"
+#: Ids that are valid for certain; the client judges the others.
+_PLAIN = re.compile(r"[a-zA-Z0-9]+([.-][a-zA-Z0-9]+)*/[a-zA-Z0-9]+([.-][a-zA-Z0-9]+)*")
 
 
 def from_hub(model: str, command: str) -> Path:
@@ -34,6 +38,11 @@ def from_hub(model: str, command: str) -> Path:
 
 def _cached(model: str) -> Path | None:
     """The folder of a model in the hub's cache; None where it is not there, or only a part of it."""
+    from huggingface_hub import constants
+
+    # The client takes a quarter of a second to import; most plans have a model that was never downloaded.
+    if _PLAIN.fullmatch(model) and not Path(constants.HF_HUB_CACHE, f"models--{model.replace('/', '--')}").is_dir():
+        return None
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -55,6 +64,10 @@ def require_on_hub(model: str, command: str) -> None:
 @cache
 def _asked(model: str) -> str:
     """Why the hub does not give a model, or an empty string; asked once, however many cells a plan has."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return _UNREACHABLE
     import httpx
     from huggingface_hub import HfApi
 
@@ -71,7 +84,7 @@ def _refusal(error: Exception) -> str:
 
     if isinstance(error, RepositoryNotFoundError):
         return "the hub has no model of this name, or shows it to its members only"
-    return "the hub cannot be reached"
+    return _UNREACHABLE
 
 
 def _unavailable(model: str, refusal: str, command: str) -> Unavailable:

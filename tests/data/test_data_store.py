@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from xmcbench.data.store import cache_root, corpus, fingerprint, kept, open_corpus
+from xmcbench.data.store import corpus, fingerprint, kept, open_corpus
 from xmcbench.data.xc_text import write_labels
 from xmcbench.errors import DataError, StorageError
+from xmcbench.storage.cache import cache_root
 from xmcbench.texts import Texts, text_digest
 
 

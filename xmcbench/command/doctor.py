@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
-    from xmcbench.data.store import cache_root
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
+    from xmcbench.storage.cache import cache_root
 
     cache, entries, datasets = cache_root(), list(Registry(arguments.plugin)), known_datasets()
     methods = {entry.name: status(entry) for entry in entries}

@@ -12,10 +12,11 @@ import numpy as np
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.compression import find_source
 from xmcbench.data.sealing import check_open
-from xmcbench.data.store import Corpus, cache_root, corpus, fingerprint, kept, open_corpus, write_corpus
+from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, write_corpus
 from xmcbench.data.vocabulary import Filter
 from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
 from xmcbench.storage.reading import read_text

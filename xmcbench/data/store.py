@@ -22,6 +22,7 @@ from xmcbench.data.xc_text import Kind, Rows, at, read_rows
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
+from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import read_text
@@ -61,11 +62,6 @@ class Corpus:
     def pair_file(self) -> Path:
         """The pairs."""
         return self.folder / "pairs.npz"
-
-
-def cache_root() -> Path:
-    """The folder of the cache: $XMCBENCH_CACHE, else ~/.cache/xmcbench."""
-    return Path(os.environ.get("XMCBENCH_CACHE") or Path.home() / ".cache" / "xmcbench")
 
 
 def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], None]) -> Path:

@@ -14,7 +14,6 @@ import msgspec
 
 from xmcbench import environment
 from xmcbench.data.catalogue import roots
-from xmcbench.data.store import cache_root
 from xmcbench.environment import Compute
 from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.escaping import visible
@@ -36,6 +35,7 @@ from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.storage.atomic import make_folder
+from xmcbench.storage.cache import cache_root
 from xmcbench.storage.shipped import shipped
 from xmcbench.storage.temporary import scratch, sweep_scratch
 

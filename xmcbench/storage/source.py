@@ -10,17 +10,17 @@ Two things are not seen: modules that are imported under a computed name, and da
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from xmcbench.storage.syntax_cache import syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
@@ -125,14 +125,6 @@ class _Package:
         return spec is None or spec.origin is None or Path(spec.origin).resolve() == first[1].resolve()
 
 
-@dataclass(frozen=True)
-class _File:
-    """A parsed file. tree: SHA-256 (hex) of its syntax tree; imports: the names that it imports, absolute."""
-
-    tree: str
-    imports: tuple[str, ...]
-
-
 def _module_name(thing: object) -> str:
     if isinstance(thing, ModuleType):
         return thing.__name__
@@ -155,14 +147,18 @@ def _source(modules: tuple[str, ...]) -> Source:
         # The name of a plug-in file may not be importable.
         own = _file_of(module) if not package.prefix else None
         waiting.append((package, [(own.stem, own)] if own else package.files(module)))
+    seen: set[tuple[_Package, str]] = set()  # files import the same names
     while waiting:
         package, files = waiting.pop()
         for name, file in files:
             if name in trees:
                 continue
-            parsed = _parsed(file, name, file.stat().st_mtime_ns)
+            parsed = syntax_of(file, name, file.stat().st_mtime_ns)
             trees[name] = parsed.tree
             for imported in parsed.imports:
+                if (package, imported) in seen:
+                    continue
+                seen.add((package, imported))
                 if package.imported(imported):
                     waiting.append((package, package.files(imported)))
                 elif f"{imported}.".startswith(f"{_METHODS}."):
@@ -175,70 +171,3 @@ def _source(modules: tuple[str, ...]) -> Source:
         digest.update(f"{name} {trees[name]}\n".encode())
     packages = sorted(foreign - sys.stdlib_module_names - {"xmcbench", ""})
     return Source(digest.hexdigest(), tuple(packages))
-
-
-@cache
-def _parsed(file: Path, name: str, _changed: int) -> _File:
-    content = file.read_bytes()
-    try:
-        tree = _without_type_checking(ast.parse(content))
-    except (SyntaxError, ValueError):  # a compiled module, or one that will not import
-        return _File(hashlib.sha256(content).hexdigest(), ())
-    imports = dict.fromkeys(_imports(tree, name, file.name == "__init__.py"))
-    return _File(hashlib.sha256(_canonical(tree).encode()).hexdigest(), tuple(imports))
-
-
-def _without_type_checking(tree: ast.Module) -> ast.Module:
-    class Strip(ast.NodeTransformer):
-        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-            self.generic_visit(node)
-            name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
-            return node.orelse if name == "TYPE_CHECKING" else node
-
-    stripped: ast.Module = Strip().visit(tree)
-    return stripped
-
-
-def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            named = node.module or ""
-            if node.level:
-                levels = node.level - is_package  # in a package `.` is the package itself
-                named = f"{module.rsplit('.', levels)[0] if levels else module}.{named}".rstrip(".")
-            yield named
-            # `from package import module` names a module in the second half, `from module import name` does not.
-            yield from (f"{named}.{alias.name}" for alias in node.names)
-
-
-def _canonical(tree: ast.AST) -> str:
-    """A syntax tree as text, equal for all versions of Python that parse it alike."""
-    parts: list[str] = []
-    _write(tree, parts.append)
-    return "".join(parts)
-
-
-def _write(node: object, write: Callable[[str], None]) -> None:
-    # Not a generator: every run computes the digests of all methods, and nested generators take twice as long.
-    if isinstance(node, ast.AST):
-        write(f"({type(node).__name__}")
-        for field in node._fields:
-            value: Any = getattr(node, field, None)
-            if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
-                value = [each for each in value if getattr(each, "value", None) != ""]
-            if field in ("kind", "type_comment", "type_ignores") or value is None or value == []:
-                continue
-            write(f" {field}=")
-            if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                value = value[1:] if ast.get_docstring(node, clean=False) is not None else value
-            if isinstance(node, ast.Raise) and isinstance(value, ast.Call):
-                value = value.func  # the message is left out
-            _write(value, write)
-        write(")")
-    elif isinstance(node, list):
-        for each in node:
-            _write(each, write)
-    else:
-        write(f"{type(node).__name__}:{node!r}")

@@ -123,6 +123,7 @@ def hub(monkeypatch, tmp_path):
         return asked
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     hub_module._asked.cache_clear()
     yield answers
     hub_module._asked.cache_clear()
@@ -144,6 +145,16 @@ def test_a_hub_that_is_not_there(hub):
             require_backbone(MPNET)
         assert raised.value.message == f"the weights of {MPNET} are not on this machine and the hub cannot be reached"
         assert raised.value.hint == f"hf download {MPNET}"
+
+
+def test_offline_nothing_is_asked(hub, monkeypatch):
+    from huggingface_hub import constants
+
+    asked = hub()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(Unavailable, match="the hub cannot be reached"):
+        require_backbone(MPNET)
+    assert asked == []
 
 
 def test_a_hub_without_the_model(hub):

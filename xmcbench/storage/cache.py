@@ -1,0 +1,11 @@
+"""Where what can be computed again is kept between runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """The folder of the cache: $XMCBENCH_CACHE, else ~/.cache/xmcbench."""
+    return Path(os.environ.get("XMCBENCH_CACHE") or Path.home() / ".cache" / "xmcbench")

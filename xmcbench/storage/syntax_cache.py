@@ -1,0 +1,57 @@
+"""The syntax of files, remembered in the cache by their content: parsing takes most of the time of a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from xmcbench.errors import StorageError
+from xmcbench.storage import syntax
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.cache import cache_root
+from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.reading import read_text
+from xmcbench.storage.syntax import Syntax, parsed
+
+
+@cache
+def syntax_of(file: Path, name: str, _changed: int) -> Syntax:
+    """The syntax of the file of a module. _changed: when it was written, so that a new version is read again.
+
+    Raises OSError when it cannot be read.
+    """
+    content = file.read_bytes()
+    is_package = file.name == "__init__.py"
+    key = hashlib.sha256(b"\0".join([_reader(), name.encode(), b"package" * is_package, content])).hexdigest()
+    note = cache_root() / "sources" / f"{key[:32]}.json"
+    remembered = _remembered(note)
+    if remembered is None:
+        remembered = parsed(content, name, is_package)
+        with suppress(StorageError):  # a cell may not write there
+            write_json(note, _noted(remembered))
+    return remembered
+
+
+@cache
+def _reader() -> bytes:
+    """What decides how a file is read, besides its content: the code that reads it, and the version of Python."""
+    return hashlib.sha256(Path(syntax.__file__).read_bytes()).digest() + sys.version.encode()
+
+
+def _remembered(note: Path) -> Syntax | None:
+    try:
+        document = json.loads(read_text(note))
+        found = Syntax(str(document["tree"]), tuple(map(str, document["imports"])))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if document == _noted(found) else None
+
+
+def _noted(found: Syntax) -> dict[str, object]:
+    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
+    known: dict[str, object] = {"tree": found.tree, "imports": list(found.imports)}
+    return {**known, "seal": sha256_json(known)}
