@@ -1,12 +1,13 @@
 """Training budgets that several encoders share as presets.
 
-A budget is a number of texts that are embedded with their gradients, equal for ICT, SimCSE, RTS and MACLR: every row's name
-says it. What clusters and pseudo labels cost comes on top for MACLR: its record says how long it took.
+A budget is a number of texts that are embedded with their gradients, equal for ICT, SimCSE, RTS and MACLR: every row's
+name says it. What clusters and pseudo labels cost comes on top for MACLR: its record says how long it took.
 """
 
 from __future__ import annotations
 
-#: Texts of the pre-training by preset: what two cores do in half a minute, in minutes, and in an hour, and a GPU in an hour.
+#: Texts of the pre-training by preset: what two cores do in half a minute, in minutes, and in an hour, and a GPU in an
+#: hour.
 TEXTS = {"quick": 960, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu": 3_072_000}
 
 #: How the paper fine-tunes (MACLR, section 5.1), where that is no default.
