@@ -94,6 +94,8 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
                         continue
                     progress(planned, position, None)
                     records[position] = _run_cell(planned, place, scorer)
+                    if not records[position].ok:
+                        store.sweep()  # what its process was writing when it ended
                     progress(planned, position, records[position])
     return [records[position] for position in sorted(records)]
 
