@@ -1,5 +1,7 @@
 """From a planned cell to its record: what the process of a cell is told, what it does, and what is recorded of it."""
 
+import resource
+
 import msgspec
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from xmcbench.registry import Registry
 from xmcbench.runner import audit, execution, scorer, worker
 from xmcbench.runner.execution import Limits
 from xmcbench.runner.job import Job, Outcome
+from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting, draw
 from xmcbench.topk import TopK
 
@@ -188,6 +191,33 @@ def test_what_goes_wrong_is_a_record(run_here, methods, store, tiny, method, sta
 def test_the_status_of_a_cell(outcome, ending, status, reason):
     found, why = execution._status(outcome, ending, Limits(5.0))
     assert (found, why[: len(reason)]) == (status, reason)
+
+
+def test_an_outcome_that_cannot_be_read(tmp_path):
+    assert Outcome.read(tmp_path / "none.json") is None
+    for content in (b"{", b"[1]", b"\xff", b'{"status": "ok", "notes": ' + b'{"a":' * 5000):
+        (tmp_path / "outcome.json").write_bytes(content)
+        with pytest.raises(StorageError, match="the outcome of the cell cannot be read"):
+            Outcome.read(tmp_path / "outcome.json")
+
+
+def test_memory_where_the_system_does_not_list_it(monkeypatch):
+    def unreadable(_):
+        raise OSError("no such file")
+
+    monkeypatch.setattr(worker.Path, "read_text", unreadable)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert before <= worker._high_water_mark() <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_a_result_that_came_in_between_is_taken(at_hand, methods, store, tiny):
+    """A plan that was made before another run finished its cells."""
+    request, registry = Request(str(tiny), Setting.of("ez"), methods=["chance"]), Registry([methods])
+    plans = [plan([request], registry, store) for _ in range(2)]
+    (first,) = execution.execute(plans[0], execution.Place(store))
+    written = store.record_path(first.cell).stat().st_ino
+    assert execution.execute(plans[1], execution.Place(store)) == [first]
+    assert store.record_path(first.cell).stat().st_ino == written
 
 
 def test_the_higher_of_two_peaks_counts(run_here, at_hand, methods):

@@ -1,7 +1,7 @@
 import pytest
 
 from xmcbench import UsageError, load_dataset
-from xmcbench.errors import Unavailable, UnknownName
+from xmcbench.errors import PluginError, Unavailable, UnknownName
 from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner.plan import Request, plan, resolve, status, variants
@@ -54,6 +54,20 @@ def test_all_leaves_out_what_cannot_run_and_says_why(planned):
         "two": "use --setting fs or full",
         "three": "pip install no-such",
     }
+
+
+def test_a_broken_plug_in_does_not_stop_the_others(tiny, plugin, tmp_path):
+    broken = plugin("raise ValueError('gone')", "broken.py")
+    registry, store = Registry([plugin(PLUGIN), broken]), Store(tmp_path / "runs")
+
+    def made(*methods):
+        return plan([Request(str(tiny), Setting.of("ez"), methods=list(methods))], registry, store)
+
+    both = made("one", "broken")
+    assert [each.cell.method for each in both.cells] == ["one"]
+    assert [(each.method, each.named) for each in both.skipped] == [("broken", True)]
+    with pytest.raises(PluginError, match="gone"):
+        made("broken")
 
 
 def test_a_method_asked_for_by_name_must_run(planned):

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from xmcbench.data import load_dataset
-from xmcbench.errors import DataError, MethodError, StorageError, UsageError
+from xmcbench.errors import DataError, MethodError, StorageError, UsageError, XmcbenchError
 from xmcbench.records import Cell, Store
 from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw
@@ -112,6 +112,14 @@ def test_a_process_that_ends_is_said_and_replaced(cell, store):
         assert scorer.score(cell(), store.root, SAMPLE, 117)
         pid = scorer._process.pid
     assert not psutil.pid_exists(pid)
+
+
+def test_whatever_goes_wrong_in_the_process_is_an_answer(cell, store):
+    with Scorer() as scorer:
+        with pytest.raises(XmcbenchError, match="scoring failed: ValidationError"):
+            scorer._ask({"cell": 1})
+        predict(store, cell())
+        assert scorer.score(cell(), store.root, SAMPLE, 117)
 
 
 def test_nobody_waits_for_a_score_that_is_not_wanted_any_more(monkeypatch):

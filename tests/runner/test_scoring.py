@@ -59,7 +59,11 @@ def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):
     assert (found.protocol.propensity, found.protocol.source_sha256) == (dataset.propensity, metrics_digest())
     figures = found.metrics["none"]
     assert (figures.scored, figures.unlabeled) == (30, 0)
-    assert {*figures.views} >= {"seen", "unseen"}
+    subset = draw(dataset.train_pairs(), Setting.of("fs", 0.3), 2)
+    seen = {*np.unique(subset.pairs.indices).tolist()}
+    true = [{row % 10, (row + 3) % 10} for row in range(30)]
+    assert figures.views["seen"].scored == sum(bool(each & seen) for each in true)
+    assert figures.views["unseen"].scored == sum(bool(each - seen) for each in true)
     hits = sum(RANDOM[row].argmax() in {row % 10, (row + 3) % 10} for row in range(30))
     assert figures.values["P@1"] == pytest.approx(hits / 30)
 
