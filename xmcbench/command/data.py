@@ -145,10 +145,8 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _print_notes(dataset: Dataset) -> None:
-    from xmcbench.escaping import visible
-
     for note in dataset.notes:
-        print(f"xmcbench: note: {visible(note)}", file=sys.stderr)
+        print(f"xmcbench: note: {note}", file=sys.stderr)
 
 
 def _import(arguments: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ from xmcbench.storage.reading import FLAG, VARIABLE
 VERBS = (
     "run",
     "ls",
+    "suggest",
     "score",
     "leaderboard",
     "curve",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
-from xmcbench.data.sources.finding import place_of, recognized, source_at
+from xmcbench.data.sources.finding import place_of, recognized, source_at, without
 from xmcbench.data.sources.records import SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
@@ -170,13 +170,18 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     """Load a dataset by name, or from any place in a layout that xmcbench knows.
 
     A place needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
-    Files are read and checked the first time; later loads map the cached form.
+    Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
+    the test instances by other documents, without labels.
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.dataset import derive, open_dataset
+    from xmcbench.data.dataset import derive, open_dataset, with_documents
 
     check_open("a dataset")
+    documents = place_of(name_or_place).options.get("documents")
+    if documents is not None:
+        dataset = load_dataset(without(str(name_or_place), "documents"))
+        return with_documents(dataset, source_at(place_of(documents)))
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.rows import at
@@ -17,6 +18,7 @@ from xmcbench.data.splitting import Split, split
 from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, rows_of, write_corpus
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
+from xmcbench.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
@@ -214,7 +216,20 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         pairs = _filter_store(holding.test_filter, corpora[1].rows, labels.rows)
     files = holding.files
     named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
-    return Dataset(card, *corpora, labels, pairs, named, tuple(notes))
+    return Dataset(card, *corpora, labels, pairs, named, tuple(map(visible, notes)))
+
+
+def with_documents(dataset: Dataset, source: Source) -> Dataset:
+    """The dataset with the documents of a source as its test instances, which have no labels.
+
+    Raises what ``open_dataset`` raises.
+    """
+    part = source.documents()
+    test = corpus(part, source)
+    card = replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
+    sources = (*dataset.sources, *part.files)
+    notes = (*dataset.notes, *map(visible, test.notes))
+    return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
 
 
 def _check_sums(holding: Holding, card: Card, root: Path) -> None:

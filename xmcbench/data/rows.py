@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 from xmcbench.errors import DataError
 
-#: Instances (training or test), or labels.
-Kind = Literal["instances", "labels"]
+#: Instances (training or test), labels, or documents: instances whose labels are not read.
+Kind = Literal["instances", "labels", "documents"]
 
 #: Rows, and characters of text, that a batch holds at most; one row may be longer.
 ROWS, CHARACTERS = 65_536, 1 << 25

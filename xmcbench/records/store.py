@@ -111,7 +111,7 @@ class Store:
         except ValueError as error:
             raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
         written = sealed(record)
-        if written.ok or not self._has_result(record.cell):
+        if written.finished or not self._has_result(record.cell):
             write_json(self.record_path(record.cell), as_json(written))
         return written
 
@@ -120,7 +120,7 @@ class Store:
             earlier = self.find(cell)
         except StorageError:
             return False  # damaged: nothing to lose
-        return earlier is not None and earlier.ok
+        return earlier is not None and earlier.finished
 
     def record_files(self) -> list[Path]:
         """The files of all records, by name. Raises StorageError for a folder that cannot be read."""
@@ -157,7 +157,7 @@ class Store:
 
     def latest(self, dataset: str) -> dict[str, Record]:
         """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
-        done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
+        done = [record for record in self.records() if record.finished and record.cell.dataset == dataset]
         return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
 
     def truth(self, record: Record) -> Truth:

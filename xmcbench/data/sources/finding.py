@@ -29,6 +29,7 @@ LAYOUTS = (
     ("beir", "Beir"),
     ("annif", "Annif"),
     ("hugging_face", "HuggingFace"),
+    ("plain_text", "PlainText"),
     ("tables", "Tables"),
     ("table_formats", "Csv"),
     ("table_formats", "JsonLines"),
@@ -41,7 +42,8 @@ _LAST = "tables"
 #: The entry-point group of layouts.
 GROUP = "xmcbench.sources"
 
-#: What every layout knows: which layout it is; the seed and the share of a test set that is drawn.
+#: What every layout knows: which layout it is; the seed and the share of a test set that is drawn. ``documents`` is
+#: known to ``load_dataset``, for names too.
 COMMON = frozenset({"layout", "split_seed", "test_share"})
 
 
@@ -107,6 +109,13 @@ def reference_to(place: str, options: dict[str, str]) -> str:
         return place
     before = place_of(place)
     return f"{before.given}?{urlencode({**before.options, **options})}"
+
+
+def without(reference: str, option: str) -> str:
+    """A reference without one of its options."""
+    place = place_of(reference)
+    rest = {key: value for key, value in place.options.items() if key != option}
+    return f"{place.given}?{urlencode(rest)}" if rest else place.given
 
 
 def recognized(place: Place) -> type[Source] | None:

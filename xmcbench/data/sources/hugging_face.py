@@ -27,7 +27,7 @@ _TRAIN, _TEST = ("train",), ("test",)
 
 
 class HuggingFace(Tables):
-    """``hf:OWNER/NAME`` (or ``OWNER/NAME`` where there is no such path), or a folder of ``save_to_disk``.
+    """``hf:OWNER/NAME``, ``OWNER/NAME`` if that is in the cache of the hub, or a folder of ``save_to_disk``.
 
     Of the hub, the Parquet, CSV and JSON Lines files of a dataset are taken from the cache of huggingface_hub, or
     downloaded into it unless $HF_HUB_OFFLINE is set. config: the folder of a configuration.
@@ -65,7 +65,16 @@ def _hub_id(place: Place) -> str | None:
     if place.path.exists():
         return None
     found = place.given.removeprefix(_PREFIX)
-    return found if _ID.fullmatch(found) else None
+    if not _ID.fullmatch(found):
+        return None
+    return found if place.given.startswith(_PREFIX) or cached(found) else None
+
+
+def cached(name: str) -> bool:
+    """Whether a dataset is in the cache of the hub."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    return (hub / f"datasets--{name.replace('/', '--')}").is_dir()
 
 
 def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:

@@ -7,14 +7,15 @@ A layout is a class derived from ``Source``. Those of other packages are found b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from xmcbench.data.compression import find_source
 from xmcbench.data.rows import Kind, Rows
-from xmcbench.errors import UsageError
+from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -39,7 +40,7 @@ class Place:
 
 @dataclass
 class Part:
-    """The training instances, the test instances or the labels of a source.
+    """The training instances, the test instances, the labels or the documents of a source.
 
     path: what errors name. files: all files that the rows depend on. read: yields the rows. line: the line in ``path``
     of a row. notes: what the reader left out or assumed; complete once all rows have been read.
@@ -98,6 +99,22 @@ class Source(ABC):
     @abstractmethod
     def holding(self) -> Holding:
         """What is there. Reads little. Raises DataError where a file that the layout requires is missing."""
+
+    def documents(self) -> Part:
+        """The test instances, or the training instances if there are no others, without their labels.
+
+        Raises what ``holding`` raises.
+        """
+        held = self.holding()
+        part = held.test or held.train
+        if part is None:
+            raise DataError(f"{self.place.path} has no instances", "expected documents")
+        read = part.read
+
+        def rows() -> Iterator[Rows]:
+            return (each._replace(targets=array("i"), lengths=[0] * len(each.uids)) for each in read())
+
+        return replace(part, kind="documents", read=rows)
 
     @classmethod
     def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from xmcbench.data.rows import Row, at, batched
-from xmcbench.data.sources.records import SUFFIXES, columns_of, records, suffix_of
+from xmcbench.data.sources.records import SUFFIXES, Record, columns_of, records, suffix_of
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.errors import DataError, UsageError
 
@@ -84,6 +84,13 @@ class Tables(Source):
         labels = files_of(path, _LABELS)
         return self.held({name: each for name, each in parts.items() if each}, labels, notes)
 
+    def documents(self) -> Part:
+        path = self.place.path
+        files = (path,) if path.is_file() else files_of(path, _TEST) or files_of(path, _TRAIN)
+        if not files:
+            raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
+        return _Table({"test": files}, (), self.place.options).document_part(files)
+
     def held(
         self, parts: Mapping[str, tuple[Path, ...]], labels: tuple[Path, ...], notes: tuple[str, ...] = ()
     ) -> Holding:
@@ -126,6 +133,14 @@ class _Table:
         files = self._labels or self._all()
         return Part("labels", files[0], files, lambda: batched(self._label_rows()))
 
+    def document_part(self, files: tuple[Path, ...]) -> Part:
+        """The texts of these files."""
+        return Part("documents", files[0], files, lambda: batched(self._documents(files)))
+
+    def _documents(self, files: tuple[Path, ...]) -> Iterator[Row]:
+        columns = self._columns(files)
+        return ((*_texts(columns, row, each), ()) for row, each in enumerate(records(files)))
+
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
 
@@ -162,16 +177,21 @@ class _Table:
     def _instances(self, files: tuple[Path, ...]) -> Iterator[Row]:
         columns, places = self._columns(files), self._places
         for row, each in enumerate(records(files)):
-            text = each.text(columns.text) if columns.text else ""
-            title = each.text(columns.title) if columns.title else ""
-            uid = each.text(columns.uid) if columns.uid else str(row)
             named = each.labels(columns.labels, columns.separator) if columns.labels else []
             if not self._labels:
                 named = [label for label in named if label.strip()]
             unknown = [label for label in named if label not in places]
             if unknown:
                 raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
-            yield uid, *((title, text) if columns.title else (text, "")), [places[label] for label in named]
+            yield *_texts(columns, row, each), [places[label] for label in named]
+
+
+def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:
+    """Uid, title and content of a row; text without a title is the title."""
+    text = each.text(columns.text) if columns.text else ""
+    title = each.text(columns.title) if columns.title else ""
+    uid = each.text(columns.uid) if columns.uid else str(row)
+    return (uid, title, text) if columns.title else (uid, text, "")
 
 
 def files_of(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
