@@ -27,9 +27,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
     )
 
-    fetch = verbs.add_parser("fetch", help="download the files that a dataset is built from")
+    fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
     fetch.add_argument("name")
-    fetch.add_argument("--out", type=Path, required=True, metavar="DIR")
+    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first folder of datasets")
+    fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
+    _add_force(fetch)
 
     verify = verbs.add_parser("verify", help="check a dataset's files against its card")
     _add_place(verify)
@@ -101,8 +103,21 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _fetch(arguments: argparse.Namespace) -> int:
     from xmcbench.data import fetch
+    from xmcbench.data.catalogue import find
+    from xmcbench.data.fetching import fetch_data
+    from xmcbench.errors import UsageError
 
-    for path in fetch(arguments.name, arguments.out):
+    card = find(arguments.name).card
+    if card is None or not card.build:
+        paths = fetch_data(arguments.name, arguments.out, offline=arguments.offline, force=arguments.force)
+    elif arguments.offline or arguments.out is None:
+        raise UsageError(
+            f"{card.name} is built from files that are fetched into a folder: --out DIR, without --offline",
+            f"xmcbench data build {card.slug}",
+        )
+    else:
+        paths = fetch(arguments.name, arguments.out)
+    for path in paths:
         print(path)
     return 0
 

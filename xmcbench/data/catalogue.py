@@ -113,7 +113,9 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
         origin = f"get it from {card.homepage}" if card.homepage else "get it from its authors"
         if card.build:
             origin = f"build it: xmcbench data build {slug}; or get it"
-        hint = f"{origin} and put trn.json.gz, tst.json.gz and lbl.json.gz into {target}"
+        if card.downloads:
+            origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
+        hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
         return Listing(slug, card.name, card, None, f"{card.name} is not on this machine", hint)
     return Listing(slug, card.name, card, place)
 

@@ -15,7 +15,7 @@ from xmcbench.data.rows import at
 from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.source import TEST_FILTER, Holding, Source
 from xmcbench.data.splitting import Split, split
-from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, rows_of, write_corpus
+from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, rows_of, titles_of, write_corpus
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
 from xmcbench.escaping import visible
@@ -267,13 +267,15 @@ def _filter_digest(path: Path) -> str:
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:
-    """The dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; or some of
-    its training instances, held out for testing.
+    """The dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; some of its
+    training instances, held out for testing; or its titles, without their contents.
 
     Raises DataError if the parent has fewer, or if no instance is left.
     """
     if card.derive is None:
         raise DataError(f"the card of {card.name} has no [derive]")
+    if card.derive.titles:
+        return _titles(parent, card)
     made = _some_labels if card.derive.labels is not None else _held_out
     return made(parent, card, card.derive)
 
@@ -285,7 +287,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
     identity = {"from": parent.digest, "labels": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
-        labels = draw(parent.label_corpus.rows, wanted, derivation.seed, card.name, "labels")
+        labels = draw(parent.label_corpus.rows, wanted, derivation.seed or 0, card.name, "labels")
         parts = {"train": (parent.train, parent.train_pairs()), "test": (parent.test, parent.test_pairs())}
         for name, (texts, pairs) in parts.items():
             rows, kept_pairs = restrict(pairs, labels)
@@ -308,6 +310,23 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
     return Dataset(card, train, test, labels, filter_pairs, parent.sources, parent.notes)
 
 
+def _titles(parent: Dataset, card: Card) -> Dataset:
+    identity = {"from": parent.digest, "titles": True}
+
+    def fill(folder: Path) -> None:
+        for name, texts, pairs in (
+            ("train", parent.train, parent.train_pairs()),
+            ("test", parent.test, parent.test_pairs()),
+        ):
+            (folder / name).mkdir()
+            uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
+            write_corpus(folder / name, titles_of(texts), pairs, uids)
+
+    folder = kept("derived", identity, fill)
+    train, test = (open_corpus(folder / name) for name in ("train", "test"))
+    return Dataset(card, train, test, parent.label_corpus, parent.filter_pairs, parent.sources, parent.notes)
+
+
 def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     """All labels of the parent stay; its test instances, and the filter file about them, are not used."""
     from xmcbench.data.derivation import draw
@@ -316,7 +335,7 @@ def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     identity = {"from": parent.digest, "held_out": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
-        rows = draw(total, wanted, derivation.seed, card.name, "training instances")
+        rows = draw(total, wanted, derivation.seed or 0, card.name, "training instances")
         if wanted == total:
             raise DataError(f"{card.name} holds out all {total} training instances", "some must be left for training")
         pairs = parent.train_pairs()

@@ -216,6 +216,15 @@ def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
             yield from pa.table(parts, [*columns]).combine_chunks().to_batches()
 
 
+def titles_of(texts: Texts) -> Iterator[pa.RecordBatch]:
+    """The rows of a corpus without their contents, a batch at a time."""
+    import pyarrow as pa
+
+    for batch in rows_of(texts, np.arange(len(texts))):
+        empty = pa.array([""] * batch.num_rows, pa.large_string())
+        yield pa.record_batch([batch.column("uid"), batch.column("title"), empty], batch.schema.names)
+
+
 def _write_facts(folder: Path, made: Corpus) -> Corpus:
     facts = asdict(made)
     del facts["folder"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
 from xmcbench.data.compression import find_source
+from xmcbench.data.fetching import Lock, differing, read_lock
 from xmcbench.data.rows import at
 from xmcbench.data.sources.finding import recognized, source_at
 from xmcbench.data.sources.source import TEST_FILTER, Part, Place, Source
@@ -19,6 +20,8 @@ from xmcbench.storage.temporary import scratch
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+_NONE = Lock({}, {})
 
 #: The label matrix of the test instances.
 _MATRIX = "tst_X_Y.txt"
@@ -63,6 +66,8 @@ def _at_place(listing: Listing, place: Place) -> Verified:
             findings.append(f"{path} is missing")
         elif sha256_file(path) != expected:
             findings.append(f"{path} does not match the SHA-256 of the card")
+    lock = read_lock(place.path) if place.path.is_dir() else None
+    findings += [f"{place.path / name} is not what was fetched first" for name in differing(place.path, lock or _NONE)]
     try:
         counts, facts = _read(source_at(place))
         findings += _compare(listing, counts)
