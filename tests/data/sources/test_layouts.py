@@ -247,3 +247,22 @@ def test_one_file_with_named_columns(made):
         load_dataset(path)
     with pytest.raises(UsageError, match="unknown option of the layout tables: 'lables'.*did you mean 'labels'"):
         load_dataset(f"{path}?text=summary&lables=topics")
+
+
+def test_a_skos_vocabulary(made):
+    pytest.importorskip("rdflib")
+    turtle = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<http://a/cup> a skos:Concept ; skos:prefLabel "a cup"@en, "kuppi"@fi .
+<http://a/tea> a skos:Concept ; skos:prefLabel "tea"@en, "tee"@fi ; skos:altLabel "chai"@en .
+"""
+    files = {"subjects.ttl": turtle, **{name: text for name, text in ANNIF.items() if name != "vocabulary.tsv"}}
+    folder = made(files)
+    dataset = load_dataset(folder)
+    assert [*dataset.labels] == ["a cup", "tea"]
+    assert dataset.test_pairs().toarray().tolist() == [[1, 0]]
+    assert [*load_dataset(f"{folder}?language=fi").labels] == ["kuppi", "tee"]
+    with pytest.raises(DataError, match="has no preferred label in the language 'de'"):
+        load_dataset(f"{folder}?language=de")
+    made({"subjects.ttl": "@prefix"})
+    with pytest.raises(DataError, match="is not SKOS"):
+        load_dataset(folder)
