@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xmcbench.data.sources.records import SUFFIXES
+from xmcbench.data.sources.records import ARROW, SUFFIXES
 from xmcbench.data.sources.source import Holding, Place
 from xmcbench.data.sources.tables import DEFAULTS, Tables, files_of
 from xmcbench.errors import DataError, Unavailable
@@ -84,6 +84,8 @@ def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:
     for split in splits:
         if split in ("", *_TRAIN, *_TEST):
             files = _listed(folder / split / _STATE, "_data_files")
+            if other := [name for name in files if not name.endswith(ARROW)]:
+                raise DataError(f"{folder / split / _STATE} names {other[0]!r}", f"expected files ending in {ARROW}")
             found[split or "train"] = tuple(folder / split / name for name in files)
     return found
 

@@ -145,6 +145,7 @@ def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tup
     try:
         for batch in batches:
             check_size(batch.nbytes, ARRAYS, "a batch of rows")
+            batch.validate(full=True)  # offsets that lead out of a buffer would end the process
             for start in range(0, batch.num_rows, _ROWS):
                 for cells in batch.slice(start, _ROWS).to_pylist():
                     line += 1

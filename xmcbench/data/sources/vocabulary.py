@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from xmcbench.data.rows import at
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.errors import DataError, Unavailable, UsageError
-from xmcbench.storage.reading import ARRAYS, check_size, raised
+from xmcbench.storage.reading import check_size
 
 _SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
+
+#: Bytes of a SKOS file. rdflib keeps the whole graph in memory, which takes many times as much.
+_GRAPH = 256 << 20
 
 #: The names that a vocabulary may have in a folder.
 NAMES = ("vocabulary", "vocab", "subjects")
@@ -71,10 +75,16 @@ def _skos(path: Path, language: str, syntax: str) -> Iterator[tuple[int, str, st
         from rdflib import Graph, URIRef
     except ImportError:
         raise Unavailable("a SKOS vocabulary is read by rdflib", "pip install rdflib") from None
+    # A URI that is none is what the vocabulary says it is; there is nothing to be done about it here.
+    logging.getLogger("rdflib.term").setLevel(logging.ERROR)
     graph = Graph()
+    pieces, size = [], 0
     with open_source(path) as stream:
-        content = stream.read(raised(ARRAYS) + 1)  # rdflib keeps the whole graph in memory anyway
-        check_size(len(content), ARRAYS, "what it unpacks to")
+        while piece := stream.read(1 << 20):
+            size += len(piece)
+            check_size(size, _GRAPH, "what it unpacks to")
+            pieces.append(piece)
+    content = b"".join(pieces)
     try:
         graph.parse(data=content, format=syntax)
     except Exception as error:  # the parsers raise exceptions of their own, each of several kinds
