@@ -58,8 +58,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
     synth.add_argument("name", metavar="FOLDER", type=Path)
-    synth.add_argument("--instances", type=int, required=True, metavar="N")
-    synth.add_argument("--labels", type=int, required=True, metavar="L")
+    synth.add_argument("--instances", type=int, metavar="N")
+    synth.add_argument("--labels", type=int, metavar="L")
+    synth.add_argument("--like", metavar="NAME", help="the counts of this dataset, instead of --instances and --labels")
+    synth.add_argument("--scale", type=float, default=1.0, metavar="S", help="with --like: of all counts (default: 1)")
+    synth.add_argument("--words", type=int, default=100, metavar="N", help="with --like: of a text (default: 100)")
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
 
@@ -185,8 +188,15 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _synth(arguments: argparse.Namespace) -> int:
-    from xmcbench.data import synthesize
+    from xmcbench.data import imitate, synthesize
+    from xmcbench.errors import UsageError
 
-    synthesize(arguments.name, arguments.instances, arguments.labels, arguments.seed, arguments.force)
+    sizes = (arguments.instances, arguments.labels)
+    if (arguments.like is None) == (None in sizes) or (arguments.like and sizes != (None, None)):
+        raise UsageError("data synth takes --like, or --instances and --labels", "for example --like lf-amazon-131k")
+    if arguments.like:
+        imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
+    else:
+        synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
     print(f"xmcbench run --dataset {arguments.name} --setting ez --methods tfidf")
     return 0

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from xmcbench.data.catalogue import Listing, known_datasets, load_dataset
     from xmcbench.data.dataset import Dataset
     from xmcbench.data.exchange import convert, export
+    from xmcbench.data.imitation import imitate
     from xmcbench.data.recipe import build, fetch
     from xmcbench.data.summary import statistics
     from xmcbench.data.synthesis import synthesize
@@ -27,6 +28,7 @@ _PUBLIC = {
     "convert": "exchange",
     "export": "exchange",
     "fetch": "recipe",
+    "imitate": "imitation",
     "known_datasets": "catalogue",
     "load_dataset": "catalogue",
     "statistics": "summary",
@@ -42,6 +44,7 @@ __all__ = [
     "convert",
     "export",
     "fetch",
+    "imitate",
     "known_datasets",
     "load_dataset",
     "statistics",
