@@ -2,9 +2,9 @@
 
 Counts and propensity constants are those of the card. Labels belong to topics; topics, labels within a topic, and
 words are drawn by Zipf's law, so that many labels have no training pair. A text has words of everybody, of its topic
-and of its labels. Its length varies by a factor of fifteen. Half of the test instances are labels too, with the uid and the
-words of the label: the filter ``self`` removes them, and so does the filter file. Nothing else is taken from the known
-dataset.
+and of its labels. Its length varies by a factor of fifteen. Half of the test instances are labels too, with the uid and
+the words of the label: the filter ``self`` removes them, and so does the filter file. Nothing else is taken from the
+known dataset.
 """
 
 from __future__ import annotations
