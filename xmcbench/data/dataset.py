@@ -216,7 +216,8 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         pairs = _filter_store(holding.test_filter, corpora[1].rows, labels.rows)
     files = holding.files
     named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
-    return Dataset(card, *corpora, labels, pairs, named, tuple(map(visible, notes)))
+    train, test = corpora
+    return Dataset(card, train, test, labels, pairs, named, tuple(map(visible, notes)))
 
 
 def with_documents(dataset: Dataset, source: Source) -> Dataset:

@@ -53,14 +53,14 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
             "the scale is in (0, 100], there is at least 1 word, the seed is in 0..2^32-1",
         )
     listing = find(like)
-    counts = listing.card.counts if listing.card else {}
+    counts: dict[str, int] = {str(name): each for name, each in (listing.card.counts if listing.card else {}).items()}
     missing = [name for name in ("train", "test", "labels") if not counts.get(name)]
     if listing.card is None or missing:
         raise DataError(f"the card of {like} does not say how many {missing[0] if missing else 'labels'} there are")
     check_free(out, force)
-    train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))  # type: ignore[index]
-    sides = [(counts[f"{name}_pairs"], counts[name]) for name in ("train", "test") if counts.get(f"{name}_pairs")]  # type: ignore[index, literal-required]
-    each = sides[0][0] / sides[0][1] if sides else _PAIRS_EACH
+    train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))
+    known = [name for name in ("train", "test") if counts.get(f"{name}_pairs")]
+    each = counts[f"{known[0]}_pairs"] / counts[known[0]] if known else _PAIRS_EACH
     made = _Corpus(np.random.RandomState(seed), labels, words, each)
     with output_folder(out, force) as folder:
         # Not gzipped: at these sizes that would take most of the time.
@@ -145,11 +145,11 @@ class _Corpus:
         label = labels[ends[of_row[about]] - 1 - self.random.randint(1 << 30, size=len(about)) % counts]
         place = self.random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
         ids[about] = self._label_words[label, place]
-        return self._names[ids]
+        return np.asarray(self._names[ids])
 
     def _of_topic(self, topics: np.ndarray) -> np.ndarray:
         """A word of each topic."""
-        return self._common + topics * _WORDS_OF_TOPIC + self._draw(self._own_law, len(topics))
+        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + self._draw(self._own_law, len(topics)))
 
     def _draw(self, law: np.ndarray, size: int) -> np.ndarray:
         return np.asarray(np.searchsorted(law, self.random.random_sample(size) * law[-1]))
@@ -157,4 +157,4 @@ class _Corpus:
 
 def _zipf(size: int) -> np.ndarray:
     """The sums of 1/1, 1/2, ...: the inverse distribution function of Zipf's law is a search in them."""
-    return np.cumsum(1 / np.arange(1, size + 1))
+    return np.asarray(np.cumsum(1 / np.arange(1, size + 1)))

@@ -75,4 +75,4 @@ def _drawn(texts: Texts, drawn: Split) -> np.ndarray:
     if len(distinct) < 2:
         raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")
     wanted = min(max(1, round(drawn.share * len(distinct))), len(distinct) - 1)
-    return digests <= distinct[wanted - 1]
+    return np.asarray(digests <= distinct[wanted - 1])

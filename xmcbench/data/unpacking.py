@@ -30,8 +30,8 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     Raises DataError for anything else, for a damaged archive, and for one that holds a path that leads out of the
     folder, a link, a device, a name twice, or more than is allowed.
     """
-    with archive.open("rb") as stream:
-        head = stream.read(len(_XZ))
+    with archive.open("rb") as opened:
+        head = opened.read(len(_XZ))
     if not head.startswith((_GZIP, _ZIP, _XZ)):
         page = " it looks like a web page" if head.lstrip()[:1] == b"<" else ""
         raise DataError(f"{archive} is not an archive:{page or ' expected zip, tar.gz or tar.xz'}")

@@ -59,7 +59,8 @@ def examine(name_or_place: str | Path) -> Verified:
 
 
 def _at_place(listing: Listing, place: Place) -> Verified:
-    findings, facts = [], []
+    findings: list[str] = []
+    facts: list[str] = []
     for name, expected in (listing.card.files if listing.card else {}).items():
         path = place.path / name
         if not path.is_file():

@@ -63,6 +63,7 @@ class Annif(Source):
     def _part(self, name: str, vocabulary: Path, language: str) -> Part | None:
         notes: list[str] = []
         path = self.place.find(*(name + suffix for suffix in _SHORT))
+        files: tuple[Path, ...]
         folder = self.place.path / name
         if path is not None:
             documents = partial(_short_texts, path)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, Literal
 
 from xmcbench.data.compression import lines, open_source
 from xmcbench.data.rows import at
@@ -20,7 +21,7 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
     twice, and text that is not UTF-8.
     """
     csv.field_size_limit(raised(LINE))  # of the whole process; the default is 128 KiB
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     with open_source(path) as stream:
         texts = _Texts(path, stream)
         rows = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
@@ -44,8 +45,8 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
 class _Texts:
     """Lines as text; ``line`` is the number of the last one. A quoted cell may span several."""
 
-    def __init__(self, path: Path, stream: io.BufferedIOBase) -> None:
-        self._path, self._lines, self.line = path, lines(stream), 0  # type: ignore[arg-type]
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self._path, self._lines, self.line = path, lines(stream), 0
 
     def __iter__(self) -> _Texts:
         return self

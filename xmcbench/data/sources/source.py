@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from xmcbench.data.compression import find_source
 from xmcbench.data.rows import Kind, Rows
@@ -52,6 +52,13 @@ class Part:
     read: Callable[[], Iterator[Rows]]
     line: Callable[[int], int] = lambda row: row + 1
     notes: list[str] = field(default_factory=list)
+
+
+class Filters(TypedDict):
+    """The filter files of a folder, as arguments of ``Holding``."""
+
+    test_filter: Path | None
+    train_filter: Path | None
 
 
 @dataclass(frozen=True)
@@ -125,9 +132,6 @@ class Source(ABC):
         """
         raise UsageError(f"the format {cls.name} is only read", "see `xmcbench data export --help`")
 
-    def filters(self) -> dict[str, Path | None]:
-        """The filter files of a folder, as arguments of ``Holding``."""
-        return {
-            "test_filter": self.place.find(*TEST_FILTER),
-            "train_filter": self.place.find(*TRAIN_FILTER),
-        }
+    def filters(self) -> Filters:
+        """The filter files of a folder; a file has none."""
+        return {"test_filter": self.place.find(*TEST_FILTER), "train_filter": self.place.find(*TRAIN_FILTER)}

@@ -98,10 +98,9 @@ class Tables(Source):
         if not parts:
             raise DataError(f"{self.place.path} has no train.csv", "or .tsv, .jsonl, .parquet")
         table = _Table(parts, labels, self.place.options)
-        filters = {} if self.place.path.is_file() else self.filters()
         made = {name: table.part(name) for name in parts}
         return Holding(
-            table.label_part(), made.get("train"), made.get("test"), notes=(*notes, *table.notes()), **filters
+            table.label_part(), made.get("train"), made.get("test"), notes=(*notes, *table.notes()), **self.filters()
         )
 
 

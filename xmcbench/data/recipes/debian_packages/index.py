@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.data.compression import lines, open_source
-from xmcbench.data.xc_text import at, write_instances, write_labels
+from xmcbench.data.rows import at
+from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError
 
 #: The two indices; each may be compressed as .gz or .xz.
