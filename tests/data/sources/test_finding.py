@@ -9,6 +9,7 @@ from xmcbench.data.exchange import convert, formats
 from xmcbench.data.sources import Holding, Place, Source, finding
 from xmcbench.data.sources.finding import layouts, place_of, reference_to, source_at, without
 from xmcbench.data.sources.hugging_face import HuggingFace
+from xmcbench.data.verification import examine
 from xmcbench.errors import DataError, Unavailable, UnknownName, UsageError
 
 
@@ -113,6 +114,24 @@ def test_import_writes_the_raw_layout(write_folder, tmp_path):
     assert load_dataset(tmp_path / "raw").digest == original.digest
     with pytest.raises(UsageError, match="already exists"):
         convert(tmp_path / "parquet", tmp_path / "raw")
+
+
+@pytest.mark.data
+def test_the_annif_and_the_raw_layout_of_a_large_dataset_give_the_same_digest(real_data, tmp_path):
+    raw = load_dataset(real_data("LF-YSO-25K"))
+    export(raw, tmp_path / "annif", "annif")
+    assert load_dataset(tmp_path / "annif").digest == raw.digest
+
+
+@pytest.mark.data
+def test_a_matrix_and_a_filter_without_texts_are_verified(real_data):
+    folder = real_data("LF-AmazonTitles-131K")
+    verified = examine(folder)
+    assert verified.findings == []
+    assert "134,835 rows, 131,073 columns, 284,746 pairs" in verified.facts[0]
+    assert verified.facts[1] == "tst_filter_labels.txt.gz: 79,663 pairs over 38,808 rows; 0 of them are true pairs"
+    with pytest.raises(DataError, match="has no layout"):
+        load_dataset(folder)
 
 
 def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkeypatch):

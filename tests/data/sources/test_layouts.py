@@ -181,6 +181,12 @@ BROKEN = [
     ("tables csv", "train.csv", 'id,title,text,labels\n1,"x\n', "train.csv, line 2: is not CSV"),
     ("tables csv", "train.csv", "id,id\n1,x\n", "train.csv, line 1: a column is named twice"),
     ("tables csv", "train.csv", "", "train.csv is empty"),
+    (
+        "tables csv",
+        "train.csv",
+        "id,text,labels\n1,x,a\n1,y,a\n",
+        "train.csv, line 3: duplicate uid '1', first in line 2",
+    ),
     ("tables jsonl", "train.jsonl", '{"title": "x", "labels": [9]}\n', "train.jsonl, line 1: there is no label '9'"),
     (
         "tables jsonl",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,15 +126,15 @@ class _Table:
     def part(self, name: str) -> Part:
         files = self._parts[name]
         depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
-        return Part("instances", files[0], depends, lambda: batched(self._instances(files)))
+        return Part("instances", files[0], depends, lambda: batched(self._instances(files)), line=_line(files[0]))
 
     def label_part(self) -> Part:
         files = self._labels or self._all()
-        return Part("labels", files[0], files, lambda: batched(self._label_rows()))
+        return Part("labels", files[0], files, lambda: batched(self._label_rows()), line=_line(files[0]))
 
     def document_part(self, files: tuple[Path, ...]) -> Part:
         """The texts of these files."""
-        return Part("documents", files[0], files, lambda: batched(self._documents(files)))
+        return Part("documents", files[0], files, lambda: batched(self._documents(files)), line=_line(files[0]))
 
     def _documents(self, files: tuple[Path, ...]) -> Iterator[Row]:
         columns = self._columns(files)
@@ -183,6 +183,12 @@ class _Table:
             if unknown:
                 raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
             yield *_texts(columns, row, each), [places[label] for label in named]
+
+
+def _line(path: Path) -> Callable[[int], int]:
+    """The line of a row: below the header, if there is one. Of cells with line breaks it is the number of the row."""
+    header = suffix_of(path) in (".csv", ".tsv")
+    return lambda row: row + 2 if header else row + 1
 
 
 def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:
