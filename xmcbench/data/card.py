@@ -60,13 +60,18 @@ class Derivation(_Part, frozen=True, rename={"source": "from"}):
 
 
 class Recipe(_Part, frozen=True):
-    """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices."""
+    """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices.
+
+    relations: the fields that give the pairs; None for those of the recipe. language: of the texts; None for English.
+    """
 
     recipe: str
     release: str
     component: str
     architecture: str
     indices: dict[str, str] = {}
+    relations: tuple[str, ...] | None = None
+    language: str | None = None
 
 
 class Download(_Part, frozen=True):
@@ -132,17 +137,23 @@ def write_card(path: Path, card: Card) -> None:
 
 def _lines(values: Mapping[str, Any], table: str = "") -> list[str]:
     """Keys first, then tables, as TOML requires."""
-    plain = {
-        key: each for key, each in values.items() if not isinstance(each, dict | list | tuple) and each is not None
-    }
+    plain = {key: each for key, each in values.items() if not _is_table(each) and each is not None}
     lines = ["", f"[{table}]"] if table and (plain or not values) else []
     lines += [f"{_key(key)} = {_quoted(each)}" for key, each in plain.items()]
     for key, each in values.items():
         if isinstance(each, dict) and each:
             lines += _lines(each, f"{table}.{_key(key)}" if table else _key(key))
-        for entry in each if isinstance(each, list | tuple) else ():
-            lines += ["", f"[[{_key(key)}]]", *_lines(entry)]
+        elif _is_table(each):
+            for entry in each:
+                lines += ["", f"[[{_key(key)}]]", *_lines(entry)]
     return lines
+
+
+def _is_table(value: object) -> bool:
+    """Whether a value is a table, or a list of tables."""
+    return isinstance(value, dict) or (
+        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
+    )
 
 
 def _key(key: str) -> str:
