@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+from importlib.util import find_spec
 
 import mutators
 from kind import Kind, all_of
@@ -81,7 +82,7 @@ def _sides(dataset):
 
 
 BY_HAND = {
-    "annif short": _short_annif,
+    **({"annif short": _short_annif} if find_spec("rdflib") else {}),
     "annif full": _full_annif,
     "text2text": _text2text,
     "one table": _one_table,
