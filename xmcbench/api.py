@@ -23,6 +23,7 @@ from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
 from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
+from xmcbench.records.record import PROPENSITY_INSTANCES
 from xmcbench.registry import Registry
 from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner.execution import Limits, Place, Progress, execute
@@ -283,7 +284,9 @@ def evaluate(
     answer = TopK.load(Path(predictions)) if isinstance(predictions, str | Path) else predictions
     answer.check(len(data.test), answer.k, len(data.labels))
     removed = data.filter(filter_of(data, filter))  # type: ignore[arg-type]
-    weights = inverse_propensity(data.train_pairs(), *data.propensity)
+    weights = None
+    if len(data.train) >= PROPENSITY_INSTANCES:  # else PSP is left out
+        weights = inverse_propensity(data.train_pairs(), *data.propensity)
     return metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
 
 

@@ -45,7 +45,7 @@ class Results:
         """Whether there is a result, nothing failed or ran out of time, and no method that was named was left out."""
         statuses = {record.status for record in self.records}
         left_out = any(each.named for each in self.skipped)
-        return "ok" in statuses and not statuses & {"failed", "timeout"} and not left_out
+        return bool(statuses & {"ok", "unscored"}) and not statuses & {"failed", "timeout"} and not left_out
 
     def rows(self) -> list[Row]:
         """One row per method and parameters, with all its seeds; best P@1 first."""
@@ -63,12 +63,13 @@ class Results:
         return pd.DataFrame([_flat(record, self.filter, self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
-        """One line for each failed cell, with the last line of its log, and for each stale one."""
+        """One line for each cell without figures, with its predictions or the last line of its log; and for each stale
+        one."""
         several = len({record.cell.setting for record in self.records}) > 1
         found = []
         for record in (each for each in self.records if not each.ok):
             where = f"{record.cell.setting.slug}, " if several else ""
-            said = f"{record.status}: {record.reason}{_log(record, self.runs)}"
+            said = f"{record.status}: {record.reason}{_where(record, self.runs)}"
             found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
         groups = grouped(record for record in self.records if record.ok)
         for key, name in names(groups).items():
@@ -163,8 +164,10 @@ class Ablated(Results):
         return "\n\n".join([*([markup.plain(table)] if lines else []), *self.problems()])
 
 
-def _log(record: Record, runs: Path) -> str:
-    """The path of a cell's log, and its last line."""
+def _where(record: Record, runs: Path) -> str:
+    """The file of a cell's predictions; or the path of its log, and its last line."""
+    if record.predictions is not None:
+        return f" (predictions: {runs / record.predictions.file})"
     if record.log is None:
         return ""
     try:

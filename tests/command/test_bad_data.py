@@ -19,7 +19,7 @@ def with_target(line, target):
 
 
 DAMAGE = {
-    "missing": (lambda folder: (folder / "tst.json.gz").unlink(), "tst.json"),
+    "missing": (lambda folder: (folder / "lbl.json.gz").unlink(), "lbl.json"),
     "truncated": (
         lambda folder: (folder / "trn.json.gz").write_bytes((folder / "trn.json.gz").read_bytes()[:-20]),
         "trn.json.gz",

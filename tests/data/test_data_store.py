@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from xmcbench.data.store import corpus, fingerprint, kept, open_corpus
+from xmcbench.data.sources import Place
+from xmcbench.data.sources.xc_raw import XCRaw, json_part
+from xmcbench.data.store import corpus, fingerprint, fingerprint_of, kept, open_corpus
 from xmcbench.data.xc_text import write_labels
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.cache import cache_root
@@ -17,6 +19,10 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
 
 
+def labels_of(path):
+    return corpus(json_part(path, "labels"), XCRaw(Place(str(path.parent), path.parent)))
+
+
 def test_the_cache_lies_where_it_is_told_to(tmp_path, monkeypatch):
     assert cache_root() == tmp_path / "cache"
     monkeypatch.delenv("XMCBENCH_CACHE")
@@ -26,7 +32,7 @@ def test_the_cache_lies_where_it_is_told_to(tmp_path, monkeypatch):
 
 def test_the_store_carries_the_digest_of_its_texts(tmp_path):
     write_labels(tmp_path / "lbl.json", [("a", "one"), ("b", "two")])
-    texts = Texts.open(corpus(tmp_path / "lbl.json", "labels").texts)
+    texts = Texts.open(labels_of(tmp_path / "lbl.json").texts)
     assert texts.digest == Texts.from_lists(["one", "two"]).digest == text_digest(texts._table)
 
 
@@ -34,10 +40,10 @@ def test_a_changed_source_is_read_again_even_with_its_size_and_time_kept(tmp_pat
     path = tmp_path / "lbl.json"
     write_labels(path, [("a", "one")])
     os.utime(path, (1e9, 1e9))
-    before = fingerprint(path), list(Texts.open(corpus(path, "labels").texts))
+    before = fingerprint(path), list(Texts.open(labels_of(path).texts))
     write_labels(path, [("a", "two")])
     os.utime(path, (1e9, 1e9))
-    after = fingerprint(path), list(Texts.open(corpus(path, "labels").texts))
+    after = fingerprint(path), list(Texts.open(labels_of(path).texts))
     assert before[0] != after[0]
     assert (before[1], after[1]) == (["one"], ["two"])
 
@@ -49,6 +55,17 @@ def test_a_hash_is_remembered(tmp_path, monkeypatch):
     digest = fingerprint(path)
     monkeypatch.setattr("xmcbench.data.store.sha256_file", lambda _: pytest.fail("hashed again"))
     assert fingerprint(path) == digest
+
+
+def test_the_digest_of_several_files_follows_their_names_and_contents(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text("x" if name != "c" else "y")
+    a, b, c = (tmp_path / name for name in ("a", "b", "c"))
+    found = {fingerprint(a), fingerprint_of([a, b]), fingerprint_of([b, a]), fingerprint_of([a, c])}
+    assert len(found) == 4
+    assert fingerprint_of([a]) == fingerprint(a)
+    (tmp_path / "b").write_text("z")
+    assert fingerprint_of([a, b]) not in found
 
 
 def test_a_broken_note_of_a_hash_is_not_believed(tmp_path, monkeypatch):
@@ -70,7 +87,7 @@ def test_a_missing_source_is_said(tmp_path):
 def test_two_readers_at_once_read_once(tmp_path):
     write_labels(tmp_path / "lbl.json", [(str(row), f"label {row}") for row in range(2000)])
     with ThreadPoolExecutor(4) as pool:
-        folders = {each.folder for each in pool.map(lambda _: corpus(tmp_path / "lbl.json", "labels"), range(8))}
+        folders = {each.folder for each in pool.map(lambda _: labels_of(tmp_path / "lbl.json"), range(8))}
     assert len(folders) == 1
 
 

@@ -69,8 +69,8 @@ def test_a_label_id_beyond_lbl_names_file_and_line(write_folder):
 
 def test_a_missing_file_is_named(write_folder):
     folder = write_folder()
-    (folder / "tst.json.gz").unlink()
-    with pytest.raises(DataError, match=r"has no tst\.json\.gz"):
+    (folder / "lbl.json.gz").unlink()
+    with pytest.raises(DataError, match=r"has no lbl\.json\.gz"):
         load_dataset(folder)
 
 

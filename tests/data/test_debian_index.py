@@ -110,6 +110,37 @@ def test_a_package_has_one_line_texts_and_its_relations(indices):
     assert packages["gamma"].content == "The long text, here."
 
 
+def test_other_fields_and_another_language(indices):
+    (indices / "Packages").write_text(PACKAGES.replace("Suggests: alpha", "Depends: alpha, gamma"))
+    packages = read_packages(indices / "Packages", indices / "Translation-en", ("Depends", "Enhances"))
+    assert {name: sorted(each.related) for name, each in packages.items()} == {
+        "alpha": [],
+        "beta": [],
+        "gamma": ["alpha"],
+        "delta": [],
+    }
+    (indices / "Translation-de").write_text(TRANSLATION.replace("Description-en", "Description-de"))
+    german = read_packages(indices / "Packages", indices / "Translation-de", language="de")
+    assert sorted(german) == ["alpha", "beta", "delta"]
+    assert german["alpha"].content == "It is the first one. * of the alphabet"
+
+
+def test_a_card_says_fields_and_language(card, indices):
+    (indices / "Translation-en").rename(indices / "Translation-de")
+    text = (indices / "Translation-de").read_text().replace("Description-en", "Description-de")
+    (indices / "Translation-de").write_text(text)
+    recipe = read_card(card)
+    sums = {name: index_digest(indices / name) for name in ("Packages", "Translation-de")}
+    made = replace(recipe.build, relations=("Suggests", "Recommends"), language="de", indices=sums)
+    write_card(card, replace(recipe, build=made))
+    assert read_card(card).build == made
+    build("letters", indices=indices)
+    dataset = load_dataset("letters")
+    assert [*dataset.labels.uids] == ["beta", "delta"]
+    assert ([*dataset.train.uids], [*dataset.test.uids]) == (["alpha"], ["beta"])
+    assert dataset.train_pairs().toarray().tolist() == [[1, 1]]
+
+
 def test_the_highest_version_of_a_name_counts(indices):
     delta = _read(indices)["delta"]
     assert (delta.content, delta.related) == ("New.", frozenset())

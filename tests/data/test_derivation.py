@@ -108,3 +108,18 @@ def test_a_source_without_data_is_said(source, tmp_path, name):
     (tmp_path / "sets" / "d" / "card.toml").write_text(_text(3, source=name))
     with pytest.raises(DataError, match=f"{name} is not on this machine"):
         load_dataset("d")
+
+
+def test_titles_without_their_contents(write_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path))
+    whole = load_dataset(write_folder("tea", filter_labels_test__txt="1 0\n"))
+    card = 'name = "Titles"\nslug = "titles"\n[derive]\nfrom = "tea"\ntitles = true\n'
+    (tmp_path / "titles").mkdir()
+    (tmp_path / "titles" / "card.toml").write_text(card)
+    titles = load_dataset("titles")
+    assert [*titles.train] == [*whole.train.titles]
+    assert [*titles.test.uids] == [*whole.test.uids]
+    assert {*titles.test.contents} == {""}
+    assert (titles.counts(), titles.filters) == (whole.counts(), whole.filters)
+    assert (titles.train_pairs() != whole.train_pairs()).nnz == 0
+    assert titles.digest != whole.digest

@@ -62,9 +62,11 @@ def test_xc_keeps_card_and_filter_and_adds_matrices(write_folder, tmp_path):
 
 def test_pecos_has_a_text_a_line_and_float32_matrices(write_folder, tmp_path):
     dataset = load_dataset(write_folder())
-    export(dataset, tmp_path / "out", "pecos")
+    with pytest.raises(DataError, match="has a line break, which X.trn.txt cannot hold"):
+        export(dataset, tmp_path / "out", "pecos")
+    export(dataset, tmp_path / "out", "pecos", flatten=True)
     lines = (tmp_path / "out" / "X.trn.txt").read_text().split("\n")
-    assert lines == ["tea &#8212; red A red tea.", "a pot", "green Two lines of it.", ""]
+    assert lines == ["tea &#8212; red\tA red tea.", "a pot", "green\tTwo lines of it.", ""]
     assert (tmp_path / "out" / "output-items.txt").read_text() == "red tea\ngreen tea\na cup\n"
     matrix = load_npz(tmp_path / "out" / "Y.tst.npz")
     assert matrix.dtype == np.float32
@@ -89,8 +91,8 @@ def test_maclr_cannot_hold_a_uid_with_a_space(write_folder, tmp_path):
 
 def test_zestxml_has_raw_texts_and_label_matrices(write_folder, tmp_path):
     dataset = load_dataset(write_folder())
-    export(dataset, tmp_path / "out", "zestxml")
-    assert (tmp_path / "out" / "raw" / "tst_X.txt").read_text() == "green tea It is green.\nsaucer\n"
+    export(dataset, tmp_path / "out", "zestxml", flatten=True)
+    assert (tmp_path / "out" / "raw" / "tst_X.txt").read_text() == "green tea\tIt is green.\nsaucer\n"
     assert (tmp_path / "out" / "raw" / "Y.txt").read_text().count("\n") == 3
     assert (read_matrix(tmp_path / "out" / "trn_X_Y.txt") != dataset.train_pairs()).nnz == 0
 

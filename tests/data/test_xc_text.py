@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.data.store import corpus, load_corpus
+from xmcbench.data.sources.xc_raw import json_part
+from xmcbench.data.store import load_corpus
 from xmcbench.data.xc_text import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
 from xmcbench.texts import Texts
@@ -22,7 +23,9 @@ def test_instances_are_read_as_they_were_written(tmp_path_factory, rows, name):
     assert list(zip(read.uids, read.titles, read.contents, strict=True)) == [row[:3] for row in rows]
     assert list(read.targets) == [label for row in rows for label in row[3]]
     assert read.lengths == [len(row[3]) for row in rows]
-    texts = Texts.open(corpus(path, "instances").texts)
+    folder = tmp_path_factory.mktemp("store")
+    load_corpus(json_part(path, "instances"), folder)
+    texts = Texts.open(folder / "texts.arrow")
     assert list(texts.titles) == [row[1] for row in rows]
     assert list(texts.contents) == [row[2] for row in rows]
     assert list(texts.uids) == [row[0] for row in rows]
@@ -38,7 +41,7 @@ def test_labels_need_a_title_only(tmp_path):
     path.write_text('{"title": "one", "content": 7}\n{"title": "two", "target_ind": null}\n')
     (rows,) = read_rows(path, "labels", 9)
     assert (rows.uids, rows.titles, rows.contents) == (["0", "1"], ["one", "two"], ["", ""])
-    assert not load_corpus(path, "labels", tmp_path).uids
+    assert not load_corpus(json_part(path, "labels"), tmp_path).uids
 
 
 def test_a_title_only_instance_has_an_empty_content(tmp_path):
@@ -64,7 +67,11 @@ GOOD = {"uid": "1", "title": "t", "content": "c", "target_ind": [0]}
         ({**GOOD, "content": ["c"]}, 'content is ["c"], not a string'),
         ({key: GOOD[key] for key in ("title", "content", "target_ind")}, "uid is missing"),
         ({key: GOOD[key] for key in ("uid", "content", "target_ind")}, "title is missing"),
-        ({key: GOOD[key] for key in ("uid", "title", "content")}, "target_ind is not a list of integers"),
+        (
+            {key: GOOD[key] for key in ("uid", "title", "content")},
+            "some instances have a target_ind and some have none",
+        ),
+        ({**GOOD, "target_ind": None}, "target_ind is not a list of integers"),
         ({**GOOD, "target_ind": [0.0]}, "target_ind is not a list of integers"),
         ({**GOOD, "target_ind": [True]}, "target_ind is not a list of integers"),
         ({**GOOD, "target_ind": 3}, "target_ind is not a list of integers"),
@@ -78,7 +85,7 @@ def test_a_broken_instance_names_file_and_line(tmp_path, line, reason):
     first = json.dumps({**GOOD, "uid": "0"}).encode()
     path.write_bytes(first + b"\n" + (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
     with pytest.raises(DataError) as caught:
-        load_corpus(path, "instances", tmp_path)
+        load_corpus(json_part(path, "instances"), tmp_path)
     assert f"{path}, line 2: " in caught.value.message
     assert reason in caught.value.message
     assert "\n" not in str(caught.value)
@@ -98,7 +105,7 @@ def test_a_broken_label_names_file_and_line(tmp_path, line, reason):
     path = tmp_path / "lbl.json"
     path.write_bytes(b'{"uid": "1", "title": "one"}\n' + line + b"\n")
     with pytest.raises(DataError) as caught:
-        load_corpus(path, "labels", tmp_path)
+        load_corpus(json_part(path, "labels"), tmp_path)
     assert f"{path}, line 2: {reason}" in caught.value.message
 
 
@@ -107,11 +114,25 @@ def test_an_empty_corpus_is_said(tmp_path, kind):
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(b""))
     with pytest.raises(DataError, match="is empty"):
-        load_corpus(path, kind, tmp_path)
+        load_corpus(json_part(path, kind), tmp_path)
 
 
 def test_a_file_cut_inside_a_line_is_said(tmp_path):
     path = tmp_path / "trn.json"
     path.write_text(json.dumps(GOOD) + '\n{"uid": "2", "ti')
     with pytest.raises(DataError, match="line 2: is not JSON"):
-        load_corpus(path, "instances", tmp_path)
+        load_corpus(json_part(path, "instances"), tmp_path)
+
+
+def test_a_file_without_pairs_has_no_target_ind(tmp_path):
+    path = tmp_path / "trn.json"
+    path.write_text('{"uid": "1", "title": "one"}\n{"uid": "2", "title": "two"}\n')
+    (rows,) = read_rows(path, "instances", 9)
+    assert rows.lengths == [0, 0]
+    assert load_corpus(json_part(path, "instances"), tmp_path).pairs == 0
+
+
+def test_a_batch_of_long_texts_has_fewer_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmcbench.data.xc_text.CHARACTERS", 10)
+    write_instances(tmp_path / "trn.json", [(str(row), "title", "content", []) for row in range(3)])
+    assert [len(batch.uids) for batch in read_rows(tmp_path / "trn.json", "instances", 9)] == [1, 1, 1]

@@ -17,6 +17,8 @@ from pathlib import Path
 import msgspec
 import mutators
 import numpy as np
+from kind import Kind, OneFile, all_of
+from layouts import Layouts
 
 from xmcbench import Artifacts, TopK, load_arrays, save_arrays
 from xmcbench.admission import examine
@@ -38,59 +40,6 @@ from xmcbench.storage.pairs import pairs_digest, read_pairs
 
 #: Where published figures of the project lie.
 PUBLISHED = Path(__file__).parents[2] / "leaderboards" / "published"
-
-
-class Kind:
-    """A kind of input. ``full`` and ``sample``: how many mutants of it. ``each``: mutants a trial."""
-
-    full, sample, each = 500, 8, 1
-
-    def __init__(self, base, folder):
-        """base: holds the dataset ``tiny`` and the runs folder ``runs``. folder: an empty one."""
-        self.base, self.folder = base, folder
-        self.setup()
-
-    def setup(self):
-        """Make the good input."""
-
-    def check(self):
-        """Read the good input. An error here is one of the tests."""
-
-    def trial(self, chance):
-        """Change it, read it, and put it back: an outcome, or several."""
-        raise NotImplementedError
-
-    def close(self):
-        """End what was started."""
-
-
-class OneFile(Kind):
-    """An input of one file at ``path``."""
-
-    mutate = staticmethod(mutators.wild_text)
-
-    def check(self):
-        assert self.read() in ("same", "valid")
-
-    def trial(self, chance):
-        good = self.path.read_bytes()
-        try:
-            self.path.write_bytes(self.mutate(good, chance))
-            return self.read()
-        finally:
-            self.path.write_bytes(good)
-
-    def read(self):
-        """Read the input: an outcome."""
-        raise NotImplementedError
-
-
-def all_of(dataset):
-    """Everything that can be read of a dataset, as one value."""
-    texts = [[*part.uids, *part] for part in (dataset.train, dataset.test, dataset.labels)]
-    pairs = [dataset.train_pairs(), dataset.test_pairs(), *(dataset.filter(each) for each in dataset.filters)]
-    digests = [pairs_digest(each.indptr, each.indices) for each in pairs if each is not None]
-    return sha256_json([dataset.digest, dataset.counts(), texts, digests])
 
 
 def shown(records, published=()):
@@ -545,6 +494,7 @@ KINDS = {
         Published,
         Cards,
         DataFiles,
+        Layouts,
         Matrices,
         Cache,
         ArtifactFolders,

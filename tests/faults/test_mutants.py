@@ -44,7 +44,7 @@ def trials(kind, number, base):
             done += 1
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mutant_loads_or_is_refused(kind, base, faults):
     cls = KINDS[kind]

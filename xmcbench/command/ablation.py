@@ -56,4 +56,4 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         headline = f"{dataset.name}, filter {filter_name}. Percent ± half-width of the 95% interval over test instances"
         print(f"{headline} and, with several seeds, seeds.", results, sep="\n\n")
-    return 0 if all(record.ok for record in results.records) else 1
+    return 0 if all(record.finished for record in results.records) else 1

@@ -1,10 +1,17 @@
-"""Build, fetch, verify, describe, export or synthesize datasets."""
+"""Import, export, build, fetch, verify, describe or synthesize datasets."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.command import request
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,29 +27,49 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--other-release", action="store_true", help="accept a release other than the card's (with --out)"
     )
 
-    fetch = verbs.add_parser("fetch", help="download the files that a dataset is built from")
+    fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
     fetch.add_argument("name")
-    fetch.add_argument("--out", type=Path, required=True, metavar="DIR")
+    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first folder of datasets")
+    fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
+    _add_force(fetch)
 
     verify = verbs.add_parser("verify", help="check a dataset's files against its card")
-    verify.add_argument("name", metavar="NAME|FOLDER")
+    _add_place(verify)
 
     info = verbs.add_parser("info", help="show a dataset's card and statistics")
-    info.add_argument("name", metavar="NAME|FOLDER")
+    _add_place(info)
     info.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
+    convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
+    _add_place(convert)
+    convert.add_argument("--out", type=Path, required=True, metavar="DIR")
+    _add_force(convert)
+
     export = verbs.add_parser("export", help="write a dataset in another format")
-    export.add_argument("name", metavar="NAME|FOLDER")
+    _add_place(export)
     export.add_argument("--out", type=Path, required=True, metavar="DIR")
     _add_force(export)
-    export.add_argument("--format", required=True, choices=("xc", "pecos", "maclr", "zestxml"))
+    export.add_argument("--format", required=True, metavar="FORMAT", help="one that `ls layouts` says can be written")
+    export.add_argument(
+        "--flatten",
+        action="store_true",
+        help="make every run of white space a space, for formats with one text per line",
+    )
 
     synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
     synth.add_argument("name", metavar="FOLDER", type=Path)
-    synth.add_argument("--instances", type=int, required=True, metavar="N")
-    synth.add_argument("--labels", type=int, required=True, metavar="L")
+    synth.add_argument("--instances", type=int, metavar="N")
+    synth.add_argument("--labels", type=int, metavar="L")
+    synth.add_argument("--like", metavar="NAME", help="the counts of this dataset, instead of --instances and --labels")
+    synth.add_argument("--scale", type=float, default=1.0, metavar="S", help="with --like: of all counts (default: 1)")
+    synth.add_argument("--words", type=int, default=100, metavar="N", help="with --like: of a text (default: 100)")
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
+    request.add_columns(parser)
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         "fetch": _fetch,
         "verify": _verify,
         "info": _info,
+        "import": _import,
         "export": _export,
         "synth": _synth,
     }
@@ -78,27 +106,41 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _fetch(arguments: argparse.Namespace) -> int:
     from xmcbench.data import fetch
+    from xmcbench.data.catalogue import find
+    from xmcbench.data.fetching import fetch_data
+    from xmcbench.errors import UsageError
 
-    for path in fetch(arguments.name, arguments.out):
+    card = find(arguments.name).card
+    if card is None or not card.build:
+        paths = fetch_data(arguments.name, arguments.out, offline=arguments.offline, force=arguments.force)
+    elif arguments.offline or arguments.out is None:
+        raise UsageError(
+            f"{card.name} is built from files that are fetched into a folder: --out DIR, without --offline",
+            f"xmcbench data build {card.slug}",
+        )
+    else:
+        paths = fetch(arguments.name, arguments.out)
+    for path in paths:
         print(path)
     return 0
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from xmcbench.data import verify
     from xmcbench.data.catalogue import locate
+    from xmcbench.data.verification import examine
 
-    findings, card = verify(arguments.name), locate(arguments.name).card
+    reference = request.reference(arguments.name, arguments.columns)
+    verified, card = examine(reference), locate(reference).card
     bare = card is not None and not (card.files or card.counts or card.derive)
     good = "can be read; it has no card to check counts and checksums against" if bare else "matches its card"
-    print("\n".join(findings) if findings else f"{arguments.name} {good}")
-    return 1 if findings else 0
+    print("\n".join([*verified.facts, *(verified.findings or [f"{arguments.name} {good}"])]))
+    return 1 if verified.findings else 0
 
 
 def _info(arguments: argparse.Namespace) -> int:
     from xmcbench.data import load_dataset, statistics
 
-    dataset = load_dataset(arguments.name)
+    dataset = load_dataset(request.reference(arguments.name, arguments.columns))
     facts = statistics(dataset)
     card = dataset.card
     about: dict[str, object] = {
@@ -110,8 +152,9 @@ def _info(arguments: argparse.Namespace) -> int:
         "sha256": dataset.digest,
     }
     if arguments.json:
-        print(json.dumps({**about, "statistics": facts}, indent=1))
+        print(json.dumps({**about, "notes": dataset.notes, "statistics": facts}, indent=1))
         return 0
+    _print_notes(dataset)
     for name, value in {**about, **facts}.items():
         shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
         if shown:
@@ -119,17 +162,41 @@ def _info(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _print_notes(dataset: Dataset) -> None:
+    for note in dataset.notes:
+        print(f"xmcbench: note: {note}", file=sys.stderr)
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from xmcbench.data.exchange import convert
+
+    dataset = convert(request.reference(arguments.name, arguments.columns), arguments.out, arguments.force)
+    _print_notes(dataset)
+    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in dataset.counts().items())
+    print(f"{dataset.name} in {arguments.out}: {counts}")
+    return 0
+
+
 def _export(arguments: argparse.Namespace) -> int:
     from xmcbench.data import export, load_dataset
 
-    for path in export(load_dataset(arguments.name), arguments.out, arguments.format, arguments.force):
+    dataset = load_dataset(request.reference(arguments.name, arguments.columns))
+    _print_notes(dataset)
+    for path in export(dataset, arguments.out, arguments.format, arguments.force, arguments.flatten):
         print(path)
     return 0
 
 
 def _synth(arguments: argparse.Namespace) -> int:
-    from xmcbench.data import synthesize
+    from xmcbench.data import imitate, synthesize
+    from xmcbench.errors import UsageError
 
-    synthesize(arguments.name, arguments.instances, arguments.labels, arguments.seed, arguments.force)
+    sizes = (arguments.instances, arguments.labels)
+    if (arguments.like is None) == (None in sizes) or (arguments.like and sizes != (None, None)):
+        raise UsageError("data synth takes --like, or --instances and --labels", "for example --like lf-amazon-131k")
+    if arguments.like:
+        imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
+    else:
+        synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
     print(f"xmcbench run --dataset {arguments.name} --setting ez --methods tfidf")
     return 0

@@ -1,4 +1,4 @@
-"""List methods, datasets, or results; `ls methods NAME` shows the parameters of a method."""
+"""List methods, datasets, layouts, or results; `ls methods NAME` shows the parameters of a method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PER_CENT = ("P@1", "R@100")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
-    parser.add_argument("what", choices=("methods", "datasets", "results"))
+    parser.add_argument("what", choices=("methods", "datasets", "layouts", "results"))
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     request.add_plugin(parser)
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the listing."""
     if arguments.name is not None:
         return _method(arguments)
-    listing, code = {"methods": _methods, "datasets": _datasets, "results": _results}[arguments.what](arguments)
+    listing, code = _LISTINGS[arguments.what](arguments)
     if arguments.json:
         print(json.dumps(listing, indent=1, sort_keys=True))
     elif listing:
@@ -183,6 +183,23 @@ def _datasets(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     return listing, 0
 
 
+def _layouts(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    from xmcbench.data.exchange import formats
+    from xmcbench.data.sources.finding import layouts
+
+    written = formats()
+    listing = [
+        {
+            "name": name,
+            "written": "yes" if name in written else "no",
+            "options": ", ".join(sorted(cls.options)),
+            "description": cls.title,
+        }
+        for name, cls in layouts().items()
+    ]
+    return listing, 0
+
+
 def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
@@ -214,3 +231,6 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
             }
         )
     return listing, report.warn_left_out(store)
+
+
+_LISTINGS = {"methods": _methods, "datasets": _datasets, "layouts": _layouts, "results": _results}

@@ -25,6 +25,7 @@ from xmcbench.storage.reading import FLAG, VARIABLE
 VERBS = (
     "run",
     "ls",
+    "suggest",
     "score",
     "leaderboard",
     "curve",
@@ -39,7 +40,7 @@ VERBS = (
 
 _EPILOG = """examples:
   xmcbench run --setting fs --ratio 0.01 --methods all     all methods on the bundled dataset
-  xmcbench run --setting ez --dataset path/to/folder       your own data, in the XC raw layout
+  xmcbench run --setting ez --dataset path/to/folder       your own data, in any layout
   xmcbench run --setting ez --plugin my_method.py --methods my-method,tfidf
   xmcbench ls methods                                      all methods, with their parameters
 """

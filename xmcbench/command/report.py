@@ -7,13 +7,16 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmcbench.api import Options
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
 
 
 class Progress:
@@ -68,6 +71,12 @@ def warn_left_out(store: Store) -> int:
     for error in store.left_out.values():
         print(f"xmcbench: left out: {error}", file=sys.stderr)
     return 1 if store.left_out else 0
+
+
+def show_notes(dataset: Dataset) -> None:
+    """One line for everything that was left out, assumed or drawn when a dataset was read."""
+    for note in dataset.notes:
+        print(f"xmcbench: note: {note}", file=sys.stderr)
 
 
 def warn_skipped(skipped: Sequence[Skipped]) -> None:

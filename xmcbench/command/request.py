@@ -19,7 +19,20 @@ if TYPE_CHECKING:
 def add_dataset(group: Any) -> None:
     """The flag for the dataset, for an argument group."""
     group.add_argument(
-        "--dataset", metavar="NAME|FOLDER", help="name (see `ls datasets`) or folder (default: the small bundled one)"
+        "--dataset",
+        metavar="NAME|PLACE",
+        help="name (see `ls datasets`), or folder, file or hf:OWNER/NAME in any layout of `ls layouts` "
+        "(default: the small bundled one)",
+    )
+    add_columns(group)
+
+
+def add_columns(group: Any) -> None:
+    """The flag for the columns of tables, for a parser or an argument group."""
+    group.add_argument(
+        "--columns",
+        metavar="ROLE=COLUMN[,..]",
+        help="columns of a table: text, title, labels, uid; for example text=abstract,labels=subjects",
     )
 
 
@@ -106,10 +119,26 @@ def add_shown(group: Any) -> None:
 
 
 def dataset(arguments: argparse.Namespace) -> str:
-    """The name or folder of --dataset, or of the dataset whose card says that it is the default."""
+    """The name or place of --dataset, with --columns, or of the dataset whose card says that it is the default.
+
+    Raises UsageError.
+    """
     from xmcbench.data.catalogue import default_dataset
 
-    return arguments.dataset or default_dataset()
+    return reference(arguments.dataset or default_dataset(), arguments.columns)
+
+
+def reference(place: str, columns: str | None) -> str:
+    """A name or place of a dataset together with --columns. Raises UsageError."""
+    from xmcbench.data.sources.finding import reference_to
+
+    found = {}
+    for word in columns.split(",") if columns else ():
+        role, equals, column = word.partition("=")
+        if not equals or not role.strip() or not column.strip():
+            raise UsageError(f"--columns {word!r} is not ROLE=COLUMN", "for example text=abstract,labels=subjects")
+        found[role.strip()] = column.strip()
+    return reference_to(place, found)
 
 
 def setting(arguments: argparse.Namespace) -> Setting:

@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     dataset = planned.cells[0].dataset
     filter_name = filter_of(dataset, arguments.filter)
     report.warn_skipped(planned.skipped)
+    report.show_notes(dataset)
     if arguments.dry_run:
         return report.dry_run(planned, arguments)
     results = report.carried_out(planned, options, filter_name)

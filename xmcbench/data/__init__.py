@@ -1,4 +1,4 @@
-"""Datasets: cards, readers and writers of the field's file formats, and the loaded form.
+"""Datasets: cards, layouts of files that are read and written, and the loaded form.
 
 The names below are the public ones, imported on first use: describing a dataset does not import numpy, and reading its
 texts does not import scipy.
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from xmcbench.data.card import Card
     from xmcbench.data.catalogue import Listing, known_datasets, load_dataset
     from xmcbench.data.dataset import Dataset
-    from xmcbench.data.exchange import export
+    from xmcbench.data.exchange import convert, export
+    from xmcbench.data.imitation import imitate
     from xmcbench.data.recipe import build, fetch
     from xmcbench.data.summary import statistics
     from xmcbench.data.synthesis import synthesize
@@ -24,8 +25,10 @@ _PUBLIC = {
     "Dataset": "dataset",
     "Listing": "catalogue",
     "build": "recipe",
+    "convert": "exchange",
     "export": "exchange",
     "fetch": "recipe",
+    "imitate": "imitation",
     "known_datasets": "catalogue",
     "load_dataset": "catalogue",
     "statistics": "summary",
@@ -38,8 +41,10 @@ __all__ = [
     "Dataset",
     "Listing",
     "build",
+    "convert",
     "export",
     "fetch",
+    "imitate",
     "known_datasets",
     "load_dataset",
     "statistics",

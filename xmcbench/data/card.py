@@ -36,40 +36,62 @@ class Propensity(_Part, frozen=True):
 
 
 class Derivation(_Part, frozen=True, rename={"source": "from"}):
-    """A dataset sampled from the dataset ``source`` on load, with ``seed``. Either labels or held_out is given.
+    """A dataset made from the dataset ``source`` on load. One of labels, held_out and titles is given.
 
-    labels: number of labels; instances with one of them stay. held_out: number of training instances that become the
-    test instances, to choose hyperparameters without looking at the test instances of the source.
+    labels: number of labels, drawn with ``seed``; instances with one of them stay. held_out: number of training
+    instances, drawn with ``seed``, that become the test instances, to choose hyperparameters without looking at the
+    test instances of the source. titles: whether contents are left out.
     """
 
     source: str
-    seed: _Size
+    seed: _Size | None = None
     labels: _Size | None = None
     held_out: _Size | None = None
+    titles: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless exactly one of the two is given."""
-        if (self.labels is None) == (self.held_out is None):
-            found = "neither labels nor held_out" if self.labels is None else "both labels and held_out"
-            raise ValueError(f"it has {found}; give exactly one of them")
+        """Raise ValueError unless exactly one of the three is given."""
+        given = {"labels": self.labels is not None, "held_out": self.held_out is not None, "titles": self.titles}
+        found = " and ".join(name for name, each in given.items() if each) or "none of them"
+        if sum(given.values()) != 1:
+            raise ValueError(f"give exactly one of labels, held_out and titles; it has {found}")
+        if self.seed is None and not self.titles:
+            raise ValueError("what is drawn needs a seed")
 
 
 class Recipe(_Part, frozen=True):
-    """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices."""
+    """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices.
+
+    relations: the fields that give the pairs; None for those of the recipe. language: of the texts; None for English.
+    """
 
     recipe: str
     release: str
     component: str
     architecture: str
     indices: dict[str, str] = {}
+    relations: tuple[str, ...] | None = None
+    language: str | None = None
+
+
+class Download(_Part, frozen=True):
+    """An archive with the data of a dataset, in any layout. source: who says so."""
+
+    url: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for anything but the address of a web server."""
+        if not self.url.startswith(("https://", "http://")):
+            raise ValueError(f"{self.url!r} is not an address that begins with https://")
 
 
 class Card(_Part, frozen=True):
     """The description of a dataset.
 
     slug: its name in file names and on the command line. counts: any of train, test, labels, train_pairs, test_pairs.
-    filter: the filter that its tables use by default. files: file name -> SHA-256. default: whether it is used
-    if no dataset is named.
+    filter: the filter that its tables use by default. files: file name -> SHA-256. downloads: where the data are, in
+    order of preference. default: whether it is used if no dataset is named.
     """
 
     name: str
@@ -84,6 +106,7 @@ class Card(_Part, frozen=True):
     counts: dict[Count, _Size] = {}
     propensity: Propensity = Propensity()
     files: dict[str, str] = {}
+    downloads: tuple[Download, ...] = ()
     derive: Derivation | None = None
     build: Recipe | None = None
 
@@ -106,7 +129,7 @@ def read_card(path: Path) -> Card:
 def write_card(path: Path, card: Card) -> None:
     """Write a card; ``read_card`` gives it back, and equal cards have equal bytes."""
     values: dict[str, Any] = msgspec.to_builtins(card)
-    values = {key: each for key, each in values.items() if each not in ("", None, False) and each != {}}
+    values = {key: each for key, each in values.items() if each not in ("", None, False) and each not in ({}, [], ())}
     if values.get("filter") == "none":
         del values["filter"]
     write_text(path, "\n".join(_lines(values)) + "\n")
@@ -114,13 +137,23 @@ def write_card(path: Path, card: Card) -> None:
 
 def _lines(values: Mapping[str, Any], table: str = "") -> list[str]:
     """Keys first, then tables, as TOML requires."""
-    plain = {key: each for key, each in values.items() if not isinstance(each, dict) and each is not None}
+    plain = {key: each for key, each in values.items() if not _is_table(each) and each is not None}
     lines = ["", f"[{table}]"] if table and (plain or not values) else []
     lines += [f"{_key(key)} = {_quoted(each)}" for key, each in plain.items()]
     for key, each in values.items():
         if isinstance(each, dict) and each:
             lines += _lines(each, f"{table}.{_key(key)}" if table else _key(key))
+        elif _is_table(each):
+            for entry in each:
+                lines += ["", f"[[{_key(key)}]]", *_lines(entry)]
     return lines
+
+
+def _is_table(value: object) -> bool:
+    """Whether a value is a table, or a list of tables."""
+    return isinstance(value, dict) or (
+        isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value)
+    )
 
 
 def _key(key: str) -> str:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.card import Card, read_card
-from xmcbench.data.compression import find_source
 from xmcbench.data.sealing import check_open
+from xmcbench.data.sources.finding import place_of, recognized, source_at, without
+from xmcbench.data.sources.records import SUFFIXES
+from xmcbench.data.sources.source import Place
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.storage.shipped import shipped
 
@@ -25,17 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listing:
-    """A dataset by name: its card, the folder of its data, and why it cannot be used, if so.
+    """A dataset by name: its card, the place of its data, and why it cannot be used, if so.
 
-    folder is None for a derived dataset, and for one that is not on this machine.
+    place is None for a derived dataset, and for one that is not on this machine.
     """
 
     slug: str
     name: str
     card: Card | None
-    folder: Path | None
+    place: Place | None
     problem: str = ""
     hint: str = ""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder or the file of the data."""
+        return self.place.path if self.place else None
 
 
 def roots() -> list[Path]:
@@ -67,7 +74,7 @@ def known_datasets() -> list[Listing]:
             except DataError as error:
                 problem = str(error)
             cards.setdefault(slug, (card, problem))
-        if find_source(folder, "lbl.json"):
+        if recognized(Place(str(folder), folder)):
             folders.setdefault(slug, folder)
     for slug, folder in folders.items():
         if slug not in cards:
@@ -93,8 +100,9 @@ def _bare_card(name: str) -> Card:
 
 
 def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, with_data: set[str]) -> Listing:
+    place = Place(str(folder), folder) if folder else None
     if card is None:
-        return Listing(slug, slug, None, folder, problem)
+        return Listing(slug, slug, None, place, problem)
     if card.derive and folder is None:
         source = card.derive.source
         problem = "" if source in with_data else f"its source {source} is not on this machine"
@@ -105,9 +113,11 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
         origin = f"get it from {card.homepage}" if card.homepage else "get it from its authors"
         if card.build:
             origin = f"build it: xmcbench data build {slug}; or get it"
-        hint = f"{origin} and put trn.json.gz, tst.json.gz and lbl.json.gz into {target}"
+        if card.downloads:
+            origin = f"fetch it: xmcbench data fetch {slug}; or {origin}"
+        hint = f"{origin} and put its files, in any layout of `xmcbench ls layouts`, into {target}"
         return Listing(slug, card.name, card, None, f"{card.name} is not on this machine", hint)
-    return Listing(slug, card.name, card, folder)
+    return Listing(slug, card.name, card, place)
 
 
 def slug_of(name: str) -> str:
@@ -136,61 +146,80 @@ def default_dataset() -> str:
     raise UsageError("no dataset is given", "--dataset NAME|FOLDER; `xmcbench ls datasets` lists them")
 
 
-def locate(name_or_folder: str | Path) -> Listing:
-    """The dataset of this name or in this folder; a name takes precedence over a folder of the same name.
+def locate(name_or_place: str | Path) -> Listing:
+    """The dataset of this name or at this place; a name takes precedence over a folder of the same name.
 
-    Raises UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
+    A place is a folder, a file or an id, with options after a question mark (``xmcbench.data.sources.finding``). Raises
+    UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
     """
-    given = str(name_or_folder)
-    folder = Path(os.path.expanduser(given))  # Path.expanduser raises if there is no such user
-    if isinstance(name_or_folder, Path) or folder.name != given:
-        if not folder.is_dir():
-            raise UsageError(f"no folder at {folder}", "a dataset is a name (`xmcbench ls datasets`) or a folder")
-        return from_folder(folder)
-    try:
-        return find(given)
-    except UnknownName:
-        if not folder.is_dir():
-            raise
-        return from_folder(folder)
+    place = place_of(name_or_place)
+    is_name = not isinstance(name_or_place, Path) and place.path.name == place.given and not place.options
+    if is_name:
+        try:
+            return find(place.given)
+        except UnknownName:
+            if not place.path.exists():
+                raise
+    if not place.path.exists() and recognized(place) is None:
+        raise UsageError(
+            f"no folder at {place.path}",
+            "a dataset is a name (`xmcbench ls datasets`), a folder, a file or hf:OWNER/NAME",
+        )
+    return at_place(place)
 
 
-def load_dataset(name_or_folder: str | Path) -> Dataset:
-    """Load a dataset by name, or from any folder in the XC raw layout.
+def load_dataset(name_or_place: str | Path) -> Dataset:
+    """Load a dataset by name, or from any place in a layout that xmcbench knows.
 
-    A folder needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
-    Files are read and checked the first time; later loads map the cached form.
+    A place needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
+    Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
+    the test instances by other documents, without labels.
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.dataset import derive, open_folder
+    from xmcbench.data.dataset import derive, open_dataset, with_documents
 
     check_open("a dataset")
-    listing = locate(name_or_folder)
+    documents = place_of(name_or_place).options.get("documents")
+    if documents is not None:
+        dataset = load_dataset(without(str(name_or_place), "documents"))
+        return with_documents(dataset, source_at(place_of(documents)))
+    listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
-    if listing.folder is not None:
-        return open_folder(listing.folder, listing.card)
+    if listing.place is not None:
+        return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
-    return derive(open_folder(parent.folder, parent.card), listing.card)  # type: ignore[arg-type]
+    return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
 
 
 def source_of(listing: Listing) -> Listing:
     """The dataset that this one is derived from. Raises DataError unless it has its own data."""
     parent = find(listing.card.derive.source if listing.card and listing.card.derive else listing.slug)
-    if parent.card is None or parent.folder is None:
+    if parent.card is None or parent.place is None:
         reason = parent.problem or f"{parent.name} is itself derived"
         raise DataError(f"{listing.name} is derived from {parent.slug}: {reason}", parent.hint)
     return parent
 
 
-def from_folder(folder: Path) -> Listing:
-    """The dataset in a folder, with the card that lies in it or a bare one.
+def at_place(place: Place) -> Listing:
+    """The dataset at a place, with the card that lies there or a bare one.
 
     Raises DataError for a broken card, and for a name that cannot name the files of a run.
     """
-    path = folder / "card.toml"
-    card = read_card(path) if path.is_file() else _bare_card(folder.resolve().name)
-    if card.derive and not find_source(folder, "lbl.json"):
+    path = place.path / "card.toml"
+    card = read_card(path) if path.is_file() else _bare_card(_name_of(place))
+    if card.derive and recognized(place) is None:
         return Listing(card.slug, card.name, card, None)
-    return Listing(card.slug, card.name, card, folder)
+    return Listing(card.slug, card.name, card, place)
+
+
+def _name_of(place: Place) -> str:
+    """The name of a folder, of a file without its suffixes, or the last part of an id."""
+    if place.path.is_dir():
+        return place.path.resolve().name
+    name = place.path.name
+    for suffix in reversed(place.path.suffixes):
+        if suffix in (".gz", *SUFFIXES):
+            name = name.removesuffix(suffix)
+    return name

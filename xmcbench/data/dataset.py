@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from xmcbench.data.card import Card, Derivation
-from xmcbench.data.compression import find_source
+from xmcbench.data.rows import at
 from xmcbench.data.sealing import check_open
-from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, write_corpus
+from xmcbench.data.sources.source import TEST_FILTER, Holding, Source
+from xmcbench.data.splitting import Split, split
+from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, rows_of, titles_of, write_corpus
 from xmcbench.data.vocabulary import Filter
-from xmcbench.data.xc_text import at
 from xmcbench.errors import DataError, UsageError
+from xmcbench.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
@@ -25,8 +28,8 @@ from xmcbench.texts import Texts
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-#: The filter file of the test instances, under its common names.
-TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
+#: More source files than these are named by their folders.
+_MANY = 64
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class _OwnLabels:
 class Dataset:
     """N training and M test instances, L labels, and the pairs between them.
 
-    card: its description. sources: the files that it was read from. Texts and pairs are in separate files, opened on
-    first use.
+    card: its description. sources: the files, or their folders, that it was read from. notes: what was left out,
+    assumed or drawn when it was read. Texts and pairs are in separate files, opened on first use.
     """
 
     card: Card
@@ -56,6 +59,7 @@ class Dataset:
     label_corpus: Corpus
     filter_pairs: Path | None = None
     sources: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -185,53 +189,68 @@ def _verified(path: Path, labels: int, sha256: str) -> csr_matrix:
     return pairs
 
 
-def source_files(folder: Path) -> dict[str, Path]:
-    """The files of a dataset in the XC raw layout: trn, tst, lbl, and the filter file if there is one.
+def open_dataset(source: Source, card: Card) -> Dataset:
+    """The dataset of a source. Its files are read and checked the first time.
 
-    Raises DataError when one of the three is missing.
+    A missing training or test set is drawn from the other. Raises DataError when a file is missing, damaged, breaks the
+    format, or is not the one the card names by its SHA-256; UsageError for options of the place that are none.
     """
-    found = {name: find_source(folder, f"{name}.json") for name in ("trn", "tst", "lbl")}
-    missing = [f"{name}.json.gz" for name, path in found.items() if path is None]
-    if missing:
-        raise DataError(
-            f"{folder} has no {', '.join(missing)}", "a dataset folder holds trn, tst and lbl as .json.gz or .json"
-        )
-    found["filter"] = find_source(folder, *TEST_FILTER)
-    return {name: path for name, path in found.items() if path is not None}
+    drawn = Split.of(source.place.options)
+    holding = source.holding()
+    _check_sums(holding, card, source.place.path)
+    labels = corpus(holding.labels, source)
+    parts = [each for each in (holding.train, holding.test) if each is not None]
+    corpora = [corpus(part, source) for part in parts]
+    for part, each in zip(parts, corpora, strict=True):
+        if each.highest >= labels.rows:
+            count = f"{holding.labels.path.name} has {labels.rows} labels: 0..{labels.rows - 1}"
+            raise at(part.path, each.highest_line, f"target_ind {each.highest} is out of range", count)
+    notes = [*holding.notes, *(note for each in (labels, *corpora) for note in each.notes)]
+    pairs = None
+    if len(corpora) == 1:
+        corpora, note = split(corpora[0], labels.rows, drawn)
+        notes.append(note)
+        if holding.test_filter:
+            notes.append(f"{holding.test_filter.name} is not used: it numbers the rows of another test set")
+    elif holding.test_filter:
+        pairs = _filter_store(holding.test_filter, corpora[1].rows, labels.rows)
+    files = holding.files
+    named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
+    train, test = corpora
+    return Dataset(card, train, test, labels, pairs, named, tuple(map(visible, notes)))
 
 
-def open_folder(folder: Path, card: Card) -> Dataset:
-    """The dataset in a folder in the XC raw layout. Its files are read and checked the first time.
+def with_documents(dataset: Dataset, source: Source) -> Dataset:
+    """The dataset with the documents of a source as its test instances, which have no labels.
 
-    Raises DataError when a file is missing, damaged, breaks the format, or is not the one the card names by its
-    SHA-256.
+    Raises what ``open_dataset`` raises.
     """
-    files = source_files(folder)
-    digests = {name: fingerprint(path) for name, path in files.items()}
-    for name, path in files.items():
-        if card.files.get(path.name, digests[name]) != digests[name]:
+    part = source.documents()
+    test = corpus(part, source)
+    card = replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
+    sources = (*dataset.sources, *part.files)
+    notes = (*dataset.notes, *map(visible, test.notes))
+    return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
+
+
+def _check_sums(holding: Holding, card: Card, root: Path) -> None:
+    for path in holding.files if card.files else ():
+        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        if name in card.files and fingerprint(path) != card.files[name]:
             raise DataError(
                 f"{path} does not match the card of {card.name}: its SHA-256 differs",
-                f"download it again, or remove it from {folder / 'card.toml'} if the change is intended",
+                f"download it again, or remove it from {root / 'card.toml'} if the change is intended",
             )
-    train, test = (corpus(files[name], "instances") for name in ("trn", "tst"))
-    labels = corpus(files["lbl"], "labels")
-    for path, part in ((files["trn"], train), (files["tst"], test)):
-        if part.highest >= labels.rows:
-            count = f"{files['lbl'].name} has {labels.rows} labels: 0..{labels.rows - 1}"
-            raise at(path, part.highest_line, f"target_ind {part.highest} is out of range", count)
-    pairs = _filter_store(files["filter"], digests["filter"], test.rows, labels.rows) if "filter" in files else None
-    return Dataset(card, train, test, labels, pairs, tuple(files.values()))
 
 
-def _filter_store(path: Path, digest: str, rows: int, columns: int) -> Path:
+def _filter_store(path: Path, rows: int, columns: int) -> Path:
     from xmcbench.data.xc_matrix import read_filter
 
     def fill(folder: Path) -> None:
         pairs = read_filter(path, rows, columns)
         _write_filter(folder / "pairs.npz", pairs)
 
-    return kept("filter", {"sha256": digest, "rows": rows, "columns": columns}, fill) / "pairs.npz"
+    return kept("filter", {"sha256": fingerprint(path), "rows": rows, "columns": columns}, fill) / "pairs.npz"
 
 
 def _write_filter(path: Path, pairs: csr_matrix) -> None:
@@ -249,13 +268,15 @@ def _filter_digest(path: Path) -> str:
 
 
 def derive(parent: Dataset, card: Card) -> Dataset:
-    """The dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; or some of
-    its training instances, held out for testing.
+    """The dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; some of its
+    training instances, held out for testing; or its titles, without their contents.
 
     Raises DataError if the parent has fewer, or if no instance is left.
     """
     if card.derive is None:
         raise DataError(f"the card of {card.name} has no [derive]")
+    if card.derive.titles:
+        return _titles(parent, card)
     made = _some_labels if card.derive.labels is not None else _held_out
     return made(parent, card, card.derive)
 
@@ -267,7 +288,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
     identity = {"from": parent.digest, "labels": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
-        labels = draw(parent.label_corpus.rows, wanted, derivation.seed, card.name, "labels")
+        labels = draw(parent.label_corpus.rows, wanted, derivation.seed or 0, card.name, "labels")
         parts = {"train": (parent.train, parent.train_pairs()), "test": (parent.test, parent.test_pairs())}
         for name, (texts, pairs) in parts.items():
             rows, kept_pairs = restrict(pairs, labels)
@@ -277,17 +298,34 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
                 )
             (folder / name).mkdir()
             uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
-            write_corpus(folder / name, texts.take(rows), kept_pairs, uids)
+            write_corpus(folder / name, rows_of(texts, rows), kept_pairs, uids)
             if name == "test" and parent.filter_pairs:
                 removed = read_pairs(parent.filter_pairs, parent.label_corpus.rows)[rows][:, labels]
                 _write_filter(folder / "filter.npz", removed)
         (folder / "labels").mkdir()
-        write_corpus(folder / "labels", parent.labels.take(labels), None, parent.label_corpus.uids)
+        write_corpus(folder / "labels", rows_of(parent.labels, labels), None, parent.label_corpus.uids)
 
     folder = kept("derived", identity, fill)
     train, test, labels = (open_corpus(folder / name) for name in ("train", "test", "labels"))
     filter_pairs = folder / "filter.npz" if parent.filter_pairs else None
-    return Dataset(card, train, test, labels, filter_pairs, parent.sources)
+    return Dataset(card, train, test, labels, filter_pairs, parent.sources, parent.notes)
+
+
+def _titles(parent: Dataset, card: Card) -> Dataset:
+    identity = {"from": parent.digest, "titles": True}
+
+    def fill(folder: Path) -> None:
+        for name, texts, pairs in (
+            ("train", parent.train, parent.train_pairs()),
+            ("test", parent.test, parent.test_pairs()),
+        ):
+            (folder / name).mkdir()
+            uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
+            write_corpus(folder / name, titles_of(texts), pairs, uids)
+
+    folder = kept("derived", identity, fill)
+    train, test = (open_corpus(folder / name) for name in ("train", "test"))
+    return Dataset(card, train, test, parent.label_corpus, parent.filter_pairs, parent.sources, parent.notes)
 
 
 def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
@@ -298,14 +336,14 @@ def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     identity = {"from": parent.digest, "held_out": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
-        rows = draw(total, wanted, derivation.seed, card.name, "training instances")
+        rows = draw(total, wanted, derivation.seed or 0, card.name, "training instances")
         if wanted == total:
             raise DataError(f"{card.name} holds out all {total} training instances", "some must be left for training")
         pairs = parent.train_pairs()
         for name, own in (("train", np.setdiff1d(np.arange(total), rows)), ("test", rows)):
             (folder / name).mkdir()
-            write_corpus(folder / name, parent.train.take(own), pairs[own], parent.train_corpus.uids)
+            write_corpus(folder / name, rows_of(parent.train, own), pairs[own], parent.train_corpus.uids)
 
     folder = kept("derived", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    return Dataset(card, train, test, parent.label_corpus, sources=parent.sources)
+    return Dataset(card, train, test, parent.label_corpus, sources=parent.sources, notes=parent.notes)

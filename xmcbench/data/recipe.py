@@ -52,8 +52,9 @@ def build(
         source = indices or temporary
         if indices is None:
             source_format.fetch(recipe, source)
-        files = [source_format.index_file(source, name) for name in source_format.INDICES]
-        digests = dict(zip(source_format.INDICES, map(source_format.index_digest, files), strict=True))
+        names = source_format.indices(recipe)
+        files = [source_format.index_file(source, name) for name in names]
+        digests = dict(zip(names, map(source_format.index_digest, files), strict=True))
         other = [name for name in digests if digests[name] != recipe.indices.get(name)]
         if other and not allow_other_release:
             raise DataError(
@@ -61,7 +62,7 @@ def build(
                 "their SHA-256 differs from the card's; use --other-release to build another dataset",
             )
         with output_folder(target, force, rebuild=True) as folder:
-            source_format.write(files, folder)
+            source_format.write(recipe, files, folder)
             written = sorted(path.name for path in folder.iterdir())
             made = msgspec.structs.replace(
                 card,

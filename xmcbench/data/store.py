@@ -1,6 +1,6 @@
 """The loaded form of source files, kept in a cache: texts as Arrow files that are mapped, pairs as .npz.
 
-The key is the SHA-256 of the source file, so old data are never used for a changed source. Texts and pairs are
+The key is the SHA-256 of the source files, so old data are never used for a changed source. Texts and pairs are
 separate files, so that a process can be given texts only.
 """
 
@@ -10,7 +10,7 @@ import json
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.xc_text import Kind, Rows, at, read_rows
+from xmcbench.data.rows import Rows, at
+from xmcbench.data.sources.source import Part, Source
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
@@ -38,11 +39,11 @@ _SETTLED_S = 2.0
 
 @dataclass(frozen=True)
 class Corpus:
-    """A source file in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
+    """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
 
     rows, pairs: counts. highest, highest_line: the highest label id and its line (-1 and 0 without pairs).
     uids: whether the uids are more than row numbers, which two files share by accident.
-    pairs_sha256: digest of the pairs; empty for labels.
+    pairs_sha256: digest of the pairs; empty for labels. notes: what was left out or assumed when it was read.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class Corpus:
     highest_line: int
     uids: bool
     pairs_sha256: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def texts(self) -> Path:
@@ -64,109 +66,134 @@ class Corpus:
         return self.folder / "pairs.npz"
 
 
-def kept(kind: str, identity: Mapping[str, object], fill: Callable[[Path], None]) -> Path:
-    """The cache folder of this kind and identity; ``fill`` makes it if it does not exist.
+def kept(
+    kind: str, identity: Mapping[str, object], fill: Callable[[Path], None], uses: tuple[object, ...] = ()
+) -> Path:
+    """The cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it does not exist.
 
     Raises StorageError, naming the cache, when there is no room or no permission.
     """
     try:
-        return Artifacts(cache_root()).get(kind, identity, fill)
+        return Artifacts(cache_root()).get(kind, identity, fill, uses)
     except StorageError as error:
         raise StorageError(error.message, "set XMCBENCH_CACHE to use another folder for the cache") from error
 
 
 def fingerprint(path: Path) -> str:
     """SHA-256 of a file, remembered by path, size and times of change. Raises DataError when it cannot be read."""
+    return _remembered((path,), lambda: sha256_file(path))
+
+
+def fingerprint_of(paths: Sequence[Path]) -> str:
+    """SHA-256 over the names and the contents of files, remembered as that of one file.
+
+    Raises DataError when one cannot be read.
+    """
+    if len(paths) == 1:
+        return fingerprint(paths[0])
+    return _remembered(tuple(paths), lambda: sha256_json([[path.name, sha256_file(path)] for path in paths]))
+
+
+def _remembered(paths: tuple[Path, ...], digest_of: Callable[[], str]) -> str:
+    path = paths[0]
     try:
-        before = path.stat()
-        state = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "ctime_ns": before.st_ctime_ns}
-        note = cache_root() / "hashes" / f"{sha256_json(os.fsencode(path.resolve()).hex())[:32]}.json"
+        before = [_state(each) for each in paths]
+        names = [os.fsencode(each.resolve()).hex() for each in paths]
+        note = cache_root() / "hashes" / f"{sha256_json(names if len(names) > 1 else names[0])[:32]}.json"
+        state = before[0] if len(paths) == 1 else {"of": sha256_json(before)}
         try:
             remembered = json.loads(read_text(note))
             digest = str(remembered["sha256"])
             if remembered == _note(path, state, digest):
                 return digest
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # no valid note: hash the file
-        digest = sha256_file(path)
+            pass  # no valid note: hash the files
+        digest = digest_of()
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
     except ValueError as error:
         raise DataError(f"cannot read {path}: {error}") from None
-    if time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S:
+    changed = max(max(each["mtime_ns"], each["ctime_ns"]) for each in before) / 1e9
+    if time.time() - changed > _SETTLED_S:
         with suppress(StorageError):  # without a writable cache this takes longer, but works
             write_json(note, _note(path, state, digest))
     return digest
 
 
-def _note(path: Path, state: Mapping[str, int], digest: str) -> dict[str, object]:
+def _state(path: Path) -> dict[str, int]:
+    found = path.stat()
+    return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
+
+
+def _note(path: Path, state: Mapping[str, object], digest: str) -> dict[str, object]:
     """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
     known = {"path": ascii(str(path.resolve())), "state": dict(state), "sha256": digest}
     return {**known, "seal": sha256_json(known)}
 
 
-def corpus(path: Path, kind: Kind) -> Corpus:
-    """The loaded form of a JSON-lines file of the XC raw layout, read once. Raises what ``load_corpus`` raises."""
+def corpus(part: Part, source: Source) -> Corpus:
+    """The loaded form of a part, read once. Raises what ``load_corpus`` raises."""
 
     def fill(folder: Path) -> None:
-        load_corpus(path, kind, folder)
+        load_corpus(part, folder)
 
-    return open_corpus(kept(kind, {"sha256": fingerprint(path)}, fill))
+    options = {key: value for key, value in source.place.options.items() if key in source.options}
+    identity = {"layout": source.name, "part": [path.name for path in part.files[:1]], "options": options}
+    return open_corpus(kept(part.kind, {**identity, "sha256": fingerprint_of(part.files)}, fill, (type(source),)))
 
 
 def open_corpus(folder: Path) -> Corpus:
     """The corpus in a folder of the cache. Raises DataError when it is damaged."""
     try:
-        return Corpus(folder=folder, **json.loads(read_text(folder / "facts.json")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        facts = json.loads(read_text(folder / "facts.json"))
+        return Corpus(folder=folder, **{**facts, "notes": tuple(facts["notes"])})
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(
             f"cannot read the store {folder}: {error}", "delete the folder: it will be regenerated"
         ) from error
 
 
-def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
-    """Read a JSON-lines file into ``folder``, with at most 65,536 rows in memory.
+def load_corpus(part: Part, folder: Path) -> Corpus:
+    """Read a part into ``folder``, a batch of rows at a time.
 
-    Raises DataError if the file is damaged, malformed or empty, or repeats a uid.
+    Raises DataError if a file is damaged, malformed or empty, or repeats a uid.
     """
     targets, lengths = array("i"), array("i")
 
     def batches() -> Iterator[pa.RecordBatch]:
         done = 0
-        for rows in read_rows(path, kind, BATCH):
-            yield _batch(path, rows, done)
+        for rows in part.read():
+            yield _batch(part, rows, done)
             targets.extend(rows.targets)
             lengths.extend(rows.lengths)
             done += len(rows.uids)
         if not done:
-            raise DataError(f"{path} is empty", f"a dataset needs {kind}")
+            raise DataError(f"{part.path} is empty", f"a dataset needs {part.kind}")
 
     texts = write_texts(folder / "texts.arrow", batches())
-    _check_uids(path, texts)
+    _check_uids(part, texts)
     named = any(uid != str(row) for row, uid in enumerate(texts.uids))
-    if kind == "labels":
-        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, named))
+    notes = tuple(part.notes)
+    if part.kind == "labels":
+        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, named, notes=notes))
     indices, indptr = np.frombuffer(targets, np.int32), np.zeros(len(texts) + 1, np.int64)
     np.cumsum(lengths, out=indptr[1:])
     if len(indices) and indices.min() < 0:
-        line = int(np.searchsorted(indptr, indices.argmin(), "right"))
-        raise at(path, line, f"target_ind {indices.min()} is out of range", "label ids start at 0")
+        row = int(np.searchsorted(indptr, indices.argmin(), "right")) - 1
+        raise at(part.path, part.line(row), f"target_ind {indices.min()} is out of range", "label ids start at 0")
     highest = int(indices.argmax()) if len(indices) else -1
-    highest_line = int(np.searchsorted(indptr, highest, "right")) if len(indices) else 0
+    line = part.line(int(np.searchsorted(indptr, highest, "right")) - 1) if len(indices) else 0
     top = int(indices[highest]) if len(indices) else -1
     indptr, indices = _distinct(indptr, indices)
     write_pairs(folder / "pairs.npz", indptr, indices)
     digest = pairs_digest(indptr, indices)
-    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, highest_line, named, digest))
+    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, line, named, digest, notes))
 
 
-def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: bool) -> Corpus:
-    """Write a corpus that is in memory to ``folder``, in the same form; ``pairs`` is a canonical binary CSR or None."""
-    import pyarrow as pa
-
-    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
-    table = pa.table({name: column.to_arrow() for name, column in columns.items()})
-    write_texts(folder / "texts.arrow", table.to_batches(max_chunksize=BATCH))
+def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> Corpus:
+    """Write rows as ``rows_of`` gives them to ``folder``, in the same form; ``pairs`` is a canonical binary CSR or
+    None."""
+    texts = write_texts(folder / "texts.arrow", rows)
     if pairs is None:
         return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, uids))
     write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
@@ -174,6 +201,28 @@ def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: boo
     line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
     digest = pairs_digest(pairs.indptr, pairs.indices)
     return _write_facts(folder, Corpus(folder, len(texts), pairs.nnz, top, line, uids, digest))
+
+
+def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Some rows of a corpus (ascending ids), a batch at a time."""
+    import pyarrow as pa
+
+    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
+    for start in range(0, len(texts), BATCH):
+        first, end = np.searchsorted(rows, (start, start + BATCH))
+        if first < end:
+            inside = pa.array(rows[first:end] - start)
+            parts = [column[start : start + BATCH].to_arrow().take(inside) for column in columns.values()]
+            yield from pa.table(parts, [*columns]).combine_chunks().to_batches()
+
+
+def titles_of(texts: Texts) -> Iterator[pa.RecordBatch]:
+    """The rows of a corpus without their contents, a batch at a time."""
+    import pyarrow as pa
+
+    for batch in rows_of(texts, np.arange(len(texts))):
+        empty = pa.array([""] * batch.num_rows, pa.large_string())
+        yield pa.record_batch([batch.column("uid"), batch.column("title"), empty], batch.schema.names)
 
 
 def _write_facts(folder: Path, made: Corpus) -> Corpus:
@@ -202,7 +251,7 @@ def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
     return Texts.open(path)
 
 
-def _batch(path: Path, rows: Rows, done: int) -> pa.RecordBatch:
+def _batch(part: Part, rows: Rows, done: int) -> pa.RecordBatch:
     import pyarrow as pa
 
     try:
@@ -210,23 +259,27 @@ def _batch(path: Path, rows: Rows, done: int) -> pa.RecordBatch:
     except UnicodeEncodeError:
         for row, texts in enumerate(zip(rows.uids, rows.titles, rows.contents, strict=True)):
             if not "".join(texts).isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in "".join(texts)):
-                raise at(
-                    path, done + row + 1, "contains half a surrogate pair", "this is not valid Unicode: fix the text"
-                ) from None
+                line = part.line(done + row)
+                hint = "this is not valid Unicode: fix the text"
+                raise at(part.path, line, "contains half a surrogate pair", hint) from None
         raise
     return pa.record_batch(columns, ["uid", "title", "content"])
 
 
-def _check_uids(path: Path, texts: Texts) -> None:
+def _check_uids(part: Part, texts: Texts) -> None:
     import pyarrow.compute as pc
 
     if pc.count_distinct(texts.uids.to_arrow()).as_py() == len(texts):
         return
     seen: dict[str, int] = {}
-    for line, uid in enumerate(texts.uids, 1):
+    for row, uid in enumerate(texts.uids):
+        line = part.line(row)
         if uid in seen:
             raise at(
-                path, line, f"duplicate uid {uid!r}, first in line {seen[uid]}", "uids must be unique within a file"
+                part.path,
+                line,
+                f"duplicate uid {uid!r}, first in line {seen[uid]}",
+                "uids must be unique within a file",
             )
         seen[uid] = line
 

@@ -95,14 +95,14 @@ class _Instances:
 
 
 def _text(words: Iterable[int]) -> str:
-    return " ".join(map(_word, words))
+    return " ".join(map(word, words))
 
 
-def _word(number: int) -> str:
+def word(number: int) -> str:
     """The word of this number: its digits in base 70 as syllables, at least two."""
     number, rest = divmod(int(number), len(_SYLLABLES))
-    word = _SYLLABLES[rest]
+    made = _SYLLABLES[rest]
     while number >= len(_SYLLABLES):
         number, rest = divmod(number, len(_SYLLABLES))
-        word = _SYLLABLES[rest] + word
-    return _SYLLABLES[number] + word
+        made = _SYLLABLES[rest] + made
+    return _SYLLABLES[number] + made

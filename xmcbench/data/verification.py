@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
 from xmcbench.data.compression import find_source
-from xmcbench.data.dataset import TEST_FILTER, source_files
+from xmcbench.data.fetching import Lock, differing, read_lock
+from xmcbench.data.rows import at
+from xmcbench.data.sources.finding import recognized, source_at
+from xmcbench.data.sources.source import TEST_FILTER, Part, Place, Source
 from xmcbench.data.store import Corpus, load_corpus
-from xmcbench.data.xc_matrix import read_filter
-from xmcbench.data.xc_text import at
+from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.temporary import scratch
 
-#: The filter file of the training instances, under its common names.
-TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+_NONE = Lock({}, {})
+
+#: The label matrix of the test instances.
+_MATRIX = "tst_X_Y.txt"
 
 
-def verify(name_or_folder: str | Path) -> list[str]:
-    """The problems of a dataset, one per line; empty if everything matches its card.
+@dataclass(frozen=True)
+class Verified:
+    """What was found: problems, one per line; and facts that a card does not have, such as the size of a filter."""
 
-    Every file is hashed and read again, without the cache. A derived dataset is derived again, after its
-    source has been verified. Raises UnknownName, UsageError, and DataError if there are no data to verify.
+    findings: list[str]
+    facts: list[str]
+
+
+def verify(name_or_place: str | Path) -> list[str]:
+    """The problems of a dataset, one per line; empty if everything matches its card. Raises what ``examine`` raises."""
+    return examine(name_or_place).findings
+
+
+def examine(name_or_place: str | Path) -> Verified:
+    """Hash and read every file of a dataset again, without the cache.
+
+    A derived dataset is derived again, after its source has been verified. A folder that holds a label matrix and
+    filters, but no texts, is verified too. Raises UnknownName, UsageError, and DataError if there are no data to
+    verify.
     """
-    listing = locate(name_or_folder)
+    listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
-    if listing.folder is not None:
-        return _verify_folder(listing, listing.folder)
-    findings = verify(source_of(listing).slug)
-    return findings or _compare(listing, load_dataset(name_or_folder).counts())
+    if listing.place is None:
+        verified = examine(source_of(listing).slug)
+        return Verified(verified.findings or _compare(listing, load_dataset(name_or_place).counts()), verified.facts)
+    if recognized(listing.place) is None and find_source(listing.place.path, _MATRIX):
+        return _matrices(listing.place.path)
+    return _at_place(listing, listing.place)
 
 
-def _verify_folder(listing: Listing, folder: Path) -> list[str]:
-    findings = []
+def _at_place(listing: Listing, place: Place) -> Verified:
+    findings: list[str] = []
+    facts: list[str] = []
     for name, expected in (listing.card.files if listing.card else {}).items():
-        path = folder / name
+        path = place.path / name
         if not path.is_file():
             findings.append(f"{path} is missing")
         elif sha256_file(path) != expected:
             findings.append(f"{path} does not match the SHA-256 of the card")
+    lock = read_lock(place.path) if place.path.is_dir() else None
+    findings += [f"{place.path / name} is not what was fetched first" for name in differing(place.path, lock or _NONE)]
     try:
-        findings += _compare(listing, count(folder))
+        counts, facts = _read(source_at(place))
+        findings += _compare(listing, counts)
     except DataError as error:
         findings.append(str(error))
-    return findings
+    return Verified(findings, facts)
 
 
 def _compare(listing: Listing, counts: dict[str, int]) -> list[str]:
@@ -53,35 +82,62 @@ def _compare(listing: Listing, counts: dict[str, int]) -> list[str]:
     return [
         f"{listing.name}: {key} is {counts[key]}, but the card says {value}"
         for key, value in expected.items()
-        if counts[key] != value
+        if counts.get(key) != value
     ]
 
 
 def count(folder: Path) -> dict[str, int]:
-    """The counts of a folder in the XC raw layout, read from its files.
+    """The counts of a dataset in a folder, read from its files. Raises DataError for whatever breaks the format."""
+    return _read(source_at(Place(str(folder), folder)))[0]
 
-    Raises DataError for whatever breaks the format.
-    """
-    files = source_files(folder)
+
+def _read(source: Source) -> tuple[dict[str, int], list[str]]:
+    holding = source.holding()
+    counts, facts = {}, []
     with scratch() as temporary:
-        train, test, labels = (_load(files[name], temporary / name) for name in ("trn", "tst", "lbl"))
-    for part, path, names in ((train, files["trn"], TRAIN_FILTER), (test, files["tst"], TEST_FILTER)):
-        if part.highest >= labels.rows:
-            raise at(
-                path, part.highest_line, f"target_ind {part.highest} is out of range: there are {labels.rows} labels"
-            )
-        filter_file = find_source(folder, *names)
-        if filter_file:
-            read_filter(filter_file, part.rows, labels.rows)
-    return {
-        "train": train.rows,
-        "test": test.rows,
-        "labels": labels.rows,
-        "train_pairs": train.pairs,
-        "test_pairs": test.pairs,
-    }
+        labels = _load(holding.labels, temporary / "labels")
+        counts["labels"] = labels.rows
+        for name, part, filter_file in (
+            ("train", holding.train, holding.train_filter),
+            ("test", holding.test, holding.test_filter),
+        ):
+            if part is None:
+                facts.append(f"there are no {name} instances of their own: they are drawn from the others")
+                continue
+            loaded = _load(part, temporary / name)
+            counts |= {name: loaded.rows, f"{name}_pairs": loaded.pairs}
+            if loaded.highest >= labels.rows:
+                what = f"target_ind {loaded.highest} is out of range: there are {labels.rows} labels"
+                raise at(part.path, loaded.highest_line, what)
+            if filter_file:
+                facts.append(_size(filter_file, read_filter(filter_file, loaded.rows, labels.rows)))
+    return counts, [*holding.notes, *facts]
 
 
-def _load(path: Path, folder: Path) -> Corpus:
+def _load(part: Part, folder: Path) -> Corpus:
     folder.mkdir()
-    return load_corpus(path, "labels" if folder.name == "lbl" else "instances", folder)
+    return load_corpus(part, folder)
+
+
+def _matrices(folder: Path) -> Verified:
+    """The label matrix of the test instances and the filter about them: sizes, and pairs that are in both."""
+    path, filter_file = find_source(folder, _MATRIX), find_source(folder, *TEST_FILTER)
+    assert path is not None
+    try:
+        truth = read_matrix(path)
+        labels, rows = len({*truth.indices.tolist()}), int((truth.getnnz(axis=1) == 0).sum())
+        facts = [
+            f"{path.name}: {truth.shape[0]:,} rows, {truth.shape[1]:,} columns, {truth.nnz:,} pairs; "
+            f"{truth.shape[1] - labels:,} empty columns, {rows:,} empty rows"
+        ]
+        if filter_file:
+            removed = read_filter(filter_file, *truth.shape)
+            both = removed.multiply(truth).nnz
+            facts.append(f"{_size(filter_file, removed)}; {both:,} of them are true pairs")
+    except DataError as error:
+        return Verified([str(error)], [])
+    return Verified([], [*facts, "there are no texts, so nothing can be run on it"])
+
+
+def _size(path: Path, pairs: csr_matrix) -> str:
+    return f"{path.name}: {pairs.nnz:,} pairs over {int((pairs.getnnz(axis=1) > 0).sum()):,} rows"

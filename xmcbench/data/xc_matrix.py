@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lines
-from xmcbench.data.xc_text import at
+from xmcbench.data.rows import at
 from xmcbench.errors import DataError
 
 if TYPE_CHECKING:

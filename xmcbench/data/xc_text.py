@@ -2,45 +2,30 @@
 
 An instance is an object with ``uid``, ``title``, ``content`` and ``target_ind``, the 0-based line numbers of its labels
 in lbl; a label has a ``title`` and optionally a ``uid``. Values are kept as they are: a uid of digits keeps its leading
-zeros, HTML entities are not decoded. ``target_rel`` is not read: a pair is known or it is not.
+zeros, HTML entities are not decoded. ``target_rel`` is not read: a pair is known or it is not. In a file without
+pairs, no instance has a ``target_ind``.
 """
 
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from xmcbench.data.compression import atomic_gzip, lines, open_source
+from xmcbench.data.rows import CHARACTERS, Kind, Row, Rows, at, no_rows
 from xmcbench.errors import DataError
-
-#: A file of instances (trn, tst), or of labels (lbl).
-Kind = Literal["instances", "labels"]
-
-
-class Rows(NamedTuple):
-    """Consecutive rows of a corpus.
-
-    targets: the concatenated label ids of all rows; lengths: their number in each row.
-    """
-
-    uids: list[str]
-    titles: list[str]
-    contents: list[str]
-    targets: array[int]
-    lengths: list[int]
 
 
 def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
     """The rows of a JSON-lines file (.gz or plain), at most ``size`` at a time.
 
-    Labels without a uid get their row number; either all have one or none. Raises DataError with file and line if a
+    Labels without a uid get their row number; either all have one or none. So it is with the ``target_ind`` of
+    instances. Raises DataError with file and line if a
     line is not a JSON object in UTF-8, lacks a key or has a value of the wrong type, or if a label has no text.
     """
-    check = _check_instance if kind == "instances" else _Labels().check
-    rows = _empty()
+    check = _Instances().check if kind == "instances" else _Labels().check
+    rows, held = no_rows(), 0
     with open_source(path) as stream:
         for number, line in enumerate(lines(stream), 1):
             entry = _entry(path, number, line)
@@ -52,23 +37,34 @@ def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
             rows.uids.append(uid)
             rows.titles.append(title)
             rows.contents.append(content)
-            if len(rows.uids) == size:
+            held += len(title) + len(content)
+            if len(rows.uids) == size or held >= CHARACTERS:
                 yield rows
-                rows = _empty()
+                rows, held = no_rows(), 0
     if rows.uids:
         yield rows
 
 
-def _check_instance(path: Path, number: int, entry: dict[str, object], rows: Rows) -> None:
-    """Take the label ids of a line."""
-    targets = entry.get("target_ind")
-    if not isinstance(targets, list) or not set(map(type, targets)) <= {int}:
-        raise at(path, number, "target_ind is not a list of integers", "expected 0-based line numbers of lbl")
-    try:
-        rows.targets.extend(targets)
-    except OverflowError:
-        raise at(path, number, f"target_ind {max(targets, key=abs)} is out of range") from None
-    rows.lengths.append(len(targets))
+class _Instances:
+    """The state of reading a file of instances."""
+
+    def __init__(self) -> None:
+        self._with_labels: bool | None = None
+
+    def check(self, path: Path, number: int, entry: dict[str, object], rows: Rows) -> None:
+        """Take the label ids of a line."""
+        if self._with_labels is None:
+            self._with_labels = "target_ind" in entry
+        if self._with_labels != ("target_ind" in entry):
+            raise at(path, number, "some instances have a target_ind and some have none", "give every one, or none")
+        targets = entry.get("target_ind", [])
+        if not isinstance(targets, list) or not set(map(type, targets)) <= {int}:
+            raise at(path, number, "target_ind is not a list of integers", "expected 0-based line numbers of lbl")
+        try:
+            rows.targets.extend(targets)
+        except OverflowError:
+            raise at(path, number, f"target_ind {max(targets, key=abs)} is out of range") from None
+        rows.lengths.append(len(targets))
 
 
 class _Labels:
@@ -90,10 +86,6 @@ class _Labels:
             raise at(path, number, "the label has no text", "every label needs a title")
 
 
-def _empty() -> Rows:
-    return Rows([], [], [], array("i"), [])
-
-
 def _entry(path: Path, number: int, line: bytes) -> dict[str, object]:
     try:
         entry = json.loads(line.decode())
@@ -112,12 +104,7 @@ def _ill_typed(path: Path, number: int, entry: dict[str, object]) -> DataError:
     return at(path, number, f"{key} {what}")
 
 
-def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
-    """The error of a broken line: file and 1-based line number first."""
-    return DataError(f"{path}, line {line}: {what}", hint)
-
-
-def write_instances(path: Path, rows: Iterable[tuple[str, str, str, Sequence[int]]]) -> None:
+def write_instances(path: Path, rows: Iterable[Row]) -> None:
     """Write instances as (uid, title, content, label ids), gzipped where the name ends in .gz.
 
     Equal rows give equal bytes.

@@ -72,6 +72,8 @@ def metric_table(
     """Metrics of measured rows, then of published ones with the number of their source; each kind is ranked
     separately."""
     rows = [row for row in rows if row.figures]
+    # Without propensities there is no PSP.
+    metrics = [metric for metric in metrics if all(metric in row.figures for row in rows)]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
     measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [

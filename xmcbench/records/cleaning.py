@@ -110,7 +110,7 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
     needed: dict[Path, int] = {}
     for record in records:
         cell = record.cell
-        paths = [store.predictions_path(cell)] if record.ok else [store.log_path(cell)]
+        paths = [store.predictions_path(cell)] if record.finished else [store.log_path(cell)]
         if record.subset is not None:
             name = f"{record.subset.name}-{record.subset.sha256[:12]}.npz"
             paths += (store.root / "subsets").glob(f"*/{name}")

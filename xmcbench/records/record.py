@@ -28,6 +28,9 @@ from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
 
+#: With fewer training instances than these there are no propensities, and no PSP.
+PROPENSITY_INSTANCES = 3
+
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 #: Seconds or milliseconds. None took thirty thousand years; sums of such numbers stay finite.
@@ -38,7 +41,8 @@ FilterName = Annotated[str, Meta(pattern="^(none|self|file)$")]
 _COUNTS = ("train", "test", "labels", "train_pairs", "test_pairs")
 Counted = Annotated[str, Meta(pattern=f"^({'|'.join(_COUNTS)})$")]
 
-Status = Literal["ok", "failed", "timeout", "skipped"]
+#: unscored: there are predictions, but no test instance has a label.
+Status = Literal["ok", "unscored", "failed", "timeout", "skipped"]
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,8 +189,8 @@ class Record(_Part, frozen=True, kw_only=True):
 
     reason: why there is no result. metrics: by filter, empty without a result. notes: those of the method.
     isolation: ``landlock`` if the files of pairs were out of the method's reach, else ``process``. artifacts: what
-    the cell used, as kind/hash. checks: later sources known to give the same result. log: of a cell without a
-    result, below the runs folder.
+    the cell used, as kind/hash. data_notes: what was left out, assumed or drawn when the dataset was read. checks:
+    later sources known to give the same result. log: of a cell without a result, below the runs folder.
     """
 
     schema: Literal[2] = 2
@@ -206,6 +210,7 @@ class Record(_Part, frozen=True, kw_only=True):
     measured: Measured
     isolation: Literal["landlock", "process"] = "process"
     artifacts: tuple[str, ...] = ()
+    data_notes: tuple[str, ...] = ()
     checks: tuple[SourceCheck, ...] = ()
     log: str | None = None
     sha256: str = ""
@@ -216,10 +221,14 @@ class Record(_Part, frozen=True, kw_only=True):
             raise ValueError("the key does not match the cell")
         if self.ok and (self.predictions is None or self.protocol.filter not in self.metrics):
             raise ValueError("status is ok, but predictions or figures are missing")
+        if self.status == "unscored" and (self.predictions is None or self.metrics):
+            raise ValueError("status is unscored, but predictions are missing, or there are figures")
         if missing := [name for name in _COUNTS if name not in self.counts]:
             raise ValueError(f"counts have no {missing[0]}")
         for scores in self.metrics.values():
-            if missing := [name for name in METRICS if name not in scores.values]:
+            few = self.counts["train"] < PROPENSITY_INSTANCES
+            needed = [name for name in METRICS if not few or METRICS[name].family != "PSP"]
+            if missing := [name for name in needed if name not in scores.values]:
                 raise ValueError(f"{missing[0]} is missing")
             for figures in (scores, *scores.views.values()):
                 if figures.values.keys() != figures.intervals.keys():
@@ -229,8 +238,13 @@ class Record(_Part, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the cell has a result."""
+        """Whether the cell has figures."""
         return self.status == "ok"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the cell has predictions, with or without figures."""
+        return self.status in ("ok", "unscored")
 
     @property
     def name(self) -> str:

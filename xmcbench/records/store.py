@@ -129,21 +129,21 @@ class Store:
         except ValueError as error:
             raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
         written = sealed(record)
-        if written.ok and staged is not None:
+        if written.finished and staged is not None:
             self._take_over(written, staged)
-        elif written.ok or not self._has_result(record.cell):
+        elif written.finished or not self._has_result(record.cell):
             write_json(self.record_path(record.cell), as_json(written))
         return written
 
     def _take_over(self, record: Record, staged: Store) -> None:
         cell = record.cell
         write_json(staged.record_path(cell), as_json(record))  # a full disk is found before anything is replaced
-        assert record.ranks is not None
-        truth = record.ranks.truth_sha256
         moved = [(staged.predictions_path(cell), self.predictions_path(cell))]
-        moved += [(staged.ranks_path(cell), self.ranks_path(cell))]
-        if not self.truth_path(cell.dataset, truth).exists():
-            moved += [(staged.truth_path(cell.dataset, truth), self.truth_path(cell.dataset, truth))]
+        if record.ranks is not None:
+            moved += [(staged.ranks_path(cell), self.ranks_path(cell))]
+            truth = record.ranks.truth_sha256
+            if not self.truth_path(cell.dataset, truth).exists():
+                moved += [(staged.truth_path(cell.dataset, truth), self.truth_path(cell.dataset, truth))]
         moved += [(staged.record_path(cell), self.record_path(cell))]
         for _, target in moved:
             make_folder(target.parent)
@@ -160,7 +160,7 @@ class Store:
             earlier = self.find(cell)
         except StorageError:
             return False  # damaged: nothing to lose
-        return earlier is not None and earlier.ok
+        return earlier is not None and earlier.finished
 
     def record_files(self) -> list[Path]:
         """The files of all records, by name. Raises StorageError for a folder that cannot be read."""
@@ -197,7 +197,7 @@ class Store:
 
     def latest(self, dataset: str) -> dict[str, Record]:
         """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
-        done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
+        done = [record for record in self.records() if record.finished and record.cell.dataset == dataset]
         return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
 
     def truth(self, record: Record) -> Truth:

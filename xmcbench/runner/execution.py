@@ -22,6 +22,7 @@ from xmcbench.processes.lifetime import end_orphans
 from xmcbench.processes.supervisor import Ending, supervise
 from xmcbench.records import Record, Store
 from xmcbench.records.record import (
+    PROPENSITY_INSTANCES,
     Environment,
     Measured,
     MethodFacts,
@@ -89,12 +90,12 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
                         continue
                     # Another run may have finished it since the plan was made.
                     made = store.find(planned.cell)
-                    if made is not None and made.ok and made != planned.record and not force:
+                    if made is not None and made.finished and made != planned.record and not force:
                         records[position] = made
                         continue
                     progress(planned, position, None)
                     records[position] = _run_cell(planned, place, scorer)
-                    if not records[position].ok:
+                    if not records[position].finished:
                         store.sweep()  # what its process was writing when it ended
                     progress(planned, position, records[position])
     return [records[position] for position in sorted(records)]
@@ -136,6 +137,8 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         if status == "ok":
             try:
                 scored = scorer.score(cell, staged.root, planned.loaded_by, depth)
+                if not scored.metrics:
+                    status, reason = "unscored", "no test instance has a label"
             except XmcbenchError as error:
                 status, reason = "failed", str(error)
         outcome = outcome or Outcome(status="failed")
@@ -267,6 +270,7 @@ def _record(
         status=status,
         reason=reason,
         subset=subset_facts(planned.subset),
+        data_notes=_data_notes(dataset),
         counts=dataset.counts(),
         protocol=scored.protocol if scored else unscored,
         environment=Environment(
@@ -278,6 +282,13 @@ def _record(
         measured=measured,
         **result,
     )
+
+
+def _data_notes(dataset: Dataset) -> tuple[str, ...]:
+    """What a reader of the record has to know about its data."""
+    few = dataset.train_corpus.rows < PROPENSITY_INSTANCES and dataset.test_corpus.pairs
+    psp = f"PSP is left out: propensities need {PROPENSITY_INSTANCES} training instances"
+    return (*dataset.notes, *([psp] if few else []))
 
 
 def subset_facts(subset: Subset | None) -> SubsetFacts | None:

@@ -164,7 +164,12 @@ def plan(
 
 
 def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
-    """The dataset's subset under a setting; the zero-shot setting does not read the pairs."""
+    """The dataset's subset under a setting; the zero-shot setting does not read the pairs.
+
+    Raises UsageError for another setting where there are no training pairs.
+    """
+    if setting.kind != "ez" and not dataset.train_corpus.pairs:
+        raise UsageError(f"{dataset.name} has no training pairs", "use --setting ez")
     return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
 
 
@@ -289,7 +294,7 @@ def _planned(
         raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
     record = store.find(cell)
     state: State = "to run"
-    if record is not None and record.ok:
+    if record is not None and record.finished:
         state = "cached" if source in valid_sources(record) else "stale"
     return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xmcbench.errors import DataError, StorageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
 from xmcbench.records import Record, Store
+from xmcbench.records.record import PROPENSITY_INSTANCES
 
 
 def evaluations(
@@ -27,6 +28,7 @@ def evaluations(
         constants = propensity or record.protocol.propensity
         if constants is None:
             raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
-        weights = inverse_propensity_of(truth.frequency, truth.instances, *constants)
+        enough = truth.instances >= PROPENSITY_INSTANCES
+        weights = inverse_propensity_of(truth.frequency, truth.instances, *constants) if enough else None
         found.append(evaluate_ranks(ranks.by_filter[filter_name], truth.pairs, weights))
     return found

@@ -37,11 +37,11 @@ _GRACE_S = 10.0
 
 
 class Scored(Struct, frozen=True, kw_only=True):
-    """The parts of a record that are computed from predictions."""
+    """The parts of a record that are computed from predictions; without figures if no test instance has a label."""
 
     metrics: dict[str, FilteredFigures]
     protocol: Protocol
-    ranks: RanksFacts
+    ranks: RanksFacts | None
     predictions: Predictions | None = None
 
 
@@ -171,6 +171,9 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     sha256 = sha256_file(path)
     predictions = TopK.load(path)
     predictions.check(len(dataset.test), request.depth, len(dataset.labels))
+    kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth)
+    if not len(truth.pairs):
+        return _scored({}, dataset.card.filter, dataset.propensity, None, kept)
     ranks = scoring.rank(predictions, dataset, truth, subset.pairs if subset else None)
     metrics = scoring.figures(ranks, truth, dataset.propensity)
     facts = RanksFacts(file=store.relative(store.ranks_path(cell)), sha256=ranks.digest, truth_sha256=truth.digest)
@@ -179,7 +182,6 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         if not truth_path.exists():
             truth.save(truth_path)
         ranks.save(store.ranks_path(cell))
-    kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth)
     return _scored(metrics, dataset.card.filter, dataset.propensity, facts, kept)
 
 
@@ -187,7 +189,7 @@ def _scored(
     metrics: dict[str, FilteredFigures],
     filter_name: str,
     propensity: tuple[float, float],
-    ranks: RanksFacts,
+    ranks: RanksFacts | None,
     predictions: Predictions | None = None,
 ) -> Scored:
     how = Protocol(

@@ -17,7 +17,7 @@ from xmcbench.metrics import (
     true_ranks,
 )
 from xmcbench.records import Ranks, Truth
-from xmcbench.records.record import Figures, FilteredFigures
+from xmcbench.records.record import PROPENSITY_INSTANCES, Figures, FilteredFigures
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -44,7 +44,9 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
     propensity: the constants A and B of the dataset. Raises MethodError if an invariant of the protocol is
     violated, DataError if there is no row to score.
     """
-    weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
+    weights = None
+    if truth.instances >= PROPENSITY_INSTANCES:  # else PSP is left out
+        weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
     groups = label_views(truth.frequency, ranks.seen.astype(np.int64))
     found = {}
     for name, under_filter in ranks.by_filter.items():

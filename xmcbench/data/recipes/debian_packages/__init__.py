@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from xmcbench.data.card import Recipe
 from xmcbench.data.recipes.debian_packages.archive import fetch_indices as fetch
-from xmcbench.data.recipes.debian_packages.index import INDICES, index_digest, index_file, read_packages, write_dataset
+from xmcbench.data.recipes.debian_packages.index import (
+    RELATIONS,
+    index_digest,
+    index_file,
+    indices,
+    read_packages,
+    write_dataset,
+)
 
-__all__ = ["INDICES", "fetch", "index_digest", "index_file", "write"]
+__all__ = ["fetch", "index_digest", "index_file", "indices", "write"]
 
 
-def write(files: Sequence[Path], out: Path) -> None:
-    """Write the dataset in the XC raw layout. files: in the order of ``INDICES``. Raises DataError."""
+def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
+    """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
     packages, translations = files
-    write_dataset(read_packages(packages, translations), out)
+    read = read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
+    write_dataset(read, out)

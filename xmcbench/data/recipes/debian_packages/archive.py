@@ -11,12 +11,12 @@ import subprocess
 from pathlib import Path
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.recipes.debian_packages.index import INDICES
+from xmcbench.data.recipes.debian_packages.index import indices
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.temporary import scratch
 
-#: apt's names of the indices, in the order of INDICES.
+#: apt's names of the indices, in the order of ``indices``.
 _CREATED_BY = ("Packages", "Translations")
 
 _FORMAT = "$(CREATED_BY)\t$(ORIGIN)\t$(CODENAME)\t$(COMPONENT)\t$(FILENAME)"
@@ -27,14 +27,14 @@ _HINT = "give a folder with the two indices from the release's archive: --indice
 
 
 def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
-    """Fetch ``Packages`` and ``Translation-en`` of the recipe's release into ``out``, unpacked; returns their paths.
+    """Fetch ``Packages`` and the translation of the recipe's release into ``out``, unpacked; returns their paths.
 
     Raises DataError if there is no apt, or if its sources do not have the release.
     """
     if shutil.which("apt-get") is None or not _HELPER.exists():
         raise DataError("the indices are fetched with apt-get, which this machine does not have", _HINT)
     with scratch() as folder:
-        options = _options(folder, recipe.architecture)
+        options = _options(folder, recipe.architecture, recipe.language or "en")
         update = _run(["apt-get", *options, "-q", "update"])
         targets = _run(["apt-get", *options, "indextargets", "--format", _FORMAT]).stdout.decode()
         found = {}
@@ -47,7 +47,7 @@ def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
             detail = f": {reason[-1]}" if update.returncode and reason else ""
             raise DataError(f"apt's sources do not have Debian {recipe.release} {recipe.component}{detail}", _HINT)
         paths = []
-        for name, kind in zip(INDICES, _CREATED_BY, strict=True):
+        for name, kind in zip(indices(recipe), _CREATED_BY, strict=True):
             # The helper unpacks any compression that apt uses.
             content = _run([str(_HELPER), *options, "cat-file", found[kind]])
             if content.returncode:
@@ -58,14 +58,14 @@ def fetch_indices(recipe: Recipe, out: Path) -> list[Path]:
     return paths
 
 
-def _options(folder: Path, architecture: str) -> list[str]:
+def _options(folder: Path, architecture: str, language: str) -> list[str]:
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)  # apt downloads as another user, who must have access
     settings = {
         "Dir::State::lists": folder / "lists",
         "Dir::Cache": folder / "cache",
-        "Acquire::Languages": "en",
+        "Acquire::Languages": language,
         "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled": "false",
         "APT::Architecture": architecture,
         "APT::Architectures": architecture,

@@ -1,12 +1,15 @@
 """Package indices of a Debian release as a dataset: from a package's text to related packages.
 
-    instance   a package that suggests, recommends or enhances another one of the release
+    instance   a package that suggests, recommends or enhances another one of the release; or, as the recipe says, one
+               that is related to others by other fields, such as Depends
     label      a package named there; title "name - synopsis" for both, as ``apt-cache search`` prints it
     content    the long description, in one line
     pair       package -> named package, other than itself
 
 70% of the instances are for training, 30% for testing: the SHA-256 of the name decides, so that a package stays on
 its side from release to release. Instances and labels are ordered by name; uids are the names.
+
+In another language than English, instances and labels are the packages whose description is translated.
 
 Formats: deb-control(5) for the stanzas, the wiki page DebianRepository/Format for ``Packages`` and ``Translation-en``.
 """
@@ -15,20 +18,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from xmcbench.data.card import Recipe
 from xmcbench.data.compression import lines, open_source
-from xmcbench.data.xc_text import at, write_instances, write_labels
+from xmcbench.data.rows import at
+from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError
 
-#: The two indices; each may be compressed as .gz or .xz.
-INDICES = ("Packages", "Translation-en")
-
-#: Fields that name related packages.
+#: Fields that name related packages, where a recipe does not say others.
 RELATIONS = ("Suggests", "Recommends", "Enhances")
 
 #: Share of training instances.
@@ -40,7 +42,7 @@ _QUALIFIER = re.compile(r"[\s(:\[<].*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Package:
-    """A package: its title and content as text, and the names it suggests, recommends or enhances."""
+    """A package: its title and content as text, and the names of the packages that it is related to."""
 
     name: str
     title: str
@@ -48,12 +50,17 @@ class Package:
     related: frozenset[str]
 
 
+def indices(recipe: Recipe) -> tuple[str, str]:
+    """The names of the two indices; each may be compressed as .gz or .xz."""
+    return "Packages", f"Translation-{recipe.language or 'en'}"
+
+
 def index_file(folder: Path, name: str) -> Path:
     """The index of this name in ``folder``, compressed or not. Raises DataError if there is none."""
     for path in (folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz")):
         if path.is_file():
             return path
-    raise DataError(f"{folder} has no {name}", f"put {' and '.join(INDICES)} there, plain, .gz or .xz")
+    raise DataError(f"{folder} has no {name}", "put it there, plain, .gz or .xz")
 
 
 def index_digest(path: Path) -> str:
@@ -65,13 +72,17 @@ def index_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def read_packages(packages: Path, translations: Path) -> dict[str, Package]:
+def read_packages(
+    packages: Path, translations: Path, relations: Sequence[str] = RELATIONS, language: str = "en"
+) -> dict[str, Package]:
     """All packages of an index by name; of several versions, the highest.
 
-    Raises DataError with file and line for a stanza that is not one, and for an index without packages.
+    relations: the fields that name related packages. language: of the translations; in another one than English,
+    packages without a translation are left out. Raises DataError with file and line for a stanza that is not one, and
+    for an index without packages.
     """
     descriptions = {
-        (stanza.get("Package", ""), stanza.get("Description-md5", "")): stanza.get("Description-en", "")
+        (stanza.get("Package", ""), stanza.get("Description-md5", "")): stanza.get(f"Description-{language}", "")
         for _, stanza in _stanzas(translations)
     }
     newest: dict[str, dict[str, str]] = {}
@@ -83,17 +94,23 @@ def read_packages(packages: Path, translations: Path) -> dict[str, Package]:
             newest[stanza["Package"]] = stanza
     if not newest:
         raise DataError(f"{packages} lists no package", "is this a Packages index?")
-    return {name: _package(stanza, descriptions) for name, stanza in newest.items()}
+    if language != "en":
+        newest = {name: each for name, each in newest.items() if descriptions.get(_described(each))}
+    return {name: _package(stanza, descriptions, relations) for name, stanza in newest.items()}
 
 
-def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str]) -> Package:
+def _described(stanza: dict[str, str]) -> tuple[str, str]:
+    return stanza["Package"], stanza.get("Description-md5", "")
+
+
+def _package(stanza: dict[str, str], descriptions: dict[tuple[str, str], str], relations: Sequence[str]) -> Package:
     name = stanza["Package"]
     # Old indices hold the long description themselves.
-    description = descriptions.get((name, stanza.get("Description-md5", "")), stanza.get("Description", ""))
+    description = descriptions.get(_described(stanza), stanza.get("Description", ""))
     synopsis, _, long = description.partition("\n")
     related = {
         _QUALIFIER.sub("", alternative.strip())
-        for relation in RELATIONS
+        for relation in relations
         for alternative in re.split(r"[,|]", stanza.get(relation, ""))
     }
     title = f"{name} - {_one_line(synopsis)}" if synopsis.strip() else name
@@ -164,7 +181,7 @@ def write_dataset(packages: dict[str, Package], out: Path) -> None:
     targets = {name: sorted(package.related & packages.keys()) for name, package in packages.items()}
     labels = sorted(set().union(*targets.values()))
     if not labels:
-        raise DataError("no package of the index refers to another one", f"the fields read are {', '.join(RELATIONS)}")
+        raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
     number = {name: row for row, name in enumerate(labels)}
     instances = sorted(name for name, named in targets.items() if named)
     sides = {

@@ -1,0 +1,87 @@
+"""Data of a user from file to table: any layout, no split, no pairs."""
+
+import csv
+import json
+
+from xmcbench.api import evaluate
+from xmcbench.data import export, load_dataset
+from xmcbench.records import Store
+from xmcbench.topk import TopK
+
+
+def test_a_table_without_a_split_is_run_and_the_record_says_so(inside, tiny, tmp_path):
+    path = tmp_path / "stories.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["key", "abstract", "subjects"])
+        dataset = load_dataset(tiny)
+        for text, row in zip(dataset.train, dataset.train_pairs(), strict=True):
+            writer.writerow([len(text), text, "; ".join(dataset.labels[label] for label in row.indices)])
+    run = ("run", "--dataset", path, "--columns", "text=abstract,labels=subjects", "--setting", "full")
+    ended = inside(*run, "--methods", "tfidf")
+    assert ended.returncode == 0, ended.stderr
+    assert "stories (48 train, 12 test, 10 labels)" in ended.stdout
+    assert "note: there is one set of instances: 12 of 60 were drawn" in ended.stderr
+    (record,) = Store(tmp_path / "runs").records()
+    assert record.data_notes == load_dataset(f"{path}?text=abstract&labels=subjects").notes
+    assert len(record.data_notes) == 2
+    assert inside(*run[:3], "--columns", "abstract", *run[5:], "--methods", "tfidf").returncode == 2
+
+
+def test_import_export_verify_and_layouts(inside, tiny, tmp_path):
+    assert inside("data", "export", tiny, "--out", "beir", "--format", "beir").returncode == 0
+    ended = inside("data", "import", "beir", "--out", "raw")
+    assert (ended.returncode, ended.stdout.splitlines()[0][:11]) == (0, "tiny in raw")
+    assert load_dataset(tmp_path / "raw").digest == load_dataset(tiny).digest
+    assert inside("data", "verify", "beir").stdout == "beir matches its card\n"
+    assert inside("data", "export", tiny, "--out", "x", "--format", "bier").returncode == 2
+    listed = {each["name"]: each for each in json.loads(inside("ls", "layouts", "--json").stdout)}
+    assert listed["pecos"]["written"] == "yes"
+    assert listed["text2text"]["written"] == "no"
+    assert listed["tables"]["options"] == "labels, separator, text, title, uid"
+
+
+def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_path):
+    for name in ("trn", "tst"):
+        texts = getattr(load_dataset(tiny), {"trn": "train", "tst": "test"}[name])
+        lines = [json.dumps({"uid": f"{name}{row}", "title": text}) + "\n" for row, text in enumerate(texts)]
+        (tiny / f"{name}.json.gz").unlink()
+        (tiny / f"{name}.json").write_text("".join(lines))
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    assert ended.returncode == 0, ended.stderr
+    assert "unscored: no test instance has a label (predictions: runs/predictions/" in ended.stdout
+    (record,) = Store(tmp_path / "runs").records()
+    assert (record.status, record.metrics, record.ranks) == ("unscored", {}, None)
+    predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
+    assert len(predictions) == 30
+    assert evaluate(predictions, load_dataset(tiny)).values == {}
+    again = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    assert "1 of 1 cells are finished and not run again" in again.stderr
+    assert inside("ls", "results").stdout.count("unscored") == 1
+    ended = inside("run", "--dataset", tiny, "--setting", "full", "--methods", "tfidf")
+    assert (ended.returncode, "tiny has no training pairs" in ended.stderr) == (2, True)
+
+    (tmp_path / "new.txt").write_text("the engine and the bridge\nzzz\n")
+    words = ("suggest", "--dataset", tiny, "--method", "tfidf", "--documents", "new.txt", "--k", "2")
+    ended = inside(*words, "--out", "labels.tsv")
+    assert ended.returncode == 0, ended.stderr
+    assert "2 documents; 1 of them without a suggestion" in ended.stdout
+    lines = [line.split("\t") for line in (tmp_path / "labels.tsv").read_text().splitlines()]
+    assert lines[0] == ["uid", "rank", "score", "label_uid", "label"]
+    assert {(line[0], line[1]) for line in lines[1:]} == {("0", "1"), ("0", "2")}
+    assert {line[4] for line in lines[1:]} == {"the engine", "the bridge"}
+
+
+def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny, tmp_path):
+    export(load_dataset(tiny), tmp_path / "few", "jsonl")
+    lines = (tmp_path / "few" / "train.jsonl").read_text().splitlines()[:2]
+    (tmp_path / "few" / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "few" / "card.toml").unlink()
+    ended = inside("run", "--dataset", "few", "--setting", "full", "--methods", "tfidf", "--runs", "runs")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (record,) = Store(tmp_path / "runs").records()
+    assert {name.partition("@")[0] for name in record.metrics["none"].values} == {"P", "R", "nDCG"}
+    assert record.data_notes[-1] == "PSP is left out: propensities need 3 training instances"
+    predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
+    assert "PSP@1" not in evaluate(predictions, tmp_path / "few").values
+    assert inside("leaderboard", "--runs", "runs", "--out", "pages").returncode == 0

@@ -1,0 +1,150 @@
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from xmcbench.data import export, known_datasets, load_dataset
+from xmcbench.data.catalogue import locate
+from xmcbench.data.exchange import convert, formats
+from xmcbench.data.sources import Holding, Place, Source, finding
+from xmcbench.data.sources.finding import layouts, place_of, reference_to, source_at, without
+from xmcbench.data.sources.hugging_face import HuggingFace
+from xmcbench.data.verification import examine
+from xmcbench.errors import DataError, Unavailable, UnknownName, UsageError
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Let entry points be installed: name -> what it names."""
+
+    def install(**points):
+        found = [EntryPoint(name, value, finding.GROUP) for name, value in points.items()]
+        monkeypatch.setattr(finding, "entry_points", lambda group: found)
+        layouts.cache_clear()
+
+    yield install
+    layouts.cache_clear()
+
+
+def test_a_reference_is_a_path_and_options(tmp_path):
+    assert place_of("a/b.csv?text=x y&labels=t").options == {"text": "x y", "labels": "t"}
+    assert reference_to("a.csv", {}) == "a.csv"
+    assert place_of(reference_to("a.csv?text=a", {"text": "x&y", "uid": "=?"})).options == {"text": "x&y", "uid": "=?"}
+    assert without("a.csv?text=a&documents=b", "documents") == "a.csv?text=a"
+    assert without("a.csv?documents=b", "documents") == "a.csv"
+    odd = tmp_path / "what?text=1"
+    odd.mkdir()
+    assert place_of(str(odd)) == Place(str(odd), odd)
+    assert place_of(odd).path == odd
+    with pytest.raises(UsageError, match="are not options"):
+        place_of("a.csv?text")
+
+
+def test_what_no_layout_recognizes_is_said(tmp_path):
+    (tmp_path / "set").mkdir()
+    with pytest.raises(DataError, match="has no layout that xmcbench knows"):
+        load_dataset(tmp_path / "set")
+    with pytest.raises(UnknownName, match="did you mean 'pecos'"):
+        load_dataset(f"{tmp_path / 'set'}?layout=pecoss")
+    with pytest.raises(DataError, match="has no output-items.txt"):
+        load_dataset(f"{tmp_path / 'set'}?layout=pecos")
+    with pytest.raises(UsageError, match="no folder at"):
+        load_dataset("not/here")
+
+
+def test_a_layout_of_a_package_is_used(installed, tmp_path, write_folder, monkeypatch):
+    class Mine(Source):
+        name, title = "mine", "a folder that contains the path of another"
+
+        @classmethod
+        def recognize(cls, place):
+            return (place.path / "mine.txt").is_file()
+
+        def holding(self) -> Holding:
+            other = (self.place.path / "mine.txt").read_text()
+            return source_at(Place(other, self.place.path / other)).holding()
+
+    module = type(sys)("my_layouts")
+    module.Mine, Mine.__module__, module.Broken = Mine, "my_layouts", 3
+    module.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "my_layouts", module)
+    installed(mine="my_layouts:Mine")
+    names = list(layouts())
+    assert names.index("mine") == names.index("tables") - 1
+    folder = write_folder()
+    (tmp_path / "mine.txt").write_text(folder.name)
+    assert isinstance(source_at(place_of(tmp_path)), Mine)
+    assert "mine" not in formats()
+    installed(clash="xmcbench.data.sources.beir:Beir")
+    with pytest.raises(UsageError, match="two layouts are called 'beir'"):
+        layouts()
+
+
+def test_a_broken_layout_is_left_out_with_a_word(installed, capsys, write_folder):
+    installed(gone="no_such_package:Layout", wrong="xmcbench.data.rows:Rows")
+    assert load_dataset(write_folder()).counts()["train"] == 3
+    said = capsys.readouterr().err
+    assert "the layout gone is left out: No module named" in said
+    assert "the layout wrong is left out: it is not a class derived from" in said
+
+
+def test_a_folder_of_any_layout_is_found_by_name(write_folder, tmp_path, monkeypatch):
+    export(load_dataset(write_folder()), tmp_path / "sets" / "Tea", "beir")
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
+    assert "tea-things" in {each.slug for each in known_datasets()}
+    assert load_dataset("tea-things").digest == load_dataset(tmp_path / "Tea Things").digest
+    (tmp_path / "sets" / "Tea" / "corpus.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"corpus\.jsonl does not match the card"):
+        load_dataset("tea-things")
+
+
+def test_sums_of_files_in_folders_are_compared_too(write_folder, tmp_path):
+    export(load_dataset(write_folder()), tmp_path / "out", "beir")
+    path = tmp_path / "out" / "qrels" / "test.tsv"
+    path.write_text(path.read_text().replace("\t1\n", "\t2\n"))
+    with pytest.raises(DataError, match=r"test\.tsv does not match the card"):
+        load_dataset(tmp_path / "out")
+
+
+def test_import_writes_the_raw_layout(write_folder, tmp_path):
+    original = load_dataset(write_folder())
+    export(original, tmp_path / "parquet", "parquet")
+    convert(tmp_path / "parquet", tmp_path / "raw")
+    assert {"trn.json.gz", "tst.json.gz", "lbl.json.gz"} <= {path.name for path in (tmp_path / "raw").iterdir()}
+    assert load_dataset(tmp_path / "raw").digest == original.digest
+    with pytest.raises(UsageError, match="already exists"):
+        convert(tmp_path / "parquet", tmp_path / "raw")
+
+
+@pytest.mark.data
+def test_the_annif_and_the_raw_layout_of_a_large_dataset_give_the_same_digest(real_data, tmp_path):
+    raw = load_dataset(real_data("LF-YSO-25K"))
+    export(raw, tmp_path / "annif", "annif")
+    assert load_dataset(tmp_path / "annif").digest == raw.digest
+
+
+@pytest.mark.data
+def test_a_matrix_and_a_filter_without_texts_are_verified(real_data):
+    folder = real_data("LF-AmazonTitles-131K")
+    verified = examine(folder)
+    assert verified.findings == []
+    assert "134,835 rows, 131,073 columns, 284,746 pairs" in verified.facts[0]
+    assert verified.facts[1] == "tst_filter_labels.txt.gz: 79,663 pairs over 38,808 rows; 0 of them are true pairs"
+    with pytest.raises(DataError, match="has no layout"):
+        load_dataset(folder)
+
+
+def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkeypatch):
+    """Of a bare id only the cache is looked at, so that a misspelled path opens no connection."""
+    snapshot = tmp_path / "snapshot"
+    export(load_dataset(write_folder()), snapshot, "parquet")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **options: str(snapshot))
+    dataset = load_dataset("hf:somebody/tea-set")
+    assert (dataset.name, dataset.digest) == ("tea-set", load_dataset(snapshot).digest)
+    monkeypatch.setattr("xmcbench.data.sources.hugging_face.cached", lambda name: name == "somebody/tea-set")
+    assert load_dataset("somebody/tea-set").digest == dataset.digest
+    assert not HuggingFace.recognize(place_of("somebody/else"))
+    assert locate("hf:somebody/else").name == "else"
+    monkeypatch.undo()
+    with pytest.raises(Unavailable, match="somebody/tea-set is not in the cache of the hub"):
+        load_dataset("hf:somebody/tea-set")

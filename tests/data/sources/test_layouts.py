@@ -1,0 +1,274 @@
+"""Folders of every layout as their own programs write them, and as people damage them."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_matrix, save_npz
+
+from xmcbench.data import load_dataset
+from xmcbench.data.sources.finding import place_of, source_at
+from xmcbench.errors import DataError, UsageError
+
+TRAIN, TEST = ["red tea\tA red tea.", "a pot"], ["green tea"]
+LABELS = ["tea", "a cup"]
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Write files into a folder, by path: text, bytes, or lines."""
+
+    def write(files, name="set"):
+        for path, content in files.items():
+            target = tmp_path / name / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = "".join(f"{line}\n" for line in content) if isinstance(content, list) else content
+            target.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return tmp_path / name
+
+    return write
+
+
+def pecos(folder):
+    """The matrices of the three instances; that of the training set is CSC with an entry of 0."""
+    save_npz(folder / "Y.trn.npz", csc_matrix(np.array([[1.0, 0.5], [0, 0]])))
+    save_npz(folder / "Y.tst.npz", csc_matrix(([0.0, 2.0], ([0, 0], [0, 1])), shape=(1, 2)))
+    return folder
+
+
+XC = {
+    "trn.json.gz": gzip.compress(
+        b'{"uid": "1", "title": "red tea", "content": "A red tea.", "target_ind": [0, 1]}\n'
+        b'{"uid": "2", "title": "a pot", "content": "", "target_ind": []}\n'
+    ),
+    "tst.json": ['{"uid": "3", "title": "green tea", "content": "", "target_ind": [1]}'],
+    "lbl.json": ['{"title": "tea"}', '{"title": "a cup"}'],
+}
+ANNIF = {
+    "vocabulary.tsv": ["<http://a/tea>\ttea\t1.1", "<http://a/cup>\ta cup"],
+    "train.csv": "title,text,subject_uris\nred tea,A red tea.,<http://a/tea> http://a/cup\n,a pot,\n",
+    "test.tsv": ["green tea\t<http://a/cup> <http://a/gone>"],
+}
+FULL = {
+    "vocab.csv": 'uri,label_en,notation\nhttp://a/tea,tea,1\n<http://a/cup>,"a cup",2\n',
+    "train/a.txt": "red tea\nA red tea.\n",
+    "train/a.tsv": ["<http://a/tea>\ttea", "<http://a/cup>\ta cup"],
+    "train/b.txt": "a pot",
+    "test/c.txt": "green tea",
+    "test/c.key": ["a cup"],
+}
+LAYOUTS = {
+    "xc": XC,
+    "maclr": {
+        "trn.json": gzip.decompress(XC["trn.json.gz"]),
+        "tst.json": ['{"uid": "3", "title": "green tea"}'],
+        "lbl.json": ['{"uid": "L1", "title": "tea"}', '{"uid": "L2", "title": "a cup"}'],
+        "all_pairs.txt": ["3 L2 1"],
+    },
+    "pecos": {"X.trn.txt": TRAIN, "X.tst.txt": TEST, "output-items.txt": LABELS},
+    "text2text": {
+        "training-data.txt": ["0,1:0.5\tred tea\tA red tea.", "0:0\ta pot"],
+        "test-data.txt": ["1\tgreen tea"],
+        "output-labels.txt": LABELS,
+    },
+    "zestxml": {
+        "raw/trn_X.txt": TRAIN,
+        "raw/tst_X.txt": TEST,
+        "raw/Y.txt": LABELS,
+        "trn_X_Y.txt": ["2 2", "0:1 1:1", ""],
+        "tst_X_Y.txt": ["1 2", "1:1"],
+        "Xf.txt": ["tea"],
+        "val_X_Y.txt": ["0 2"],
+    },
+    "xc-lines": {
+        "trn_X.txt": "\ufeff" + "".join(f"{line}\r\n" for line in TRAIN),
+        "tst_X.txt": "green tea",
+        "Y.txt": LABELS,
+        "trn_X_Y.txt": ["2 2", "0:1 1:0.5", ""],
+        "tst_X_Y.txt": ["1 2", "0:0 1:1"],
+        "trn_X_Xf.txt": ["2 1", "0:1", ""],
+    },
+    "beir": {
+        "corpus.jsonl": ['{"_id": "L1", "title": "tea"}', '{"_id": "L2", "title": "", "text": "a cup"}'],
+        "queries.jsonl": [
+            '{"_id": "1", "text": "red tea\\tA red tea.", "metadata": {}}',
+            '{"_id": "3", "text": "green tea"}',
+            '{"_id": "2", "text": "a pot"}',
+            '{"_id": "9", "text": "of no split"}',
+        ],
+        "qrels/train.tsv": ["query-id\tcorpus-id\tscore", "1\tL1\t1", "1\tL2\t2", "2\tL1\t0"],
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", "3\tL2\t1"],
+        "qrels/dev.tsv": ["query-id\tcorpus-id\tscore"],
+    },
+    "annif": ANNIF,
+    "annif full": FULL,
+    "tables csv": {
+        "train.csv": 'id,title,text,labels\n1,red tea,A red tea.,tea; a cup\n2,a pot,"",\n',
+        "test.csv": 'id,title,text,labels\n3,green tea,,"[""a cup""]"\n',
+    },
+    "tables jsonl": {
+        "train.jsonl": [
+            '{"title": "red tea", "text": "A red tea.", "labels": [7, "8"]}',
+            '{"title": "a pot", "labels": null}',
+        ],
+        "data/test-0-of-1.jsonl": ['{"title": "green tea", "labels": 8}'],
+        "labels.tsv": ["uid\ttitle", "7\ttea", "8\ta cup"],
+    },
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_gives_the_same_dataset(made, name):
+    folder = made(LAYOUTS[name])
+    if name == "pecos":
+        pecos(folder)
+    assert source_at(place_of(folder)).name == name.split()[0]
+    dataset, expected = load_dataset(folder), load_dataset(made(XC, "expected"))
+    assert [*dataset.labels] == LABELS
+    assert (list(dataset.train), list(dataset.test)) == (TRAIN, TEST)
+    assert dataset.train_pairs().toarray().tolist() == [[1, 1], [0, 0]]
+    assert dataset.test_pairs().toarray().tolist() == [[0, 1]]
+    assert dataset.digest == expected.digest
+
+
+def test_what_is_not_used_is_said(made):
+    assert load_dataset(made(ANNIF, "a")).notes == ("1 subjects of test.tsv are not in the vocabulary and left out",)
+    notes = load_dataset(made(LAYOUTS["zestxml"], "b")).notes
+    assert notes == (
+        "bags of words are not read, methods get the raw text: Xf.txt",
+        "the validation set is not used: val_X_Y.txt",
+    )
+    assert "validation" in load_dataset(made(LAYOUTS["beir"], "c")).notes[0]
+    both = {**LAYOUTS["maclr"], "tst.json": ['{"uid": "3", "title": "green tea", "target_ind": [0]}']}
+    assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).notes[0]
+
+
+def test_notes_are_kept_with_the_loaded_form(made, monkeypatch):
+    folder = made(ANNIF)
+    before = load_dataset(folder).notes
+    monkeypatch.setattr("xmcbench.data.store.load_corpus", lambda *_: pytest.fail("read again"))
+    assert load_dataset(folder).notes == before
+
+
+BROKEN = [
+    ("xc", "lbl.json", None, "has no lbl.json.gz"),
+    ("maclr", "all_pairs.txt", "3 L9 1\n", "all_pairs.txt, line 1: there is no label 'L9'"),
+    ("maclr", "all_pairs.txt", "3\n", "all_pairs.txt, line 1: is not a pair"),
+    ("xc-lines", "trn_X.txt", "one\n", r"trn_X_Y.txt has 2 rows, but .*trn_X.txt has 1 lines"),
+    ("xc-lines", "trn_X.txt", "one\ntwo\nthree\n", "has 2 rows, but .* has 3 lines"),
+    ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 lines"),
+    ("xc-lines", "Y.txt", "one\n \n", "Y.txt, line 2: the label has no text"),
+    ("xc-lines", "tst_X.txt", b"\xff\n", "tst_X.txt, line 1: is not UTF-8"),
+    ("xc-lines", "trn_X.uids.txt", "1\n", "uids.txt has not as many lines as"),
+    ("xc-lines", "trn_X.uids.txt", "1\n1\n", r"trn_X.txt, line 2: duplicate uid '1', first in line 1"),
+    ("pecos", "Y.trn.npz", b"PK\x03\x04", r"cannot read the matrix .*Y\.trn\.npz"),
+    ("text2text", "test-data.txt", "1 green tea\n", "test-data.txt, line 1: has no tab"),
+    ("text2text", "test-data.txt", "-1\tgreen tea\n", "line 1: '-1' is not a label id"),
+    ("text2text", "test-data.txt", "2\tgreen tea\n", "line 1: label 2 is out of range"),
+    ("text2text", "test-data.txt", "1:1e\tgreen tea\n", "line 1: '1:1e' has no number"),
+    ("beir", "corpus.jsonl", '{"_id": "L1", "title": " "}\n', "corpus.jsonl, line 1: the label has no text"),
+    ("beir", "corpus.jsonl", '{"title": "tea"}\n', "corpus.jsonl, line 1: _id is missing"),
+    ("beir", "queries.jsonl", "[]\n", "queries.jsonl, line 1: is not a JSON object"),
+    ("beir", "queries.jsonl", "[" * 9999, "queries.jsonl, line 1: is not JSON"),
+    ("beir", "qrels/test.tsv", "3\tL9\t1\n", r"test.tsv, line 1: there is no 'L9'"),
+    ("beir", "qrels/test.tsv", "3\tL1\tx\n", r"test.tsv, line 1: '3\\tL1\\tx' is not a judgment"),
+    ("annif", "vocabulary.tsv", "<a>\n", "vocabulary.tsv, line 1: has no tab"),
+    ("annif", "vocabulary.tsv", "<a>\t\n", "vocabulary.tsv, line 1: the subject 'a' has no label"),
+    ("annif", "train.csv", "title\nx\n", "train.csv, line 1: there is no column 'text'"),
+    ("annif full", "train/a.txt", b"\xff", r"cannot read .*a\.txt"),
+    ("tables csv", "train.csv", "id,title,text,labels\n1,x\n", "train.csv, line 2: has 2 cells"),
+    ("tables csv", "train.csv", 'id,title,text,labels\n1,"x\n', "train.csv, line 2: is not CSV"),
+    ("tables csv", "train.csv", "id,id\n1,x\n", "train.csv, line 1: a column is named twice"),
+    ("tables csv", "train.csv", "", "train.csv is empty"),
+    (
+        "tables csv",
+        "train.csv",
+        "id,text,labels\n1,x,a\n1,y,a\n",
+        "train.csv, line 3: duplicate uid '1', first in line 2",
+    ),
+    ("tables jsonl", "train.jsonl", '{"title": "x", "labels": [9]}\n', "train.jsonl, line 1: there is no label '9'"),
+    (
+        "tables jsonl",
+        "train.jsonl",
+        '{"title": "x", "labels": [{}]}\n',
+        "line 1: labels has '{}', which is not",
+    ),
+    ("tables jsonl", "train.jsonl", '{"title": 0.5, "labels": []}\n', "line 1: title is '0.5', not a text"),
+]
+
+
+@pytest.mark.parametrize(("layout", "path", "content", "message"), BROKEN)
+def test_a_broken_file_is_one_error_with_file_and_line(made, layout, path, content, message):
+    folder = made(LAYOUTS[layout])
+    if layout == "pecos":
+        pecos(folder)
+    (folder / path).unlink(missing_ok=True)
+    if content is not None:
+        made({path: content})
+    with pytest.raises(DataError, match=message):
+        load_dataset(folder)
+
+
+def test_parquet_and_arrow_files_name_their_codes(made):
+    """As `datasets` writes them: labels are codes, their names are in the metadata of the schema."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = made({"dataset_dict.json": json.dumps({"splits": ["train", "test", "validation"]})}, "saved")
+    features = {"labels": {"feature": {"names": LABELS, "_type": "ClassLabel"}, "_type": "List"}}
+    noted = {"huggingface": json.dumps({"info": {"features": features}})}
+    tables = {
+        "train": {"title": ["red tea", "a pot"], "text": ["A red tea.", None], "labels": [[0, 1], []]},
+        "test": {"title": ["green tea"], "text": [""], "labels": [[1]]},
+    }
+    for split, columns in tables.items():
+        made({f"{split}/state.json": json.dumps({"_data_files": [{"filename": "data.arrow"}]})}, "saved")
+        table = pa.table(columns).replace_schema_metadata(noted)
+        with pa.OSFile(str(folder / split / "data.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as out:
+            out.write_table(table)
+        shards = made({"data/.keep": ""}, "shards")
+        parquet.write_table(table, shards / "data" / f"{split}-00000-of-00001.parquet")
+    for place, layout in ((folder, "huggingface"), (shards, "tables")):
+        assert source_at(place_of(place)).name == layout
+        dataset = load_dataset(place)
+        assert dataset.digest == load_dataset(made(XC, "expected")).digest
+    made({"train/state.json": json.dumps({"_data_files": [{"filename": "../x.arrow"}]})}, "saved")
+    with pytest.raises(DataError, match=r"cannot read .*state\.json"):
+        load_dataset(folder)
+
+
+def test_one_file_with_named_columns(made):
+    made({"my papers.csv.gz": gzip.compress(b"key,summary,topics\n1,one,a|b\n2,two,b\n3,three,a\n4,one,a\n")})
+    path = made({}) / "my papers.csv.gz"
+    reference = f"{path}?text=summary&labels=topics&separator=|&uid=key&test_share=0.5"
+    dataset = load_dataset(reference)
+    assert dataset.name == "my papers"
+    assert sorted(dataset.labels) == ["a", "b"]
+    assert sorted([*dataset.train.uids, *dataset.test.uids]) == ["1", "2", "3", "4"]
+    assert "columns of my papers.csv.gz: uid=key, text=summary, labels=topics" in dataset.notes
+    with pytest.raises(UsageError, match=r"has no column 'subject' .*it has: key, summary, topics"):
+        load_dataset(f"{path}?text=subject")
+    with pytest.raises(UsageError, match="name it: --columns"):
+        load_dataset(path)
+    with pytest.raises(UsageError, match="unknown option of the layout tables: 'lables'.*did you mean 'labels'"):
+        load_dataset(f"{path}?text=summary&lables=topics")
+
+
+def test_a_skos_vocabulary(made):
+    pytest.importorskip("rdflib")
+    turtle = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+<http://a/cup> a skos:Concept ; skos:prefLabel "a cup"@en, "kuppi"@fi .
+<http://a/tea> a skos:Concept ; skos:prefLabel "tea"@en, "tee"@fi ; skos:altLabel "chai"@en .
+"""
+    files = {"subjects.ttl": turtle, **{name: text for name, text in ANNIF.items() if name != "vocabulary.tsv"}}
+    folder = made(files)
+    dataset = load_dataset(folder)
+    assert [*dataset.labels] == ["a cup", "tea"]
+    assert dataset.test_pairs().toarray().tolist() == [[1, 0]]
+    assert [*load_dataset(f"{folder}?language=fi").labels] == ["kuppi", "tee"]
+    with pytest.raises(DataError, match="has no preferred label in the language 'de'"):
+        load_dataset(f"{folder}?language=de")
+    made({"subjects.ttl": "@prefix"})
+    with pytest.raises(DataError, match="is not SKOS"):
+        load_dataset(folder)

@@ -1,0 +1,325 @@
+"""Fetching from a server on this machine that misbehaves in every way."""
+
+import hashlib
+import io
+import json
+import socket
+import tarfile
+import threading
+import time
+import zipfile
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from xmcbench.data import export, load_dataset, verify
+from xmcbench.data.download import Patience, download
+from xmcbench.data.fetching import LOCK, fetch_data
+from xmcbench.data.unpacking import unpack
+from xmcbench.errors import DataError, UsageError
+
+QUICK = Patience(timeout_s=0.3, slowest=64, attempts=3, pause_s=0.0)
+CONTENT = bytes(range(256)) * 400
+
+
+class Server:
+    """Serves ``content``. Each request takes the next behavior of ``script``, or none: then all goes well."""
+
+    def __init__(self):
+        self.content, self.tag, self.script, self.asked = CONTENT, '"1"', [], []
+
+    def answer(self, handler):
+        behavior = self.script.pop(0) if self.script else ""
+        asked = handler.headers.get("Range")
+        self.asked.append(asked)
+        start, content = 0, self.content
+        if asked and handler.headers.get("If-Range") == self.tag and behavior != "forgets":
+            start = int(asked.removeprefix("bytes=").partition("-")[0])
+        if behavior.isdecimal():
+            handler.send_error(int(behavior))
+            return
+        body = content[start:]
+        handler.send_response(206 if start else 200)
+        if behavior != "untagged":
+            handler.send_header("ETag", self.tag)
+        if start:
+            first = start + 1 if behavior == "elsewhere" else start
+            handler.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
+        if behavior == "encodes":
+            handler.send_header("Content-Encoding", "gzip")
+        if behavior == "redirects to a file":
+            handler.send_header("Location", "file:///etc/passwd")
+        length = {"too long": len(body) + 10, "too short": len(body) - 10}.get(behavior, len(body))
+        if behavior != "of no length":
+            handler.send_header("Content-Length", str(length))
+        handler.end_headers()
+        if behavior in ("drops", "too long"):
+            body = body[: len(body) // 2] if behavior == "drops" else body
+        elif behavior == "stalls":
+            handler.wfile.write(body[: len(body) // 2])
+            handler.wfile.flush()
+            time.sleep(1.0)
+            return
+        elif behavior == "drips":
+            for byte in range(20):
+                handler.wfile.write(body[byte : byte + 1])
+                handler.wfile.flush()
+                time.sleep(0.1)
+            return
+        handler.wfile.write(body)
+
+
+@pytest.fixture
+def server():
+    """A server, its address in ``url``."""
+    made = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            with suppress(BrokenPipeError, ConnectionResetError):
+                made.answer(self)
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    made.url = f"http://127.0.0.1:{http.server_port}/set.tar.gz"
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    yield made
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.mark.parametrize("behavior", ["drops", "stalls", "drips", "too long", "503", "429"])
+def test_a_download_goes_on_where_it_broke_off(server, tmp_path, behavior):
+    server.script = [behavior]
+    path = download(server.url, tmp_path / "file", patience=QUICK)
+    assert path.read_bytes() == CONTENT
+    assert len(server.asked) == 2 or behavior == "too long"
+    if behavior in ("drops", "stalls"):
+        assert server.asked[1] == f"bytes={len(CONTENT) // 2}-"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_later_call_goes_on_with_what_an_earlier_one_left(server, tmp_path):
+    server.script = ["drops", "503", "503", "503"]
+    with pytest.raises(DataError, match="the server answers 503 .*goes on where this one stopped"):
+        download(server.url, tmp_path / "file", patience=QUICK)
+    download(server.url, tmp_path / "file", patience=QUICK)
+    assert server.asked[-1] == f"bytes={len(CONTENT) // 2}-"
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    asked = len(server.asked)
+    download(server.url, tmp_path / "file", patience=QUICK)
+    assert len(server.asked) == asked
+
+
+@pytest.mark.parametrize("way", ["another file", "no tag", "a damaged note", "forgets"])
+def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
+    server.script = ["drops", *["503"] * 3]
+    with pytest.raises(DataError):
+        download(server.url, tmp_path / "file", patience=QUICK)
+    if way == "another file":
+        server.content, server.tag = CONTENT[::-1], '"2"'
+    if way == "no tag":
+        (tmp_path / "file.part.json").write_text(json.dumps({"url": server.url, "version": ""}))
+    if way == "a damaged note":
+        (tmp_path / "file.part.json").write_text("[")
+    if way == "forgets":
+        server.script = ["forgets"]
+    assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == server.content
+
+
+@pytest.mark.parametrize(
+    ("behavior", "message"),
+    [
+        ("404", "the server answers 404"),
+        ("403", "the server answers 403"),
+        ("encodes", "an encoding that was not asked for"),
+    ],
+)
+def test_an_answer_that_another_attempt_would_not_change_is_final(server, tmp_path, behavior, message):
+    server.script = [behavior]
+    with pytest.raises(DataError, match=message):
+        download(server.url, tmp_path / "file", patience=QUICK)
+    assert len(server.asked) == 1
+    assert not (tmp_path / "file").exists()
+
+
+def test_another_part_than_was_asked_for_is_refused(server, tmp_path):
+    server.script = ["drops", "elsewhere"]
+    with pytest.raises(DataError, match="another part of the file"):
+        download(server.url, tmp_path / "file", patience=QUICK)
+
+
+def test_a_file_that_ends_early_does_not_have_its_sum(server, tmp_path):
+    """A server that announces too few bytes is found by the sum alone."""
+    server.script = ["too short"]
+    with pytest.raises(DataError, match="other bytes than at the first fetch"):
+        download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest(), QUICK)
+    assert list(tmp_path.iterdir()) == []
+    server.script = ["of no length"]
+    assert download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest(), QUICK).exists()
+
+
+def test_more_than_the_limit_is_refused(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("xmcbench.data.download.STREAM", 1000)
+    for behavior in ("", "of no length"):
+        server.script = [behavior]
+        with pytest.raises(DataError, match="the limit is"):
+            download(server.url, tmp_path / "file", patience=QUICK)
+        assert not (tmp_path / "file.part").exists()
+
+
+def test_a_server_that_is_not_there_is_said(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/x"
+        with pytest.raises(DataError, match="cannot download"):
+            download(url, tmp_path / "file", patience=QUICK)
+
+
+def tar_of(files, kind=tarfile.REGTYPE, link=""):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.type, member.linkname = len(content), kind, link
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def zip_of(files, mode=0o100644):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = mode << 16
+            archive.writestr(member, content)
+    return stream.getvalue()
+
+
+BAD = {
+    "a path above": (tar_of({"../x": b"1"}), "leads out of its folder"),
+    "a path above, zip": (zip_of({"a/../../x": b"1"}), "leads out of its folder"),
+    "an absolute path": (tar_of({"/tmp/x": b"1"}), "leads out of its folder"),
+    "a symbolic link": (tar_of({"x": b""}, tarfile.SYMTYPE, "/etc/passwd"), "a link or a device"),
+    "a hard link": (tar_of({"x": b""}, tarfile.LNKTYPE, "/etc/passwd"), "a link or a device"),
+    "a device": (tar_of({"x": b""}, tarfile.CHRTYPE), "a link or a device"),
+    "a pipe": (tar_of({"x": b""}, tarfile.FIFOTYPE), "a link or a device"),
+    "a link, zip": (zip_of({"x": b"/etc/passwd"}, 0o120777), "a link or a device"),
+    "one name twice": (tar_of({"x": b"1", "./x": b"2"}), "twice"),
+    "one name in two cases": (zip_of({"x": b"1", "X": b"2"}), "twice"),
+    "a file as a folder": (tar_of({"x": b"1", "x/y": b"2"}), "twice"),
+    "a name with control characters": (tar_of({"a\x1b[31m": b"1"}), "cannot be seen"),
+    "a deep path": (tar_of({"a/" * 40 + "x": b"1"}), "leads out of its folder"),
+    "too much": (tar_of({"x": bytes(200_000)}), "the limit is"),
+    "too much, zip": (zip_of({"x": bytes(200_000)}), "the limit is"),
+    "too many": (tar_of({str(each): b"" for each in range(30)}), "more than 20 files"),
+    "a web page": (b"<!DOCTYPE html><p>sign in", "looks like a web page"),
+    "nothing": (b"", "is not an archive"),
+    "an empty archive": (zip_of({"x": b"1"})[:-22] + b"", "is damaged|is not an archive"),
+    "a cut archive": (tar_of({"x": bytes(range(256)) * 99})[:-300], "is damaged"),
+    "a cut zip": (zip_of({"x": bytes(range(256)) * 99})[:-30], "is damaged"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_archive_leaves_nothing_outside(tmp_path, monkeypatch, what):
+    content, message = BAD[what]
+    monkeypatch.setattr("xmcbench.data.unpacking.STREAM", 100_000)
+    monkeypatch.setattr("xmcbench.data.unpacking.FILES", 20)
+    (tmp_path / "archive").write_bytes(content)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DataError, match=message):
+        unpack(tmp_path / "archive", tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "out"]
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
+
+
+@pytest.fixture
+def sets(write_folder, tmp_path, monkeypatch, server, own_cache):
+    """A folder of datasets with a card whose second download is the server."""
+    export(load_dataset(write_folder()), tmp_path / "pecos", "pecos", flatten=True)
+    files = {f"deep/Tea/{path.name}": path.read_bytes() for path in (tmp_path / "pecos").iterdir()}
+    server.content = tar_of({**files, "readme.txt": b"hello"})
+    home = tmp_path / "sets"
+    (home / "tea").mkdir(parents=True)
+    downloads = "".join(f'[[downloads]]\nurl = "{url}"\n' for url in (f"{server.url}?first", server.url))
+    (home / "tea" / "card.toml").write_text(f'name = "Tea"\nslug = "tea"\nhomepage = "http://x"\n{downloads}')
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(home))
+    return home
+
+
+def test_a_dataset_is_fetched_from_the_first_download_that_works(sets, server, tmp_path, capsys):
+    server.script = ["404"]
+    fetched = fetch_data("tea", patience=QUICK)
+    assert {path.parent for path in fetched} == {sets / "tea"}
+    assert load_dataset("tea").digest == load_dataset(tmp_path / "pecos").digest
+    assert verify("tea") == []
+    assert "[[downloads]]" in (sets / "tea" / "card.toml").read_text()
+    assert "the server answers 404" in capsys.readouterr().err
+    asked = len(server.asked)
+    assert fetch_data("tea", patience=QUICK) == fetched
+    assert len(server.asked) == asked
+    assert not any((tmp_path / "cache" / "downloads").iterdir())
+
+
+def test_what_is_here_needs_no_connection_and_what_is_not_opens_none(sets, server, monkeypatch):
+    def refuse(*_, **__):
+        pytest.fail("a socket was opened")
+
+    monkeypatch.setattr("socket.socket", refuse)
+    with pytest.raises(DataError, match="--offline opens no connection"):
+        fetch_data("tea", offline=True, patience=QUICK)
+    monkeypatch.undo()
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(sets))
+    fetch_data("tea", patience=QUICK)
+    monkeypatch.setattr("socket.socket", refuse)
+    assert fetch_data("tea", offline=True, patience=QUICK)
+
+
+def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path):
+    fetch_data("tea", patience=QUICK)
+    path = sets / "tea" / "X.trn.txt"
+    good, lock = path.read_bytes(), (sets / "tea" / LOCK).read_bytes()
+    path.write_bytes(good.replace(b"tea", b"gin"))
+    assert verify("tea") == [f"{path} is not what was fetched first"]
+    fetch_data("tea", patience=QUICK)  # it is made good again
+    assert path.read_bytes() == good
+    path.unlink()
+    files = {name: bytes(content) for name, content in read_tar(server.content).items()}
+    server.content = tar_of({name: content.replace(b"pot", b"pan") for name, content in files.items()})
+    with pytest.raises(DataError, match="other bytes than at the first fetch"):
+        fetch_data("tea", patience=QUICK)
+    assert (sets / "tea" / LOCK).read_bytes() == lock
+    assert not path.exists()
+
+
+def read_tar(content):
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}
+
+
+def test_files_of_others_are_not_replaced(sets, server):
+    (sets / "tea" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"contains notes\.txt, which xmcbench did not write"):
+        fetch_data("tea", patience=QUICK)
+    assert server.asked == []
+    fetch_data("tea", force=True, patience=QUICK)
+    assert (sets / "tea" / "notes.txt").read_text() == "mine"
+
+
+def test_an_archive_that_cannot_be_used_is_not_kept(sets, server, tmp_path):
+    good = server.content
+    server.content = tar_of({"x": b"no dataset"})
+    with pytest.raises(DataError, match="has no layout that xmcbench knows .*http://x"):
+        fetch_data("tea", patience=QUICK)
+    server.content = b"<html>"
+    with pytest.raises(DataError, match="looks like a web page"):
+        fetch_data("tea", patience=QUICK)
+    assert [path.name for path in (sets / "tea").iterdir()] == ["card.toml"]
+    server.content = good
+    assert fetch_data("tea", patience=QUICK)

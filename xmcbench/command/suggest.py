@@ -1,0 +1,107 @@
+"""Suggest labels for documents: the first k labels of a method, as a TSV file.
+
+The method is trained once: the same documents are not predicted again, and `--runs` keeps the cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.command import request
+from xmcbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+    from xmcbench.topk import TopK
+
+_HEADER = ("uid", "rank", "score", "label_uid", "label")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench suggest``."""
+    what = parser.add_argument_group("what is suggested")
+    request.add_dataset(what)
+    what.add_argument("--method", required=True, metavar="M", help="name, with :PRESET if needed")
+    what.add_argument(
+        "--documents",
+        metavar="PLACE",
+        help="a .txt file with one document per line, a table, or a dataset (default: the test set of --dataset)",
+    )
+    what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
+    what.add_argument("--out", type=Path, required=True, metavar="FILE.tsv")
+    request.add_setting(what, default=None, help="default: full if there are training pairs that the method uses")
+    request.add_methods(what)
+    how = parser.add_argument_group("how it runs")
+    request.add_execution(how)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the cell and write the file; 1 if the cell fails."""
+    import sys
+
+    from xmcbench.command import report
+    from xmcbench.data.catalogue import load_dataset
+    from xmcbench.data.sources.finding import reference_to
+    from xmcbench.runner.plan import Request
+    from xmcbench.topk import TopK
+
+    if not 1 <= arguments.k <= 100:
+        raise UsageError(f"--k {arguments.k} must be in 1..100")
+    place = request.dataset(arguments)
+    if arguments.documents:
+        place = reference_to(place, {"documents": arguments.documents})
+    options = request.options(arguments)
+    registry, (method,) = report.registry(options), _one(arguments.method)
+    dataset = load_dataset(place)
+    if arguments.setting is None:
+        needs = registry[method.partition(":")[0]].usable().supervision
+        arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
+    wanted = Request(
+        place,
+        request.setting(arguments),
+        (method,),
+        arguments.preset,
+        request.overrides(arguments.set),
+        request.seeds(arguments.seed)[:1],
+    )
+    planned = options.planned([wanted], registry)
+    report.warn_skipped(planned.skipped)
+    report.show_notes(dataset)
+    if not planned.cells:
+        raise UsageError(f"{method} cannot run", "the lines above say what is missing")
+    (record,) = report.carried_out(planned, options, dataset.card.filter).records
+    if record.predictions is None:
+        print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
+        return 1
+    predictions = TopK.load(options.runs / record.predictions.file)
+    empty = write(arguments.out, dataset, predictions, arguments.k)
+    without = f"; {empty:,} of them without a suggestion" if empty else ""
+    print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {len(dataset.test):,} documents{without}")
+    return 0
+
+
+def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
+    """Write a line for each suggested label; returns the number of documents without one."""
+    from xmcbench.data.sources.writing import one_line
+    from xmcbench.storage.atomic import atomic_file
+
+    uids, texts, empty = list(dataset.labels.uids), list(dataset.labels.titles), 0
+    with atomic_file(path) as stream:
+        stream.write(("\t".join(_HEADER) + "\n").encode())
+        for row, uid in enumerate(dataset.test.uids):
+            labels, scores = predictions.indices[row, :k].tolist(), predictions.scores[row, :k].tolist()
+            empty += labels[:1] == [-1]
+            for rank, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
+                if label >= 0:
+                    cells = (uid, str(rank), f"{score:.6g}", uids[label], texts[label])
+                    stream.write(("\t".join(map(one_line, cells)) + "\n").encode())
+    return empty
+
+
+def _one(text: str) -> tuple[str]:
+    names = request.methods(text)
+    if len(names) != 1 or names[0] == "all":
+        raise UsageError(f"--method {text!r} is not one method", "see `xmcbench ls methods`")
+    return (names[0],)

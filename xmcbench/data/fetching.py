@@ -1,0 +1,143 @@
+"""Fetching the data of a card: the first of its downloads that works, unpacked, and compared with the first fetch.
+
+The sums of the first fetch are in ``fetch.lock`` beside the data. A later fetch that brings other bytes is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from xmcbench.data.card import Card
+from xmcbench.data.catalogue import find, roots
+from xmcbench.data.download import Patience, download
+from xmcbench.data.output import check_free, output_folder
+from xmcbench.data.sources.finding import recognized
+from xmcbench.data.sources.source import Place
+from xmcbench.data.unpacking import unpack
+from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.cache import cache_root
+from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.reading import read_bytes
+from xmcbench.storage.temporary import scratch
+
+LOCK = "fetch.lock"
+
+
+class Lock(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the first fetch brought. archives: url -> SHA-256; files: path in the folder -> SHA-256."""
+
+    archives: dict[str, str]
+    files: dict[str, str]
+
+
+def fetch_data(
+    slug: str,
+    out: Path | None = None,
+    *,
+    offline: bool = False,
+    force: bool = False,
+    patience: Patience | None = None,
+) -> list[Path]:
+    """Fetch the data of a dataset into ``out`` (default: the first folder of datasets that can be written); returns
+    the files.
+
+    Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
+    DataError, saying where else to get them, where no download works or one brings other bytes than the first fetch;
+    UsageError for a folder with other files.
+    """
+    listing = find(slug)
+    card = listing.card
+    if card is None or not card.downloads:
+        raise DataError(listing.problem or f"{slug} has no download", listing.hint)
+    target = out or _home(card)
+    lock = read_lock(target)
+    if lock and not differing(target, lock):
+        return [target / name for name in lock.files]
+    if offline:
+        raise DataError(f"{card.name} is not in {target}, and --offline opens no connection", f"see {card.homepage}")
+    # What the lock names is what an earlier fetch put there.
+    check_free(target, force or lock is not None, rebuild=True)
+    problems = []
+    for each in card.downloads:
+        try:
+            return _fetched(card, each.url, target, lock, force, patience)
+        except DataError as error:
+            problems.append(error)
+            print(f"xmcbench: {error}", file=sys.stderr)
+    raise DataError(f"no download of {card.name} works: {problems[-1].message}", f"get it from {card.homepage}")
+
+
+def _fetched(
+    card: Card, url: str, target: Path, lock: Lock | None, force: bool, patience: Patience | None
+) -> list[Path]:
+    place = cache_root() / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
+    expected = lock.archives.get(url) if lock else None
+    try:
+        archive = download(url, place / "archive", expected, patience)
+        return _unpacked(card, url, archive, target, lock, force)
+    finally:
+        if (place / "archive").exists() or not any(place.iterdir()):  # what is left of a download is gone on with
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
+    sha256 = sha256_file(archive)
+    with scratch() as temporary:
+        unpack(archive, temporary)
+        root = _root_of(temporary, card)
+        # The card is ours, whatever the archive says.
+        found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
+        files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
+        changed = [name for name, sum_ in files.items() if lock and lock.files.get(name, sum_) != sum_]
+        if changed:
+            raise DataError(f"{changed[0]} of {url} has other bytes than at the first fetch", "is the mirror intact?")
+        archives = {**(lock.archives if lock else {}), url: sha256}
+        with output_folder(target, force or lock is not None, rebuild=True) as folder:
+            for name in files:
+                place_of_file = folder / name
+                place_of_file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(root / name, place_of_file)
+            write_json(folder / LOCK, msgspec.to_builtins(Lock(archives, {**(lock.files if lock else {}), **files})))
+    return [target / name for name in files]
+
+
+def _root_of(folder: Path, card: Card) -> Path:
+    """The folder of an unpacked archive that has a layout, the outermost first."""
+    folders = [folder, *sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))]
+    for each in folders:
+        if recognized(Place(str(each), each)):
+            return each
+    raise DataError(f"what was downloaded for {card.name} has no layout that xmcbench knows")
+
+
+def read_lock(folder: Path) -> Lock | None:
+    """The sums of the first fetch; None where nothing was fetched. Raises DataError for a damaged file."""
+    try:
+        return msgspec.json.decode(read_bytes(folder / LOCK), type=Lock)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+        hint = "delete it to accept whatever is fetched next"
+        raise DataError(f"cannot read {folder / LOCK}: {error}", hint) from None
+
+
+def differing(folder: Path, lock: Lock) -> list[str]:
+    """The files of a lock that are missing or have other bytes."""
+    return [
+        name for name, sum_ in lock.files.items() if not (folder / name).is_file() or sha256_file(folder / name) != sum_
+    ]
+
+
+def _home(card: Card) -> Path:
+    for root in roots():
+        if os.access(root, os.W_OK):
+            return root / card.slug
+    raise UsageError("no folder of datasets can be written to", "--out FOLDER, or set $XMCBENCH_DATASETS")

@@ -1,0 +1,160 @@
+"""Synthetic datasets of the size and shape of a known one, for tests of scale where the real data are not at hand.
+
+Counts and propensity constants are those of the card. Labels belong to topics; topics, labels within a topic, and
+words are drawn by Zipf's law, so that many labels have no training pair. A text has words of everybody, of its topic
+and of its labels. Its length varies by a factor of fifteen. Half of the test instances are labels too, with the uid and
+the words of the label: the filter ``self`` removes them, and so does the filter file. Nothing else is taken from the
+known dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmcbench.data.card import Card, write_card
+from xmcbench.data.catalogue import find, slug_of
+from xmcbench.data.output import check_free, output_folder
+from xmcbench.data.sources.source import TEST_FILTER
+from xmcbench.data.synthesis import word
+from xmcbench.data.xc_matrix import write_filter
+from xmcbench.data.xc_text import write_instances, write_labels
+from xmcbench.errors import DataError, UsageError
+
+#: Words of a text and labels of an instance, relative to their means. Whole numbers: no result depends on libm.
+_LENGTHS = np.array([2, 3, 4, 5, 6, 7, 8, 10, 13, 18, 30])
+_LABELS = np.array([1, 1, 1, 2, 2, 3, 5])
+
+#: Labels of an instance where the card does not say it.
+_PAIRS_EACH = 2.0
+
+_WORDS_OF_TOPIC = 200
+#: Of 20 words so many are of the topic, and so many of a label.
+_OF_TOPIC, _OF_LABEL = 7, 3
+_TITLE = 8
+#: Instances generated at a time.
+_BLOCK = 8_192
+
+
+def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: int = 0, force: bool = False) -> Path:
+    """Write a synthetic dataset like the one called ``like`` into the new folder ``out``, in the XC raw layout.
+
+    scale: of all counts. words: the mean number of a text. Equal arguments give equal bytes. Returns ``out``. Raises
+    UnknownName for an unknown dataset, DataError for a card without counts, UsageError for other arguments and if
+    ``out`` is not empty; with ``force``, other files in it stay, and those of the same names are replaced.
+    """
+    if not 0 < scale <= 100 or words < 1 or not 0 <= seed < 2**32:
+        raise UsageError(
+            f"cannot imitate {like} at scale {scale:g} with {words} words and seed {seed}",
+            "the scale is in (0, 100], there is at least 1 word, the seed is in 0..2^32-1",
+        )
+    listing = find(like)
+    counts: dict[str, int] = {str(name): each for name, each in (listing.card.counts if listing.card else {}).items()}
+    missing = [name for name in ("train", "test", "labels") if not counts.get(name)]
+    if listing.card is None or missing:
+        raise DataError(f"the card of {like} does not say how many {missing[0] if missing else 'labels'} there are")
+    check_free(out, force)
+    train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))
+    known = [name for name in ("train", "test") if counts.get(f"{name}_pairs")]
+    each = counts[f"{known[0]}_pairs"] / counts[known[0]] if known else _PAIRS_EACH
+    made = _Corpus(np.random.RandomState(seed), labels, words, each)
+    with output_folder(out, force) as folder:
+        # Not gzipped: at these sizes that would take most of the time.
+        write_labels(folder / "lbl.json", made.labels())
+        write_instances(folder / "trn.json", made.instances("trn", train, np.zeros(0, np.int64)))
+        own = made.random.permutation(labels)[: min(labels, test) // 2]
+        write_instances(folder / "tst.json", made.instances("tst", test, own))
+        rows = np.arange(len(own))
+        pairs = csr_matrix((np.ones(len(own), np.float32), (rows, own)), shape=(test, labels))
+        write_filter(folder / TEST_FILTER[0], pairs)
+        name = out.resolve().name
+        card = Card(
+            name=name,
+            slug=slug_of(name),
+            description=f"made up, with the counts of {listing.name} times {scale:g} and texts of {words} words",
+            source="synthetic",
+            propensity=listing.card.propensity,
+        )
+        write_card(folder / "card.toml", card)
+    return out
+
+
+class _Corpus:
+    """Labels, and streams of instances over them. Label l is of topic l modulo the number of topics."""
+
+    def __init__(self, random: np.random.RandomState, labels: int, words: int, pairs_each: float) -> None:
+        self.random, self._size, self._words, self._pairs_each = random, labels, words, pairs_each
+        self._topics = max(1, isqrt(labels))
+        self._common = max(1_000, labels // 2)
+        total = self._common + self._topics * _WORDS_OF_TOPIC
+        self._names = np.array([word(number) for number in range(total)], object)
+        self._topic_law, self._label_law, self._word_law, self._own_law = (
+            _zipf(size) for size in (self._topics, -(-labels // self._topics), self._common, _WORDS_OF_TOPIC)
+        )
+        # A rare word, and words of the topic.
+        topics = np.arange(labels) % self._topics
+        rare = random.randint(self._common, size=(labels, 1))
+        self._label_words = np.hstack([rare, self._of_topic(np.repeat(topics, 4)).reshape(labels, 4)])
+        self._label_lengths = random.randint(2, 6, size=labels)
+
+    def labels(self) -> Iterator[tuple[str, str]]:
+        """(uid, title) of every label."""
+        for label, (ids, length) in enumerate(zip(self._label_words, self._label_lengths, strict=True)):
+            yield f"l{label}", " ".join(self._names[ids[:length]])
+
+    def instances(self, side: str, size: int, own: np.ndarray) -> Iterator[tuple[str, str, str, list[int]]]:
+        """``size`` instances; the first ones are the labels ``own``."""
+        for start in range(0, size, _BLOCK):
+            rows = min(_BLOCK, size - start)
+            mine = own[start : start + rows]
+            topics = self._draw(self._topic_law, rows)
+            topics[: len(mine)] = mine % self._topics
+            relative = _LABELS[self.random.randint(len(_LABELS), size=rows)]
+            label_counts = np.maximum(1, np.rint(relative * self._pairs_each / 2)).astype(np.int64)
+            label_ends = np.cumsum(label_counts)
+            of_row = np.repeat(np.arange(rows), label_counts)
+            ranks = self._draw(self._label_law, len(of_row))
+            labels = np.minimum(topics[of_row] + ranks * self._topics, self._size - 1)
+            lengths = np.maximum(3, _LENGTHS[self.random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
+            texts = self._texts(topics, lengths, labels, label_ends).tolist()
+            ends = np.cumsum(lengths).tolist()
+            for row in range(rows):
+                said = texts[ends[row] - lengths[row] : ends[row]]
+                uid = f"{side}{start + row}"
+                if row < len(mine):
+                    label = mine[row]
+                    uid = f"l{label}"
+                    said = [*self._names[self._label_words[label, : self._label_lengths[label]]], *said]
+                first = label_ends[row - 1] if row else 0
+                ids = sorted({*labels[first : label_ends[row]].tolist()})
+                yield uid, " ".join(said[:_TITLE]), " ".join(said[_TITLE:]), ids
+
+    def _texts(self, topics: np.ndarray, lengths: np.ndarray, labels: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """The words of all texts, one after the other: object [sum of lengths]."""
+        of_row = np.repeat(np.arange(len(lengths)), lengths)
+        kind = self.random.randint(20, size=len(of_row))
+        ids = self._draw(self._word_law, len(of_row))
+        topical = np.flatnonzero(kind < _OF_TOPIC)
+        ids[topical] = self._of_topic(topics[of_row[topical]])
+        about = np.flatnonzero(kind >= 20 - _OF_LABEL)
+        counts = np.diff(ends, prepend=0)[of_row[about]]
+        label = labels[ends[of_row[about]] - 1 - self.random.randint(1 << 30, size=len(about)) % counts]
+        place = self.random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
+        ids[about] = self._label_words[label, place]
+        return np.asarray(self._names[ids])
+
+    def _of_topic(self, topics: np.ndarray) -> np.ndarray:
+        """A word of each topic."""
+        return np.asarray(self._common + topics * _WORDS_OF_TOPIC + self._draw(self._own_law, len(topics)))
+
+    def _draw(self, law: np.ndarray, size: int) -> np.ndarray:
+        return np.asarray(np.searchsorted(law, self.random.random_sample(size) * law[-1]))
+
+
+def _zipf(size: int) -> np.ndarray:
+    """The sums of 1/1, 1/2, ...: the inverse distribution function of Zipf's law is a search in them."""
+    return np.asarray(np.cumsum(1 / np.arange(1, size + 1)))

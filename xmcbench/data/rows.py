@@ -1,0 +1,62 @@
+"""Rows of a corpus on their way from a file into the loaded form, a batch at a time."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from xmcbench.errors import DataError
+
+#: Instances (training or test), labels, or documents: instances whose labels are not read.
+Kind = Literal["instances", "labels", "documents"]
+
+#: Rows, and characters of text, that a batch holds at most; one row may be longer.
+ROWS, CHARACTERS = 65_536, 1 << 25
+
+#: An instance or a label: uid, title, content, label ids. A label has neither content nor label ids.
+Row = tuple[str, str, str, Sequence[int]]
+
+
+class Rows(NamedTuple):
+    """Consecutive rows of a corpus.
+
+    targets: the concatenated label ids of all rows; lengths: their number in each row.
+    """
+
+    uids: list[str]
+    titles: list[str]
+    contents: list[str]
+    targets: array[int]
+    lengths: list[int]
+
+
+def no_rows() -> Rows:
+    """A batch to fill."""
+    return Rows([], [], [], array("i"), [])
+
+
+def batched(rows: Iterable[Row], size: int = ROWS) -> Iterator[Rows]:
+    """Rows in batches of at most ``size``, and of not many more than ``CHARACTERS`` characters.
+
+    Label ids must be within int32.
+    """
+    batch, held = no_rows(), 0
+    for uid, title, content, targets in rows:
+        batch.uids.append(uid)
+        batch.titles.append(title)
+        batch.contents.append(content)
+        batch.targets.extend(targets)
+        batch.lengths.append(len(targets))
+        held += len(title) + len(content)
+        if len(batch.uids) == size or held >= CHARACTERS:
+            yield batch
+            batch, held = no_rows(), 0
+    if batch.uids:
+        yield batch
+
+
+def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
+    """The error of a broken line: file and 1-based line number first."""
+    return DataError(f"{path}, line {line}: {what}", hint)

@@ -1,0 +1,70 @@
+"""Delimited text, quoted (CSV) or not (TSV), one row at a time."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from xmcbench.data.compression import lines, open_source
+from xmcbench.data.rows import at
+from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import LINE, raised
+
+
+def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, column -> cell) of every row below the header. A tab as the delimiter means: no quotes.
+
+    Raises DataError with file and line for a row that has more or fewer cells than the header, a column that is named
+    twice, and text that is not UTF-8.
+    """
+    csv.field_size_limit(raised(LINE))  # of the whole process; the default is 128 KiB
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    with open_source(path) as stream:
+        texts = _Texts(path, stream)
+        rows = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
+        header: list[str] = []
+        try:
+            for row in rows:
+                if not row:
+                    continue  # a blank line
+                if not header:
+                    header = row
+                    if len({*header}) < len(header):
+                        raise at(path, texts.line, "a column is named twice", "every column needs its own name")
+                    continue
+                if len(row) != len(header):
+                    raise at(path, texts.line, f"has {len(row)} cells", f"the header has {len(header)}")
+                yield texts.line, dict(zip(header, row, strict=True))
+        except csv.Error as error:
+            raise at(path, texts.line, f"is not {'TSV' if delimiter == chr(9) else 'CSV'}: {error}") from None
+
+
+class _Texts:
+    """Lines as text; ``line`` is the number of the last one. A quoted cell may span several."""
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self._path, self._lines, self.line = path, lines(stream), 0
+
+    def __iter__(self) -> _Texts:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.line += 1
+        try:
+            return line.decode("utf-8-sig" if self.line == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise at(self._path, self.line, "is not UTF-8", "convert the file, for example with iconv") from None
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write CSV with every cell in quotes, so that any text can be held."""
+    with atomic_file(path) as stream:
+        text = io.TextIOWrapper(stream, "utf-8", newline="", write_through=True)
+        writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+        text.detach()

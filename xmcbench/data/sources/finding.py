@@ -1,0 +1,151 @@
+"""Which layout a place has: those that ship with xmcbench, and those of installed packages.
+
+They are tried in the order of ``LAYOUTS``, the more particular ones first. Layouts of other packages, in the order of
+their names, go before the tables, which nearly any folder could be.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from xmcbench.data.sources.source import Place, Source
+from xmcbench.errors import DataError, UnknownName, UsageError
+from xmcbench.escaping import visible
+
+#: The layouts that ship with xmcbench: module and class, in the order in which they are tried.
+LAYOUTS = (
+    ("maclr", "Maclr"),
+    ("xc_raw", "XCRaw"),
+    ("pecos", "Pecos"),
+    ("pecos", "Text2Text"),
+    ("xc_lines", "GZXML"),
+    ("xc_lines", "XCLines"),
+    ("beir", "Beir"),
+    ("annif", "Annif"),
+    ("hugging_face", "HuggingFace"),
+    ("plain_text", "PlainText"),
+    ("tables", "Tables"),
+    ("table_formats", "Csv"),
+    ("table_formats", "JsonLines"),
+    ("table_formats", "Parquet"),
+)
+
+#: Before this one go the layouts of other packages.
+_LAST = "tables"
+
+#: The entry-point group of layouts.
+GROUP = "xmcbench.sources"
+
+#: What every layout knows: which layout it is; the seed and the share of a test set that is drawn. ``documents`` is
+#: known to ``load_dataset``, for names too.
+COMMON = frozenset({"layout", "split_seed", "test_share"})
+
+
+@cache
+def layouts() -> dict[str, type[Source]]:
+    """All layouts by name, in the order in which they are tried. One that cannot be imported is left out, with a word.
+
+    Raises UsageError where a package claims the name of another layout.
+    """
+    own = [getattr(import_module(f"xmcbench.data.sources.{module}"), name) for module, name in LAYOUTS]
+    last = next(place for place, each in enumerate(own) if each.name == _LAST)
+    found: dict[str, type[Source]] = {}
+    for each in (*own[:last], *_plugins(), *own[last:]):
+        if each.name in found:
+            raise UsageError(
+                f"two layouts are called {each.name!r}: {_origin(found[each.name])} and {_origin(each)}",
+                "uninstall the package of one",
+            )
+        found[each.name] = each
+    return found
+
+
+def _plugins() -> list[type[Source]]:
+    made = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            cls = point.load()
+            if not (isinstance(cls, type) and issubclass(cls, Source)):
+                raise TypeError("it is not a class derived from xmcbench.data.sources.Source")
+            made.append(cls)
+        except Exception as error:  # a package of somebody else can raise anything
+            print(f"xmcbench: the layout {visible(point.name)} is left out: {visible(str(error))}", file=sys.stderr)
+    return made
+
+
+def _origin(cls: type[Source]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def place_of(reference: str | Path) -> Place:
+    """The place that a user names: a path or an id, and after a question mark how to read it.
+
+        articles.csv?text=abstract&labels=subjects
+
+    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none.
+    """
+    given = os.path.expanduser(str(reference))
+    if isinstance(reference, Path) or Path(given).exists() or "?" not in given:
+        return Place(str(reference), Path(given))
+    bare, _, query = given.rpartition("?")
+    try:
+        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True))
+    except ValueError:
+        raise UsageError(
+            f"{query!r} are not options", "for example articles.csv?text=abstract&labels=subjects"
+        ) from None
+    return Place(str(reference).rpartition("?")[0], Path(bare), options)
+
+
+def reference_to(place: str, options: dict[str, str]) -> str:
+    """The reference that ``place_of`` takes apart again; the options are added to those that the place has."""
+    if not options:
+        return place
+    before = place_of(place)
+    return f"{before.given}?{urlencode({**before.options, **options})}"
+
+
+def without(reference: str, option: str) -> str:
+    """A reference without one of its options."""
+    place = place_of(reference)
+    rest = {key: value for key, value in place.options.items() if key != option}
+    return f"{place.given}?{urlencode(rest)}" if rest else place.given
+
+
+def recognized(place: Place) -> type[Source] | None:
+    """The layout of a place; None if no layout recognizes it."""
+    for cls in layouts().values():
+        try:
+            if cls.recognize(place):
+                return cls
+        except OSError:
+            continue  # a folder that may not be read
+    return None
+
+
+def source_at(place: Place) -> Source:
+    """The source at a place.
+
+    Raises DataError where no layout recognizes it, UnknownName for an unknown layout, UsageError for options that the
+    layout does not have.
+    """
+    wanted = place.options.get("layout")
+    if wanted is not None and wanted not in layouts():
+        raise UnknownName("layout", wanted, layouts())
+    cls = layouts()[wanted] if wanted else recognized(place)
+    if cls is None:
+        raise DataError(
+            f"{place.path} has no layout that xmcbench knows",
+            "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`",
+        )
+    known = COMMON | cls.options
+    for key in place.options:
+        if key not in known:
+            raise UnknownName(f"option of the layout {cls.name}:", key, known)
+    return cls(place)

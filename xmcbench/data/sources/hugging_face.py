@@ -1,0 +1,123 @@
+"""Datasets of Hugging Face: a folder that ``save_to_disk`` wrote, or a dataset of the hub by its id.
+
+The `datasets` package is not needed, and no code of a dataset is run: Arrow and Parquet files are read as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from xmcbench.data.sources.records import ARROW, SUFFIXES
+from xmcbench.data.sources.source import Holding, Place
+from xmcbench.data.sources.tables import DEFAULTS, Tables, files_of
+from xmcbench.errors import DataError, Unavailable
+from xmcbench.storage.reading import read_text
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_PREFIX = "hf:"
+
+#: What `save_to_disk` writes for a dataset with splits, and for each of them.
+_SPLITS, _STATE = "dataset_dict.json", "state.json"
+
+_TRAIN, _TEST = ("train",), ("test",)
+
+
+class HuggingFace(Tables):
+    """``hf:OWNER/NAME``, ``OWNER/NAME`` if that is in the cache of the hub, or a folder of ``save_to_disk``.
+
+    Of the hub, the Parquet, CSV and JSON Lines files of a dataset are taken from the cache of huggingface_hub, or
+    downloaded into it unless $HF_HUB_OFFLINE is set. config: the folder of a configuration.
+    """
+
+    name = "huggingface"
+    title = "Hugging Face: hf:OWNER/NAME, or a folder written by save_to_disk"
+    options = frozenset({*DEFAULTS, "separator", "config", "revision"})
+
+    @classmethod
+    def recognize(cls, place: Place) -> bool:
+        if place.path.is_dir():
+            return any((place.path / name).is_file() for name in (_SPLITS, _STATE))
+        return _hub_id(place) is not None
+
+    def holding(self) -> Holding:
+        found = _hub_id(self.place)
+        if found is None:
+            return self.held(_saved(self.place.path), ())
+        folder = _snapshot(found, self.place.options.get("revision"))
+        config = self.place.options.get("config")
+        places = [folder / config, folder] if config else [folder, folder / "default"]
+        for each in places:
+            parts = {name: files_of(each, names) for name, names in (("train", _TRAIN), ("test", _TEST))}
+            if any(parts.values()):
+                return self.held({name: paths for name, paths in parts.items() if paths}, files_of(each, ("labels",)))
+        below = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+        raise DataError(
+            f"{found} has no train or test file ending in {', '.join(SUFFIXES)}",
+            f"name one of its folders: config={'|'.join(below)}" if below else "convert it with `datasets` first",
+        )
+
+
+def _hub_id(place: Place) -> str | None:
+    if place.path.exists():
+        return None
+    found = place.given.removeprefix(_PREFIX)
+    if not _ID.fullmatch(found):
+        return None
+    return found if place.given.startswith(_PREFIX) or cached(found) else None
+
+
+def cached(name: str) -> bool:
+    """Whether a dataset is in the cache of the hub."""
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    return (hub / f"datasets--{name.replace('/', '--')}").is_dir()
+
+
+def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The Arrow files of every split."""
+    splits = _listed(folder / _SPLITS, "splits") if (folder / _SPLITS).is_file() else [""]
+    found = {}
+    for split in splits:
+        if split in ("", *_TRAIN, *_TEST):
+            files = _listed(folder / split / _STATE, "_data_files")
+            if other := [name for name in files if not name.endswith(ARROW)]:
+                raise DataError(f"{folder / split / _STATE} names {other[0]!r}", f"expected files ending in {ARROW}")
+            found[split or "train"] = tuple(folder / split / name for name in files)
+    return found
+
+
+def _listed(path: Path, key: str) -> list[str]:
+    """Names in a JSON file of `save_to_disk`: none leads out of its folder."""
+    try:
+        values: Any = json.loads(read_text(path))[key]
+        names = [each["filename"] if isinstance(each, dict) else each for each in values]
+        if not all(isinstance(name, str) and name == os.path.basename(name) and name for name in names):
+            raise ValueError(f"{key} are not names")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"cannot read {path}: {error}", "expected a folder of `save_to_disk`") from None
+    return names
+
+
+def _snapshot(name: str, revision: str | None) -> Path:
+    """The folder of a dataset in the cache of the hub, downloaded if it is not there."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    wanted = [f"*{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
+    options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": wanted}
+    try:
+        return Path(snapshot_download(name, local_files_only=True, **options))
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        pass
+    try:
+        return Path(snapshot_download(name, **options))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Unavailable(
+            f"the dataset {name} is not in the cache of the hub, and cannot be downloaded: {reason}",
+            f"a dataset is a name, a folder, a file or an id of the hub: hf download --repo-type dataset {name}",
+        ) from None

@@ -1,0 +1,43 @@
+"""Files with one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from xmcbench.data.compression import lines, open_source
+from xmcbench.data.rows import at
+from xmcbench.data.sources.text_lines import decoded
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """(line number, object) of every line that is not blank. Raises DataError with file and line for anything else."""
+    with open_source(path) as stream:
+        for number, line in enumerate(lines(stream), 1):
+            text = decoded(path, number, line)
+            if not text.strip():
+                continue
+            try:
+                entry = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise at(path, number, f"is not JSON: {error}", "expected one JSON object per line") from None
+            if type(entry) is not dict:
+                raise at(path, number, "is not a JSON object", "expected one JSON object per line")
+            yield number, entry
+
+
+def string_of(path: Path, number: int, entry: Mapping[str, object], key: str, default: str | None = None) -> str:
+    """The string at a key, or the default where the key is missing or null. A number is taken by its digits.
+
+    Raises DataError with file and line for any other value.
+    """
+    value = entry.get(key)
+    if value is None and default is not None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        what = f"is {json.dumps(value)[:40]}, not a string" if key in entry else "is missing"
+        raise at(path, number, f"{key} {what}")
+    return value

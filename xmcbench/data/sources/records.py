@@ -1,0 +1,204 @@
+"""The rows of tables as records: cells by column, with the file and the line that errors name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.data.rows import at
+from xmcbench.data.sources.csv_rows import read_csv
+from xmcbench.data.sources.json_lines import read_objects
+from xmcbench.errors import DataError
+from xmcbench.storage.reading import ARRAYS, Unreadable, check_size, open_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The tables that are read, by suffix; all but the last also gzipped. Arrow files are what `datasets` keeps.
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+ARROW = ".arrow"
+
+#: Rows of a Parquet file that are taken at a time.
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row of a table. line: of a text file; of others the number of the row, from 1. names: of coded labels."""
+
+    path: Path
+    line: int
+    cells: Mapping[str, object]
+    names: Mapping[str, tuple[str, ...]]
+
+    def text(self, column: str | None) -> str:
+        """The text in a column; an integer by its digits, nothing as the empty text. Raises DataError for others."""
+        value = self.cells.get(column or "")
+        if value is None:
+            return ""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if not isinstance(value, str):
+            raise at(self.path, self.line, f"{column} is {str(value)[:40]!r}, not a text")
+        return value
+
+    def labels(self, column: str | None, separator: str) -> list[str]:
+        """The labels in a column: a list, a text that is a JSON list, or a text with a separator.
+
+        Raises DataError for other values.
+        """
+        value = self.cells.get(column or "")
+        if isinstance(value, str):
+            value = self._listed(value, separator)
+        elif value is None:
+            value = []
+        elif not isinstance(value, list):
+            value = [value]
+        return [self._name(column or "", each) for each in value]
+
+    def _listed(self, cell: str, separator: str) -> list[object]:
+        if cell.lstrip().startswith("["):
+            try:
+                found = json.loads(cell)
+            except (ValueError, RecursionError):
+                found = None
+            if isinstance(found, list):
+                return found
+        return [word for each in cell.split(separator) if (word := each.strip())]
+
+    def _name(self, column: str, value: object) -> str:
+        names = self.names.get(column, ())
+        if isinstance(value, int) and not isinstance(value, bool):
+            if names and 0 <= value < len(names):
+                return names[value]
+            return str(value)
+        if not isinstance(value, str):
+            raise at(
+                self.path, self.line, f"{column} has {str(value)[:40]!r}, which is not a label", "texts or integers"
+            )
+        return value
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of a table, without that of its compression."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
+def records(paths: Iterable[Path]) -> Iterator[Record]:
+    """The rows of tables, one file after the other. Raises DataError with file and line."""
+    readers = {".csv": _csv, ".tsv": _tsv, ".jsonl": _json_lines, ".parquet": _parquet, ARROW: _arrow}
+    for path in paths:
+        yield from readers[suffix_of(path)](path)
+
+
+def columns_of(path: Path) -> list[str]:
+    """The columns of a table; of JSON Lines, those of the first row. Raises DataError for a table without rows."""
+    if suffix_of(path) == ".parquet":
+        with _opened(path) as file:
+            return list(file.schema_arrow.names)
+    if suffix_of(path) == ARROW:
+        with _streamed(path) as stream:
+            return list(stream.schema.names)
+    first = next(records((path,)), None)
+    if first is None:
+        raise DataError(f"{path} is empty", "a table needs rows")
+    return list(first.cells)
+
+
+def _csv(path: Path) -> Iterator[Record]:
+    return (Record(path, line, cells, {}) for line, cells in read_csv(path, ","))
+
+
+def _tsv(path: Path) -> Iterator[Record]:
+    return (Record(path, line, cells, {}) for line, cells in read_csv(path, "\t"))
+
+
+def _json_lines(path: Path) -> Iterator[Record]:
+    return (Record(path, line, entry, {}) for line, entry in read_objects(path))
+
+
+def _parquet(path: Path) -> Iterator[Record]:
+    with _opened(path) as file:
+        names = class_names(file.schema_arrow)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for group in range(file.num_row_groups):
+                check_size(file.metadata.row_group(group).total_byte_size, ARRAYS, "a row group of it")
+            yield from file.iter_batches(batch_size=_ROWS, use_threads=False)
+
+        yield from _rows(path, batches(), names)
+
+
+def _arrow(path: Path) -> Iterator[Record]:
+    with _streamed(path) as stream:
+        yield from _rows(path, iter(stream), class_names(stream.schema))
+
+
+def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tuple[str, ...]]) -> Iterator[Record]:
+    import pyarrow as pa
+
+    line = 0
+    try:
+        for batch in batches:
+            check_size(batch.nbytes, ARRAYS, "a batch of rows")
+            batch.validate(full=True)  # offsets that lead out of a buffer would end the process
+            for start in range(0, batch.num_rows, _ROWS):
+                for cells in batch.slice(start, _ROWS).to_pylist():
+                    line += 1
+                    yield Record(path, line, cells, names)
+    except Unreadable as error:
+        raise DataError(f"cannot read {path}: {error}") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}", "damaged? download it again") from None
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        open_regular(path).close()
+        return parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}", "expected a Parquet file") from None
+
+
+@contextmanager
+def _streamed(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+
+    try:
+        open_regular(path).close()
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            yield stream
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}", "expected an Arrow stream") from None
+
+
+def class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Column -> names of its codes, as Hugging Face `datasets` notes them in the metadata of an Arrow schema."""
+    try:
+        noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = noted["info"]["features"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return names_of(features)
+
+
+def names_of(features: object) -> dict[str, tuple[str, ...]]:
+    """Column -> names of its codes, from the features of a Hugging Face dataset."""
+    found: dict[str, tuple[str, ...]] = {}
+    for column, feature in features.items() if isinstance(features, dict) else ():
+        inner = feature
+        while isinstance(inner, dict) and isinstance(inner.get("feature"), dict):
+            inner = inner["feature"]  # a list of codes
+        if isinstance(inner, list) and inner:
+            inner = inner[0]
+        names = inner.get("names") if isinstance(inner, dict) else None
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            found[column] = tuple(names)
+    return found

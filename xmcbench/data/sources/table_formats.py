@@ -1,0 +1,104 @@
+"""The tables that are written: CSV, JSON Lines and Parquet. ``Tables`` reads them."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from xmcbench.data.sources.csv_rows import write_csv
+from xmcbench.data.sources.source import Place
+from xmcbench.data.sources.tables import Tables
+from xmcbench.data.sources.writing import label_ids
+from xmcbench.storage.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from xmcbench.data.dataset import Dataset
+
+#: An entry of a table: texts, and the uids of the labels of an instance.
+_Entry = dict[str, str | list[str]]
+
+#: Rows of a Parquet file that are written at a time.
+_ROWS = 16_384
+
+
+class _Written(Tables):
+    """``train``, ``test`` (uid, title, text, labels) and ``labels`` (uid, title); labels of instances by uid."""
+
+    suffix: ClassVar[str]
+
+    @classmethod
+    def recognize(cls, place: Place) -> bool:
+        return False  # what it writes is recognized by Tables
+
+    @classmethod
+    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
+        uids = list(dataset.labels.uids)
+        labels: Iterator[_Entry] = (
+            {"uid": uid, "title": title} for uid, title in zip(uids, dataset.labels.titles, strict=True)
+        )
+        cls.write_table(folder / f"labels{cls.suffix}", labels, ("uid", "title"))
+        sides = {
+            "train": (dataset.train, dataset.train_pairs()),
+            "test": (dataset.test, dataset.test_pairs()),
+        }
+        for name, (texts, pairs) in sides.items():
+            rows = zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
+            entries: Iterator[_Entry] = (
+                {"uid": uid, "title": title, "text": content, "labels": [uids[each] for each in ids]}
+                for uid, title, content, ids in rows
+            )
+            cls.write_table(folder / f"{name}{cls.suffix}", entries, ("uid", "title", "text", "labels"))
+
+    @classmethod
+    @abstractmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+        """Write a table."""
+
+
+class Csv(_Written):
+    """A list of labels is JSON in its cell."""
+
+    name, suffix = "csv", ".csv"
+    title = "train.csv, test.csv and labels.csv"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+        def cell(value: str | list[str]) -> str:
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+        write_csv(path, columns, ([cell(entry[name]) for name in columns] for entry in entries))
+
+
+class JsonLines(_Written):
+    """One object per line."""
+
+    name, suffix = "jsonl", ".jsonl"
+    title = "train.jsonl, test.jsonl and labels.jsonl"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+        with atomic_file(path) as stream:
+            for entry in entries:
+                stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
+
+
+class Parquet(_Written):
+    """As Hugging Face `datasets` loads a folder of Parquet files."""
+
+    name, suffix = "parquet", ".parquet"
+    title = "train.parquet, test.parquet and labels.parquet"
+
+    @classmethod
+    def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        types = {"labels": pa.list_(pa.string())}
+        schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])
+        with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
+            while batch := [*islice(entries, _ROWS)]:
+                writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))

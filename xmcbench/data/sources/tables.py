@@ -1,0 +1,213 @@
+"""Tables with named columns: CSV, TSV, JSON Lines, Parquet; one file, or train and test in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from xmcbench.data.rows import Row, at, batched
+from xmcbench.data.sources.records import SUFFIXES, Record, columns_of, records, suffix_of
+from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.errors import DataError, UsageError
+
+#: The columns that are tried for each role where none is named.
+DEFAULTS = {
+    "uid": ("uid", "id", "_id", "document_id"),
+    "title": ("title",),
+    "text": ("text", "content", "abstract", "body", "document", "sentence"),
+    "labels": ("labels", "label", "subjects", "tags", "categories", "keywords"),
+}
+
+_TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
+_OTHER = ("validation", "valid", "dev", "val")
+
+#: Labels in one cell, where they are not a list.
+_SEPARATOR = ";"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The column of each role; None where there is none. separator: between the labels of a cell of text."""
+
+    uid: str | None
+    title: str | None
+    text: str | None
+    labels: str | None
+    separator: str
+
+    @classmethod
+    def of(cls, present: Sequence[str], options: Mapping[str, str], where: Path, labels: bool = False) -> Columns:
+        """The columns that are named, or the first of the usual ones. labels: of a table of labels.
+
+        Raises UsageError for a column that is not there, and where there is no text.
+        """
+        found: dict[str, str | None] = {}
+        for role, usual in DEFAULTS.items():
+            wanted = None if labels else options.get(role)
+            if wanted is not None and wanted not in present:
+                raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
+            found[role] = wanted or next((name for name in usual if name in present), None)
+        if found["text"] is None and found["title"] is None:
+            raise UsageError(
+                f"{where} has no column of texts that has a usual name",
+                f"name it: --columns text=COLUMN,labels=COLUMN; it has: {', '.join(present)}",
+            )
+        return cls(**found, separator=options.get("separator") or _SEPARATOR)
+
+
+class Tables(Source):
+    """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title).
+
+    Text without a title column is the title. Without a table of labels, the labels are the values that occur, in the
+    order in which they do.
+    """
+
+    name = "tables"
+    title = "tables with named columns: .csv, .tsv, .jsonl or .parquet; one file, or train and test in a folder"
+    options = frozenset({*DEFAULTS, "separator"})
+
+    @classmethod
+    def recognize(cls, place: Place) -> bool:
+        if place.path.is_file():
+            return suffix_of(place.path) in SUFFIXES
+        return bool(files_of(place.path, _TRAIN) or files_of(place.path, _TEST))
+
+    def holding(self) -> Holding:
+        path = self.place.path
+        if path.is_file():
+            return self.held({"train": (path,)}, ())
+        parts = {"train": files_of(path, _TRAIN), "test": files_of(path, _TEST)}
+        unused = files_of(path, _OTHER)
+        notes = (f"the validation set is not used: {', '.join(each.name for each in unused)}",) if unused else ()
+        labels = files_of(path, _LABELS)
+        return self.held({name: each for name, each in parts.items() if each}, labels, notes)
+
+    def documents(self) -> Part:
+        path = self.place.path
+        files = (path,) if path.is_file() else files_of(path, _TEST) or files_of(path, _TRAIN)
+        if not files:
+            raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
+        return _Table({"test": files}, (), self.place.options).document_part(files)
+
+    def held(
+        self, parts: Mapping[str, tuple[Path, ...]], labels: tuple[Path, ...], notes: tuple[str, ...] = ()
+    ) -> Holding:
+        """The holding of these files."""
+        if not parts:
+            raise DataError(f"{self.place.path} has no train.csv", "or .tsv, .jsonl, .parquet")
+        table = _Table(parts, labels, self.place.options)
+        made = {name: table.part(name) for name in parts}
+        return Holding(
+            table.label_part(), made.get("train"), made.get("test"), notes=(*notes, *table.notes()), **self.filters()
+        )
+
+
+class _Table:
+    """The tables of a dataset, which share their labels."""
+
+    def __init__(
+        self, parts: Mapping[str, tuple[Path, ...]], labels: tuple[Path, ...], options: Mapping[str, str]
+    ) -> None:
+        self._parts, self._labels, self._options = parts, labels, options
+
+    def notes(self) -> tuple[str, ...]:
+        """What the columns are."""
+        files = next(iter(self._parts.values()))
+        columns = self._columns(files)
+        used = [f"{role}={name}" for role in DEFAULTS if (name := getattr(columns, role))]
+        missing = "" if columns.labels else "; there is no column of labels"
+        return (f"columns of {files[0].name}: {', '.join(used)}{missing}",)
+
+    def _columns(self, files: tuple[Path, ...], labels: bool = False) -> Columns:
+        return Columns.of(columns_of(files[0]), self._options, files[0], labels)
+
+    def part(self, name: str) -> Part:
+        files = self._parts[name]
+        depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
+        return Part("instances", files[0], depends, lambda: batched(self._instances(files)), line=_line(files[0]))
+
+    def label_part(self) -> Part:
+        files = self._labels or self._all()
+        return Part("labels", files[0], files, lambda: batched(self._label_rows()), line=_line(files[0]))
+
+    def document_part(self, files: tuple[Path, ...]) -> Part:
+        """The texts of these files."""
+        return Part("documents", files[0], files, lambda: batched(self._documents(files)), line=_line(files[0]))
+
+    def _documents(self, files: tuple[Path, ...]) -> Iterator[Row]:
+        columns = self._columns(files)
+        return ((*_texts(columns, row, each), ()) for row, each in enumerate(records(files)))
+
+    def _all(self) -> tuple[Path, ...]:
+        return tuple(path for files in self._parts.values() for path in files)
+
+    def _label_rows(self) -> Iterator[Row]:
+        if not self._labels:
+            yield from ((title, title, "", ()) for title in self._places)
+            return
+        columns = self._columns(self._labels, labels=True)
+        for row, each in enumerate(records(self._labels)):
+            title = each.text(columns.title or columns.text)
+            if not title.strip():
+                raise at(each.path, each.line, "the label has no text", "every label needs one")
+            yield each.text(columns.uid) if columns.uid else str(row), title, "", ()
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Label -> its row: of the table of labels by uid, or of the values that occur."""
+        if self._labels:
+            return {uid: row for row, (uid, *_) in enumerate(self._label_rows())}
+        found: dict[str, int] = {}
+        for files in self._parts.values():
+            columns = self._columns(files)
+            for each in records(files) if columns.labels else ():
+                for label in each.labels(columns.labels, columns.separator):
+                    if label not in found and label.strip():
+                        found[label] = len(found)
+        if not found:
+            path = next(iter(self._parts.values()))[0]
+            raise UsageError(
+                f"{path} has no labels", "name their column: --columns labels=COLUMN; or put labels.csv beside it"
+            )
+        return found
+
+    def _instances(self, files: tuple[Path, ...]) -> Iterator[Row]:
+        columns, places = self._columns(files), self._places
+        for row, each in enumerate(records(files)):
+            named = each.labels(columns.labels, columns.separator) if columns.labels else []
+            if not self._labels:
+                named = [label for label in named if label.strip()]
+            unknown = [label for label in named if label not in places]
+            if unknown:
+                raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
+            yield *_texts(columns, row, each), [places[label] for label in named]
+
+
+def _line(path: Path) -> Callable[[int], int]:
+    """The line of a row: below the header, if there is one. Of cells with line breaks it is the number of the row."""
+    header = suffix_of(path) in (".csv", ".tsv")
+    return lambda row: row + 2 if header else row + 1
+
+
+def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:
+    """Uid, title and content of a row; text without a title is the title."""
+    text = each.text(columns.text) if columns.text else ""
+    title = each.text(columns.title) if columns.title else ""
+    uid = each.text(columns.uid) if columns.uid else str(row)
+    return (uid, title, text) if columns.title else (uid, text, "")
+
+
+def files_of(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    """The files of a split: ``train.csv``, or the shards ``train-00000-of-00002.parquet``, here or in ``data``."""
+    for name in names:
+        for place in (folder, folder / "data"):
+            for suffix in SUFFIXES:
+                for ending in (suffix, f"{suffix}.gz"):
+                    if (place / f"{name}{ending}").is_file():
+                        return (place / f"{name}{ending}",)
+                    shards = sorted(place.glob(f"{name}-*{ending}")) if place.is_dir() else []
+                    if shards:
+                        return tuple(path for path in shards if path.is_file())
+    return ()

@@ -1,0 +1,81 @@
+"""What the writers of all layouts share: the sides of a dataset, its rows, and texts that fit on a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmcbench.errors import DataError
+from xmcbench.storage.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.data.dataset import Dataset
+    from xmcbench.texts import Texts
+
+#: What ends a line in some program, and the mark that many programs take off the front of a file.
+_BREAKS = ("\n", "\r")
+_MARK = "\ufeff"
+
+
+def sides(dataset: Dataset) -> Iterator[tuple[str, Texts, csr_matrix]]:
+    """trn and tst: the texts and the pairs."""
+    yield "trn", dataset.train, dataset.train_pairs()
+    yield "tst", dataset.test, dataset.test_pairs()
+
+
+def rows_of(texts: Texts, pairs: csr_matrix) -> Iterator[tuple[str, str, str, list[int]]]:
+    """Every instance as (uid, title, content, label ids)."""
+    return zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
+
+
+def label_ids(pairs: csr_matrix) -> Iterator[list[int]]:
+    """The label ids of every row."""
+    for start, end in zip(pairs.indptr[:-1], pairs.indptr[1:], strict=True):
+        yield pairs.indices[start:end].tolist()
+
+
+def named(texts: Texts) -> bool:
+    """Whether the uids are more than row numbers."""
+    return any(uid != str(row) for row, uid in enumerate(texts.uids))
+
+
+def one_line(text: str) -> str:
+    """A text as one line: every run of white space becomes a space."""
+    return " ".join(text.split())
+
+
+def joined(title: str, content: str, flatten: bool) -> str:
+    """Title and content as one text, which ``parted`` divides again. flatten: make each of them one line.
+
+    Raises DataError for a title with a tab, which could not be told from the tab between the two.
+    """
+    if flatten:
+        title, content = one_line(title), one_line(content)
+    elif "\t" in title:
+        raise DataError(f"the title {title[:60]!r} has a tab, which this format cannot hold", _hint())
+    return f"{title}\t{content}" if content else title
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Title and content of a text: what is before and after its first tab."""
+    title, _, content = text.partition("\t")
+    return title, content
+
+
+def write_lines(path: Path, lines: Iterable[str], flatten: bool = False, what: str = "text") -> None:
+    """Write one text per line, UTF-8. Raises DataError for a text that is not one line, unless it may be flattened."""
+    with atomic_file(path) as stream:
+        for number, line in enumerate(lines):
+            text = one_line(line) if flatten and any(each in line for each in _BREAKS) else line
+            if any(each in text for each in _BREAKS):
+                raise DataError(f"the {what} {text[:60]!r} has a line break, which {path.name} cannot hold", _hint())
+            if not number and text.startswith(_MARK):
+                text = _MARK + text  # of which a reader takes off the first
+            stream.write(f"{text}\n".encode())
+
+
+def _hint() -> str:
+    return "--flatten makes every run of white space a space; the formats xc, csv, jsonl and parquet hold any text"

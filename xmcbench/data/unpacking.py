@@ -1,0 +1,120 @@
+"""Unpacking archives of others: regular files below one folder, and no more than a limit of them."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from xmcbench.errors import DataError
+from xmcbench.storage.naming import check_name
+from xmcbench.storage.reading import STREAM, Unreadable, check_size
+
+#: Files and folders in an archive, and folders within each other.
+FILES, DEPTH = 10_000, 16
+
+_CHUNK = 1 << 20
+
+#: The first bytes of the archives that are known. A tar archive is always compressed.
+_GZIP, _ZIP, _XZ = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ"
+
+
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """Unpack a .zip, .tar.gz or .tar.xz, told by its first bytes, into an empty folder; returns the files.
+
+    Raises DataError for anything else, for a damaged archive, and for one that holds a path that leads out of the
+    folder, a link, a device, a name twice, or more than is allowed.
+    """
+    with archive.open("rb") as opened:
+        head = opened.read(len(_XZ))
+    if not head.startswith((_GZIP, _ZIP, _XZ)):
+        page = " it looks like a web page" if head.lstrip()[:1] == b"<" else ""
+        raise DataError(f"{archive} is not an archive:{page or ' expected zip, tar.gz or tar.xz'}")
+    written: list[Path] = []
+    taken: set[str] = set()
+    total = 0
+    try:
+        for name, stream in _zip(archive) if head.startswith(_ZIP) else _tar(archive):
+            path = _inside(archive, name)
+            key = str(path).casefold()  # two names that are one on other systems
+            if key in taken or any(str(parent).casefold() in taken for parent in path.parents):
+                raise DataError(f"{archive} has {name!r} twice")
+            taken.add(key)
+            if len(taken) > FILES:
+                raise DataError(f"{archive} has more than {FILES:,} files", "that is no dataset")
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as out:
+                while piece := stream.read(_CHUNK):
+                    total += len(piece)
+                    check_size(total, STREAM, "what it unpacks to")
+                    out.write(piece)
+            written.append(target)
+    except Unreadable as error:
+        raise DataError(f"cannot unpack {archive}: {error}") from None
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
+    except (NotImplementedError, RuntimeError) as error:  # what zipfile says of encryption and rare compressions
+        raise DataError(f"cannot unpack {archive}: {error}") from None
+    if not written:
+        raise DataError(f"{archive} is empty")
+    return written
+
+
+def _zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as opened:
+        members = opened.infolist()
+        if len(members) > FILES:
+            raise DataError(f"{archive} has more than {FILES:,} files", "that is no dataset")
+        for member in members:
+            kind = member.external_attr >> 28  # the type of the file, where the archive is from a Unix system
+            if member.is_dir():
+                continue
+            if kind not in (0, 0o10):
+                raise DataError(f"{archive} holds {member.filename!r}, which is a link or a device")
+            with opened.open(member) as stream:
+                yield member.filename, stream
+
+
+def _tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with _opened(archive) as opened:
+        for number, member in enumerate(opened, 1):
+            if number > FILES:
+                raise DataError(f"{archive} has more than {FILES:,} files", "that is no dataset")
+            if member.isdir():
+                continue
+            if not member.isreg():
+                raise DataError(f"{archive} holds {member.name!r}, which is a link or a device")
+            stream = opened.extractfile(member)
+            assert stream is not None
+            yield member.name, stream
+            opened.members.clear()  # type: ignore[attr-defined] # or a stream of a million entries fills the memory
+
+
+@contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(archive, "r|*") as opened:
+            yield opened
+    except OSError as error:
+        if error.errno is not None:  # the disk
+            raise
+        raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
+
+
+def _inside(archive: Path, name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    parts = [part for part in path.parts if part != "."]
+    if path.is_absolute() or ".." in parts or not parts or len(parts) > DEPTH:
+        raise DataError(f"{archive} holds {name[:100]!r}, which leads out of its folder")
+    for part in parts:
+        try:
+            check_name("a file", part)
+        except ValueError as error:
+            raise DataError(f"cannot unpack {archive}: {error}") from None
+    return PurePosixPath(*parts)
