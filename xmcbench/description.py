@@ -26,7 +26,8 @@ class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
     cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses: whether the
-    class has something to say for given parameters, by ``describe``, ``require`` and ``uses``.
+    class has something to say for given parameters, by ``describe``, ``require`` and ``uses``. pretrains: whether it
+    defines ``pretrain``.
     """
 
     cls: str
@@ -43,6 +44,7 @@ class Description(Struct, frozen=True, kw_only=True):
     describes: bool
     requires: bool
     uses: bool = False
+    pretrains: bool = False
 
     @classmethod
     def of(cls, method: type[Method]) -> Description:
@@ -64,6 +66,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     "describes": method.describe is not Method.describe,
                     "requires": method.require is not Method.require,
                     "uses": method.uses is not Method.uses,
+                    "pretrains": hasattr(method, "pretrain"),
                 },
                 cls,
             )

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -107,9 +108,9 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     assert second.stderr == "xmcbench: 2 of 2 cells are finished and not run again (--force does)\n"
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     dry = inside(*command, "--dry-run")
-    assert (dry.stdout.count("cached"), dry.stderr) == (2, "")
+    assert (dry.stdout.count("  cached "), "2 cells: 2 cached." in dry.stdout, dry.stderr) == (2, True, "")
     forced = inside(*command, "--dry-run", "--force")
-    assert forced.stdout.count("to run") == 2
+    assert forced.stdout.count("  to run ") == 2
     (tfidf,) = [path for path in records(tmp_path / "runs") if path.name.startswith("tfidf")]
     tfidf.unlink()
     partly = inside(*command)
@@ -409,7 +410,14 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
         (["--setting", "ez", "--time-limit", "0"], "must be positive"),
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
-        (["--setting", "zero"], "invalid choice"),
+        (["--setting", "zero"], "unknown setting 'zero'"),
+        (["--setting", "ez,zero"], "unknown setting 'zero'"),
+        (["--setting", ","], "--setting is empty"),
+        (["--setting", "fs", "--ratio", "half"], "--ratio 'half' must be comma-separated numbers"),
+        (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with --setting ez,full"),
+        (["--setting", "fs", "--ratio", "0.5", "--by", "row"], "cannot sample by 'row'"),
+        (["--setting", "ez", "--methods", "bm25", "--best", "P@1"], "would choose by the test labels of tiny"),
+        (["--setting", "ez", "--methods", "bm25", "--best", "P@2"], "unknown metric 'P@2'"),
         ([], "--setting"),
     ],
 )
@@ -457,6 +465,103 @@ def test_flags_and_a_settings_file_are_the_same(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text("datset = 'x'\n")
     unknown = inside("run", "--config", "x.toml", "--setting", "ez")
     assert (unknown.returncode, "datset" in unknown.stderr) == (2, True)
+
+
+GRIDS = """
+    seed = [0, 1]
+    methods = ["bm25", "tfidf"]
+    [set.bm25]
+    b = 0.5
+    k1 = 1.0
+    [[grid]]
+    setting = "ez"
+    [[grid]]
+    setting = "fs"
+    ratio = [0.3, 0.5]
+    by = ["label", "pair"]
+    methods = "bm25"
+    seed = 2
+    [grid.set.bm25]
+    k1 = [1.1, 1.2]
+"""
+
+
+def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
+    (tmp_path / "x.toml").write_text(f'dataset = "{tiny}"\n' + textwrap.dedent(GRIDS))
+
+    def cells(*words):
+        ended = inside("run", "--config", "x.toml", "--dry-run", "--json", *words)
+        assert ended.returncode == 0, ended.stderr
+        return [(each["method"], each["setting"], each["seed"]) for each in json.loads(ended.stdout)["cells"]]
+
+    first = [(name, "ez", seed) for name in ("BM25 (k1=1.0, b=0.5)", "TF-IDF") for seed in (0, 1)]
+    second = [
+        (f"BM25 (k1={k1}, b=0.5)", f"fs-{by}-{ratio}", 2)
+        for by in ("label", "pair")
+        for ratio in (0.3, 0.5)
+        for k1 in (1.1, 1.2)
+    ]
+    assert cells() == first + second
+    # What the command line says of a parameter replaces all that the file says of it.
+    assert {name for name, _, _ in cells("--set", "bm25.k1=2", "--methods", "bm25")} == {"BM25 (k1=2.0, b=0.5)"}
+    assert {seed for *_, seed in cells("--seed=7")} == {7}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("grid = 1", "grid must be an array of tables"),
+        (
+            '[[grid]]\nsetting = "ez"\nruns = "x"',
+            "runs cannot differ between grids (write it above the first [[grid]])",
+        ),
+        ('[[grid]]\nsetting = "ez"\n[grid.set]\nbm25 = 1', "set must be a table of tables"),
+        ('setting = "ez"\n[set.bm25]\nk1 = []', "bm25.k1 has no value"),
+        ('[[grid]]\nmethods = "bm25"', "--setting"),
+    ],
+)
+def test_a_wrong_grid_is_one_line(inside, tmp_path, text, message):
+    (tmp_path / "x.toml").write_text(text)
+    ended = inside("run", "--config", "x.toml", "--dry-run")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert message in ended.stderr
+
+
+def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
+    """A table for each dataset and setting, what is chosen on held-out instances, and an estimate by what has run."""
+    card = tmp_path / "cards" / "tiny-dev"
+    card.mkdir(parents=True)
+    shutil.copytree(tiny, tmp_path / "cards" / "small")
+    (tmp_path / "cards" / "small" / "card.toml").write_text('name = "Small"\nslug = "small"\n')
+    derived = 'name = "Small-dev"\nslug = "small-dev"\n[derive]\nfrom = "small"\nheld_out = 20\nseed = 0\n'
+    (card / "card.toml").write_text(derived)
+    words = ("run", "--setting", "ez,fs", "--ratio", "0.5", "--methods", "bm25")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XMCBENCH_DATASETS", str(tmp_path / "cards"))
+        both = inside(*words, "--dataset", f"small-dev,{tiny}", "--seed", "0,1")
+        assert both.returncode == 0, both.stderr
+        heads = re.findall(r"^(\S+) \(.*labels\), (.*), filter", both.stdout, re.MULTILINE)
+        settings = ["zero-shot (no pairs)", "few-shot, 50% of the labels"]
+        assert heads == [(name, setting) for name in ("Small-dev", "tiny") for setting in settings]
+        assert len(records(tmp_path / "runs")) == 8
+        k1 = ("--set", "bm25.k1=0.1", "--set", "bm25.k1=1.2")
+        dry = inside(*words, *k1, "--dataset", "small-dev", "--dry-run")
+        assert "4 cells: 4 to run." in dry.stdout
+        assert re.search(r"Estimate: \d+ s for 4 cells, one after the other\.$", dry.stdout.strip())
+        best = inside(*words, *k1, "--dataset", "small-dev", "--best", "P@1", "--json")
+        document = json.loads(best.stdout)
+        values = {}
+        for record in document["records"]:
+            p1 = record["metrics"]["none"]["values"]["P@1"]
+            values.setdefault(record["cell"]["setting"]["kind"], {})[record["cell"]["parameters"]["k1"]] = p1
+        assert [each["value"] for each in document["best"]] == [max(values[kind].values()) for kind in ("ez", "fs")]
+        for each, kind in zip(document["best"], ("ez", "fs"), strict=True):
+            assert values[kind][each["parameters"]["k1"]] == each["value"]
+            assert [*each["parameters"]] == ["k1"]
+        said = inside(*words, *k1, "--dataset", "small-dev", "--best", "P@1").stdout
+        assert said.count("best P@1 of 2 rows of bm25 on Small-dev, ") == 2
+        assert "; take it with --set bm25.k1=" in said
+        assert inside(*words, "--dataset", f"small-dev,{tiny}", "--best", "P@1").returncode == 2
 
 
 def test_a_damaged_record_is_named(inside, tiny, tmp_path):

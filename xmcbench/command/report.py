@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from xmcbench.api import Options
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
+from xmcbench.runner.estimate import Estimate, SharedWork
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 
 
@@ -55,11 +57,18 @@ def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
 
 def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
     """Print what a run would do."""
-    store = Store(arguments.runs)
+    estimate = Estimate.of(planned, Store(arguments.runs))
     if arguments.json:
-        print_json({"cells": _planned_cells(planned, store), "skipped": skipped_json(planned.skipped)})
+        print_json(
+            {
+                "cells": _planned_cells(planned, estimate),
+                "skipped": skipped_json(planned.skipped),
+                "shared": [_shared_json(each) for each in estimate.shared],
+                "estimate": {"total_s": estimate.total_s, "unmeasured": estimate.unmeasured},
+            }
+        )
     else:
-        print(_plan_table(planned, store))
+        print(_plan_table(planned, estimate), *_summary(planned, estimate), sep="\n\n")
     return 0
 
 
@@ -83,7 +92,9 @@ def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str
 
 def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
     """What `all` left out, as JSON values."""
-    return [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in skipped]
+    return [
+        {"method": each.method, "reason": each.reason, "hint": each.hint, "where": list(each.where)} for each in skipped
+    ]
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -91,28 +102,46 @@ def print_json(document: Mapping[str, Any]) -> None:
     print(json.dumps(document, indent=1, sort_keys=True))
 
 
-def _plan_table(planned: Plan, store: Store) -> str:
+def _plan_table(planned: Plan, estimate: Estimate) -> str:
     """What a run would do, one row per cell: its state, and the cost of the last similar cell that ran here."""
     from tabulate import tabulate
 
     several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1
     lines = []
-    for each in _planned_cells(planned, store):
+    for each in _planned_cells(planned, estimate):
         seconds, memory = each["last_s"], each["last_peak_memory_bytes"]
         costs = [f"{seconds:.1f}", f"{memory / 2**30:.2f}"] if seconds is not None else ["", ""]
         where = [each["dataset"], each["setting"]] if several else []
         lines.append([each["method"], *where, each["seed"], each["state"], *costs])
-    where = ["", ""] if several else []
-    lines += [[each.method, *where, "", f"skipped: {each.reason}", "", ""] for each in planned.skipped]
+    for left_out in planned.skipped:
+        where = ["", ", ".join(left_out.where)] if several else []
+        lines.append([left_out.method, *where, "", f"skipped: {left_out.reason}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
     return str(tabulate(lines, heads, disable_numparse=True))
 
 
-def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
-    latest = {} if all(each.record for each in planned.cells) else store.latest(planned.cells[0].cell.dataset)
+def _summary(planned: Plan, estimate: Estimate) -> list[str]:
+    """Cells by state, what they share, and what the whole takes."""
+    states = Counter(each.state for each in planned.cells)
+    counted = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
+    said = [f"{len(planned.cells)} cells: {counted}."]
+    for each in estimate.shared:
+        said.append(
+            f"The pre-training of {each.method}, seed {each.seed}, on {each.dataset} is done once for "
+            f"{len(each.cells)} cells."
+        )
+    if states["to run"]:
+        measured = states["to run"] - estimate.unmeasured
+        known = f"{duration(estimate.total_s)} for {measured} cells, one after the other" if measured else ""
+        unknown = f"{estimate.unmeasured} cells have not been measured" if estimate.unmeasured else ""
+        said.append(f"Estimate: {'; '.join(filter(None, [known, unknown]))}.")
+    return ["\n".join(said)]
+
+
+def _planned_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
     cells = []
     for each in planned.cells:
-        last = each.record or latest.get(each.cell.method)
+        last = estimate.last.get(each.cell.key)
         cells.append(
             {
                 "method": each.name,
@@ -126,3 +155,15 @@ def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
             }
         )
     return cells
+
+
+def _shared_json(each: SharedWork) -> dict[str, Any]:
+    return {"method": each.method, "dataset": each.dataset, "seed": each.seed, "cells": len(each.cells)}
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 12 s, 4 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

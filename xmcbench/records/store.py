@@ -155,11 +155,6 @@ class Store:
             found.append(record)
         return found
 
-    def latest(self, dataset: str) -> dict[str, Record]:
-        """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
-        done = [record for record in self.records() if record.ok and record.cell.dataset == dataset]
-        return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
-
     def truth(self, record: Record) -> Truth:
         """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""
         if record.ranks is None:
