@@ -26,9 +26,10 @@ from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
 from xmcbench.registry import Registry
 from xmcbench.results import Ablated, Coverage, Results
-from xmcbench.runner.execution import Limits, Place, Progress, execute
+from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.plan import Plan, Request, plan, resolve
+from xmcbench.runner.schedule import Jobs, jobs_of
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 
@@ -41,7 +42,9 @@ class Options:
     """How cells are run.
 
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
-    refresh: those whose code has changed. progress: called when a cell starts and when it ends.
+    refresh: those whose code has changed. progress: called when a cell starts and when it ends; watch: several times a
+    second with the cells that run. jobs: how many cells run at once, ``auto`` for as many as the cores allow;
+    cells_per_gpu: how many of them may share a GPU.
     """
 
     runs: Path = Path("runs")
@@ -51,6 +54,9 @@ class Options:
     force: bool = False
     refresh: bool = False
     progress: Progress = lambda *_: None
+    watch: Watch = lambda _: None
+    jobs: Jobs = 1
+    cells_per_gpu: int = 1
 
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""
@@ -63,8 +69,12 @@ class Options:
 
     def executed(self, planned: Plan) -> list[Record]:
         """The records of a plan's cells, in its order. Raises StorageError."""
-        place = Place(Store(self.runs), self.limits, self.compute)
-        return execute(planned, place, self.progress, self.force)
+        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
+        return execute(planned, place, self.progress, self.force, self.watch)
+
+    def jobs_of(self, planned: Plan) -> int:
+        """How many cells of a plan run at once. Raises UsageError for less than one."""
+        return jobs_of(self.jobs, [each for each in planned.cells if each.state == "to run"])
 
 
 def run(
@@ -93,7 +103,7 @@ def run(
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
-    common = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "methods": methods, "preset": preset}
+    common: dict[str, Any] = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "methods": methods, "preset": preset}
     common |= {"set": set, "seed": seed}
     options = options or Options()
     made = []

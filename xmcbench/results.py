@@ -94,7 +94,7 @@ class Results:
         for record in (each for each in self.records if not each.ok):
             where = f"{record.cell.dataset}, " if datasets else ""
             where += f"{record.cell.setting.slug}, " if settings else ""
-            said = f"{record.status}: {record.reason}{_log(record, self.runs)}"
+            said = f"{record.status}: {record.reason}{log_of(record, self.runs)}"
             found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
         groups = grouped(record for record in self.records if record.ok)
         for key, name in names(groups).items():
@@ -112,9 +112,10 @@ class Results:
         made = self.rows()
         parts = []
         if any(row.figures for row in made):
-            # Without the machine, a row measured on two machines would appear twice.
             costs = [(row, cost) for row in made for cost in row.costs.values()]
-            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(tables.cost_table(costs))]
+            machines = [machine for row in made for machine in row.costs]
+            shown = tables.cost_table(costs, machines=machines if len(set(machines)) > 1 else ())
+            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(shown)]
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -210,8 +211,8 @@ def _html(made: Sequence[Row]) -> str:
     return str(tabulate(lines, heads, tablefmt="html", disable_numparse=True))
 
 
-def _log(record: Record, runs: Path) -> str:
-    """The path of a cell's log, and its last line."""
+def log_of(record: Record, runs: Path) -> str:
+    """The path of a cell's log and its last line, in parentheses; empty where it has none."""
     if record.log is None:
         return ""
     try:

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from xmcbench.command.request import limits
+from xmcbench.environment import machine_cores
 from xmcbench.runner.execution import Limits
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
@@ -84,7 +85,11 @@ def records(runs):
 def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
     ended = xmcbench("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
+    starts, ends = ([each for each in ended.stderr.splitlines() if each.endswith(end)] for end in ("started", " s"))
+    assert [each.partition(":")[0] for each in starts] == [each.partition(":")[0] for each in ends]
+    assert starts[0] == "[1/3] TF-IDF, seed 0: started"
+    assert re.fullmatch(r"\[3/3\] XR-Linear, seed 0: ok, \d+\.\d s", ends[2])
+    assert len(ended.stderr.splitlines()) == 6
     assert "few-shot, 50% of the labels" in ended.stdout
     assert "metric protocol 2" in ended.stdout
     for title in ("TF-IDF", "BM25", "XR-Linear"):
@@ -101,7 +106,7 @@ def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
 def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     command = ("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25")
     first = inside(*command)
-    assert first.stderr == ""
+    assert first.returncode == 0
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     second = inside(*command)
     assert second.stdout == first.stdout
@@ -115,7 +120,7 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     tfidf.unlink()
     partly = inside(*command)
     assert partly.stdout.partition("\n\n")[0] == first.stdout.partition("\n\n")[0]
-    assert partly.stderr == "xmcbench: 1 of 2 cells are finished and not run again (--force does)\n"
+    assert partly.stderr.startswith("xmcbench: 1 of 2 cells are finished and not run again (--force does)\n[")
     assert tfidf.exists()
 
 
@@ -210,7 +215,9 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert err == "xmcbench: interrupted; finished results are kept; run the same command to continue\n"
+    *progress, last = err.splitlines()
+    assert last == "xmcbench: interrupted; finished results are kept; run the same command to continue"
+    assert [line.partition(": ")[2].partition(",")[0] for line in progress] == ["started", "ok", "started"]
     assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
     assert not [each for each in psutil.process_iter() if _belongs(each, tmp_path)]
 
@@ -404,6 +411,8 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "--processes 0 must be at least 1"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
+        (["--setting", "ez", "--methods", "bm25", "--jobs", "two"], "--jobs 'two' is not a number"),
+        (["--setting", "ez", "--methods", "bm25", "--jobs", "0"], "--jobs 0 must be at least 1"),
         (["--setting", "ez", "--seed", "one"], "must be comma-separated integers"),
         (["--setting", "ez", "--methods", ","], "is empty"),
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
@@ -562,6 +571,43 @@ def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
         assert said.count("best P@1 of 2 rows of bm25 on Small-dev, ") == 2
         assert "; take it with --set bm25.k1=" in said
         assert inside(*words, "--dataset", f"small-dev,{tiny}", "--best", "P@1").returncode == 2
+
+
+TOGETHER = """
+    import os, time
+    from pathlib import Path
+    import numpy as np
+    from xmcbench import Method, TopK, usable_cores
+
+    class First(Method):
+        mine, other = "first", "second"
+        folder: str = "."
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+            (Path(self.folder) / self.mine).touch()
+            while not (Path(self.folder) / self.other).exists():
+                time.sleep(0.02)
+            self.notes["threads"] = [usable_cores(), os.environ["NUMBA_NUM_THREADS"]]
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+
+    class Second(First):
+        mine, other = "second", "first"
+"""
+
+
+def test_cells_at_once_share_the_cores(inside, tiny, plugin, tmp_path):
+    """Each of the two goes on only when the other one runs."""
+    (tmp_path / "met").mkdir()
+    sets = [word for name in ("first", "second") for word in ("--set", f"{name}.folder={tmp_path / 'met'}")]
+    words = ("--setting", "ez", "--methods", "first,second", "--plugin", plugin(TOGETHER), "--time-limit", "60", *sets)
+    ended = inside("run", "--dataset", tiny, *words, "--jobs", "2")
+    assert ended.returncode == 0, ended.stdout
+    share = max(1, machine_cores() // 2)
+    for record in records(tmp_path / "runs").values():
+        assert record["measured"]["neighbors"] == 1
+        assert record["environment"]["compute"]["threads"] == share
+        assert record["notes"]["threads"] == [share, str(share)]
 
 
 def test_a_damaged_record_is_named(inside, tiny, tmp_path):

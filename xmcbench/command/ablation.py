@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
     planned = options.planned(requests, registry)
     filter_name = shown_filter(planned, arguments.filter)
     if arguments.dry_run:
-        return report.dry_run(planned, arguments)
+        return report.dry_run(planned, options, arguments)
     records = report.carried_out(planned, options, filter_name).records
     results = ablated(planned, [row for row, _ in rows], records, filter_name, options.runs)
     if arguments.json:
-        rows = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
-        report.print_json({"filter": filter_name, "rows": rows})
+        by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
+        report.print_json({"filter": filter_name, "rows": by_row})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), sep="\n\n")

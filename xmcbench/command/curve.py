@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     planned = options.planned(requests, registry)
     filter_name = shown_filter(planned, arguments.filter)
     if arguments.dry_run:
-        return report.dry_run(planned, arguments)
+        return report.dry_run(planned, options, arguments)
     if arguments.no_run:
         records = [each.record for each in planned.cells if each.record]
     else:

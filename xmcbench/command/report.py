@@ -11,28 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from xmcbench.api import Options
+from xmcbench.command.progress import Display, duration
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
 from xmcbench.runner.estimate import Estimate, SharedWork
-from xmcbench.runner.plan import Plan, PlannedCell, Skipped
-
-
-class Progress:
-    """One line per cell on stderr, and only when stderr is a terminal."""
-
-    def __init__(self, cells: int) -> None:
-        self._cells, self._shown = cells, sys.stderr.isatty()
-
-    def __call__(self, planned: PlannedCell, position: int, record: Record | None) -> None:
-        """Show that a cell starts (no record) or how it ended."""
-        if not self._shown:
-            return
-        place = f"[{position + 1}/{self._cells}] {planned.name}, seed {planned.cell.seed}"
-        if record is None:
-            print(f"{place} ...", file=sys.stderr, end="\r", flush=True)
-        else:
-            print(f"{place}: {record.status}, {record.measured.total_s:.1f} s", file=sys.stderr)
+from xmcbench.runner.plan import Plan, Skipped
 
 
 def registry(options: Options) -> Registry:
@@ -51,12 +35,14 @@ def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
         said = f"{finished} of {len(states)} cells are finished and not run again"
         said += f", {stale} of them stale (--refresh runs these)" if stale else " (--force does)"
         print(f"xmcbench: {said}", file=sys.stderr)
-    records = replace(options, progress=Progress(len(planned.cells))).executed(planned)
+    with Display(planned, Store(options.runs), options.jobs_of(planned)) as display:
+        records = replace(options, progress=display.progress, watch=display.watch).executed(planned)
     return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
 
 
-def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
+def dry_run(planned: Plan, options: Options, arguments: argparse.Namespace) -> int:
     """Print what a run would do."""
+    jobs = options.jobs_of(planned)
     estimate = Estimate.of(planned, Store(arguments.runs))
     if arguments.json:
         print_json(
@@ -64,11 +50,11 @@ def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
                 "cells": _planned_cells(planned, estimate),
                 "skipped": skipped_json(planned.skipped),
                 "shared": [_shared_json(each) for each in estimate.shared],
-                "estimate": {"total_s": estimate.total_s, "unmeasured": estimate.unmeasured},
+                "estimate": {"total_s": estimate.total_s, "unmeasured": estimate.unmeasured, "jobs": jobs},
             }
         )
     else:
-        print(_plan_table(planned, estimate), *_summary(planned, estimate), sep="\n\n")
+        print(_plan_table(planned, estimate), _summary(planned, estimate, jobs), sep="\n\n")
     return 0
 
 
@@ -90,7 +76,7 @@ def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str
     return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]
 
 
-def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
     """What `all` left out, as JSON values."""
     return [
         {"method": each.method, "reason": each.reason, "hint": each.hint, "where": list(each.where)} for each in skipped
@@ -120,7 +106,7 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
     return str(tabulate(lines, heads, disable_numparse=True))
 
 
-def _summary(planned: Plan, estimate: Estimate) -> list[str]:
+def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
     """Cells by state, what they share, and what the whole takes."""
     states = Counter(each.state for each in planned.cells)
     counted = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
@@ -132,10 +118,11 @@ def _summary(planned: Plan, estimate: Estimate) -> list[str]:
         )
     if states["to run"]:
         measured = states["to run"] - estimate.unmeasured
-        known = f"{duration(estimate.total_s)} for {measured} cells, one after the other" if measured else ""
+        at_once = f"{jobs} at once" if jobs > 1 else "one after the other"
+        known = f"{duration(estimate.total_s / jobs)} for {measured} cells, {at_once}" if measured else ""
         unknown = f"{estimate.unmeasured} cells have not been measured" if estimate.unmeasured else ""
         said.append(f"Estimate: {'; '.join(filter(None, [known, unknown]))}.")
-    return ["\n".join(said)]
+    return "\n".join(said)
 
 
 def _planned_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
@@ -159,11 +146,3 @@ def _planned_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
 
 def _shared_json(each: SharedWork) -> dict[str, Any]:
     return {"method": each.method, "dataset": each.dataset, "seed": each.seed, "cells": len(each.cells)}
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: 12 s, 4 min, 3 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xmcbench.environment import Compute
     from xmcbench.runner.execution import Limits
     from xmcbench.runner.grid import Grid
+    from xmcbench.runner.schedule import Jobs
     from xmcbench.setting import Setting
 
 
@@ -65,6 +66,15 @@ def add_execution(group: Any) -> None:
     )
     group.add_argument(
         "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
+    )
+    group.add_argument(
+        "--jobs",
+        default="1",
+        metavar="N|auto",
+        help="cells at once, which share the cores; auto: one a core (default: 1)",
+    )
+    group.add_argument(
+        "--cells-per-gpu", type=int, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
     )
     group.add_argument("--force", action="store_true", help="run finished cells again")
     group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
@@ -208,15 +218,30 @@ def options(arguments: argparse.Namespace) -> Options:
         _compute(arguments),
         arguments.force,
         arguments.refresh,
+        jobs=_jobs(arguments.jobs),
+        cells_per_gpu=_at_least_one("--cells-per-gpu", arguments.cells_per_gpu),
     )
+
+
+def _jobs(text: str) -> Jobs:
+    if text == "auto":
+        return "auto"
+    try:
+        return _at_least_one("--jobs", int(text))
+    except ValueError:
+        raise UsageError(f"--jobs {text!r} is not a number", "--jobs 2, or --jobs auto") from None
+
+
+def _at_least_one(flag: str, number: int) -> int:
+    if number < 1:
+        raise UsageError(f"{flag} {number} must be at least 1")
+    return number
 
 
 def _compute(arguments: argparse.Namespace) -> Compute:
     from xmcbench.environment import Compute
 
-    if arguments.processes < 1:
-        raise UsageError(f"--processes {arguments.processes} must be at least 1")
-    return Compute(arguments.device, arguments.processes)
+    return Compute(arguments.device, _at_least_one("--processes", arguments.processes))
 
 
 def limits(arguments: argparse.Namespace) -> Limits:

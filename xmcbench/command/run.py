@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_choosable(arguments.best, (each.dataset for each in planned.cells))
     report.warn_skipped(planned.skipped)
     if arguments.dry_run:
-        return report.dry_run(planned, arguments)
+        return report.dry_run(planned, options, arguments)
     results = report.carried_out(planned, options, filter_name)
     chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:

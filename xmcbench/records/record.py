@@ -155,7 +155,7 @@ class Environment(_Part, frozen=True, kw_only=True):
 
 class Measured(_Part, frozen=True, kw_only=True):
     """Everything in which two equal runs differ. wall_s: seconds by phase; reused_s: seconds that reused artifacts
-    took."""
+    took; neighbors: the most other cells of the same run that this machine worked on at the same time."""
 
     started: str
     total_s: Amount
@@ -164,6 +164,7 @@ class Measured(_Part, frozen=True, kw_only=True):
     reused_s: Amount = 0.0
     predict_ms_per_instance: Amount | None = None
     peak_gpu_memory_bytes: Count | None = None
+    neighbors: Count = 0
 
 
 class SourceCheck(_Part, frozen=True, kw_only=True):

@@ -110,6 +110,10 @@ class Store:
         finally:
             remove_folder(held, folder)
 
+    def stagings(self) -> list[Path]:
+        """The folders of all results that are not taken over yet."""
+        return sorted(self.root.glob(f".{'?' * 8}.tmp"))
+
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
         path = self.record_path(cell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Literal
 
 from xmcbench.description import DEFAULT_PRESET, Description, Values
@@ -56,7 +56,10 @@ class Row:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with everything needed to run it. request: the index of its request."""
+    """A cell with everything needed to run it.
+
+    request: the index of its request. uses: its method and those that it uses, by name. needs: what they declare.
+    """
 
     cell: Cell
     row: Row
@@ -67,6 +70,8 @@ class PlannedCell:
     source_sha256: str
     record: Record | None
     state: State
+    uses: tuple[str, ...] = ()
+    needs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -149,11 +154,16 @@ def plan(
         for row in rows:
             try:
                 source = registry.source(row.entry.name, row.values)
+                uses = registry.used(row.entry.name, row.values)
+                needs = _needs(uses, registry)
                 made = [
                     _planned(row, source, number, request, dataset, subsets[seed], seed, store)
                     for seed in request.seeds
                 ]
-                made = [replace(each, state="to run") if each.state in again else each for each in made]
+                made = [
+                    replace(each, uses=uses, needs=needs, state="to run" if each.state in again else each.state)
+                    for each in made
+                ]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
                     row.entry.require(row.values)
             except XmcbenchError as error:
@@ -161,7 +171,7 @@ def plan(
                     raise
                 left_out.append((request, _skipped(row.entry.name, error, request)))
                 continue
-            used |= {*registry.used(row.entry.name, row.values)}
+            used |= {*uses}
             for planned in made:
                 cells.setdefault(planned.cell.key, planned)
     missing = _left_out(left_out, {planned.cell.method for planned in cells.values()})
@@ -334,6 +344,12 @@ def _planned(
     if record is not None and record.ok:
         state = "cached" if source in valid_sources(record) else "stale"
     return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state)
+
+
+def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:
+    """The most that one of the methods needs, of everything."""
+    declared = [registry[name].usable().needs for name in names]
+    return {what: max(each.get(what, 0) for each in declared) for what in {*chain(*declared)}}
 
 
 def _variant(entry: Entry, preset: str, values: Values) -> str:

@@ -10,8 +10,11 @@ import faulthandler
 import resource
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from xmcbench import progress
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
@@ -54,7 +57,7 @@ def main(job_file: str) -> None:
 
 def run(job: Job) -> Outcome:
     """Do the work of a job."""
-    phases = Phases()
+    phases = _ReportedPhases()
     with phases("load"):
         texts = (_texts(job.train), _texts(job.labels), _texts(job.test))
         pairs = None
@@ -97,6 +100,16 @@ def run(job: Job) -> Outcome:
         peak_memory_bytes=memory,
         peak_gpu_memory_bytes=gpu_memory,
     )
+
+
+class _ReportedPhases(Phases):
+    """Phases that whoever watches this process sees."""
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        progress.phase(name)
+        with super().__call__(name):
+            yield
 
 
 def _texts(file: TextFile) -> Texts:
