@@ -26,6 +26,7 @@ from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
 from xmcbench.registry import Registry
 from xmcbench.results import Ablated, Coverage, Results
+from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.plan import Plan, Request, plan, resolve
@@ -72,6 +73,13 @@ class Options:
         place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
         return execute(planned, place, self.progress, self.force, self.watch)
 
+    def pretrained(
+        self, planned: Plan, progress: pretraining.Progress = lambda *_: None
+    ) -> list[pretraining.Pretrained]:
+        """Do the pre-trainings that the cells of a plan need, and no cell. Raises StorageError."""
+        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
+        return pretraining.pretrain(planned, place, progress)
+
     def jobs_of(self, planned: Plan) -> int:
         """How many cells of a plan run at once. Raises UsageError for less than one."""
         return jobs_of(self.jobs, [each for each in planned.cells if each.state == "to run"])
@@ -103,7 +111,14 @@ def run(
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
-    common: dict[str, Any] = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "methods": methods, "preset": preset}
+    common: dict[str, Any] = {
+        "dataset": dataset,
+        "setting": setting,
+        "ratio": ratio,
+        "by": by,
+        "methods": methods,
+        "preset": preset,
+    }
     common |= {"set": set, "seed": seed}
     options = options or Options()
     made = []

@@ -16,7 +16,7 @@ from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
 from xmcbench.runner.estimate import Estimate, SharedWork
-from xmcbench.runner.plan import Plan, Skipped
+from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 
 
 def registry(options: Options) -> Registry:
@@ -38,6 +38,23 @@ def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
     with Display(planned, Store(options.runs), options.jobs_of(planned)) as display:
         records = replace(options, progress=display.progress, watch=display.watch).executed(planned)
     return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
+
+
+def pretrained(planned: Plan, options: Options) -> int:
+    """Do the pre-trainings of a plan, with a line each; 1 if one failed."""
+    from xmcbench.runner.pretraining import Pretrained
+
+    def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
+        name = f"pre-training of {planned.name} on {planned.cell.dataset}, seed {planned.cell.seed}"
+        said = "started"
+        if ended is not None:
+            made = f"made in {duration(ended.made_s)}" if ended.made_s else "is there"
+            said = made if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
+        print(f"{name}: {said}", file=sys.stderr, flush=True)
+
+    found = options.pretrained(planned, progress)
+    print(f"{sum(each.ok for each in found)} of {len(found)} pre-trainings are there")
+    return 0 if all(each.ok for each in found) else 1
 
 
 def dry_run(planned: Plan, options: Options, arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ in --runs and not run again: after Ctrl-C, the same command continues where it s
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from xmcbench.command import request
@@ -29,6 +30,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
     request.add_dry_run(how)
+    how.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="run the I-th of N parts of the cells; the others run elsewhere, on the same --runs",
+    )
+    how.add_argument("--only", choices=("pretrain",), help="do the pre-trainings that the cells need, and no cell")
     shown = parser.add_argument_group("what is shown")
     request.add_shown(shown)
     shown.add_argument(
@@ -43,8 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.runner.grid import requests_of
     from xmcbench.runner.plan import resolve
+    from xmcbench.runner.shard import Shard
 
     options = request.options(arguments)
+    shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     requests = requests_of([request.grid(each, request.methods(each.methods)) for each in arguments.grids])
     registry = report.registry(options)
     resolve(requests, registry)  # what is wrong is said before any data are loaded
@@ -56,8 +65,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.best is not None:
         check_choosable(arguments.best, (each.dataset for each in planned.cells))
     report.warn_skipped(planned.skipped)
+    if shard is not None:
+        planned = shard.of(planned)
+    if not planned.cells:
+        print(f"xmcbench: no cell is in shard {arguments.shard}", file=sys.stderr)
+        return 0
     if arguments.dry_run:
         return report.dry_run(planned, options, arguments)
+    if arguments.only is not None:
+        return report.pretrained(planned, options)
     results = report.carried_out(planned, options, filter_name)
     chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError
+from xmcbench.processes.claim import Claim
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
@@ -21,6 +22,9 @@ from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.storage.temporary import hold_folder, remove_folder, sweep
+
+#: The end of the names of claims.
+CLAIM = ".claim"
 
 
 class Store:
@@ -66,15 +70,22 @@ class Store:
         """The folder of the artifacts that cells share."""
         return self.root / "artifacts"
 
-    def lock(self, cell: Cell, wait: bool) -> exclusive:
-        """The lock of a cell, for two runs that write one folder at once."""
-        return exclusive(self._file("logs", cell, ".lock"), wait=wait)
+    def claim(self, cell: Cell) -> Claim:
+        """The claim on a cell, for runs that write one folder at once, maybe on several machines."""
+        return Claim(self._file("logs", cell, CLAIM))
+
+    def pretraining_claim(self, key: str) -> Claim:
+        """The claim on a pre-training that cells share."""
+        return Claim(self.artifacts / "pretraining" / f"{key[:32]}{CLAIM}")
 
     def sweep(self) -> None:
-        """Remove what runs that were killed left half written; what is being written stays."""
+        """Remove what runs that were killed left half written, and their claims; what is being written stays."""
         sweep(self.root)
-        for name in ("records", "ranks", "predictions", "subsets"):
+        for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
+        for claim in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"pretraining/*{CLAIM}")]:
+            with Claim(claim):
+                pass  # a dead one is taken, and given back
         sweep(self.root / "truth")
         sweep(self.artifacts, depth=1)
         for folder in (self.artifacts / UNFINISHED).glob("*/"):

@@ -19,6 +19,7 @@ from xmcbench.data.catalogue import roots
 from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
 from xmcbench.metrics import DEPTH
+from xmcbench.processes.claim import Claim
 from xmcbench.processes.lifetime import end_orphans
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
@@ -131,21 +132,23 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
 
 @dataclass
 class _Cell:
-    """A cell that runs, or is scored. files: its lock, and what is removed when it has its record."""
+    """A cell that runs, or is scored.
+
+    claim: that it is ours. files: what is given back when it has its record. leading: what is given back when its
+    pre-training is done.
+    """
 
     planned: PlannedCell
     position: int
     compute: Compute
     staged: Store
+    claim: Claim
     files: ExitStack
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     begin: float = field(default_factory=time.perf_counter)
     neighbors: int = 0
     ended: Ended | None = None
-
-    @property
-    def depth(self) -> int:
-        return DEPTH + self.planned.dataset.longest_filter
+    leading: ExitStack = field(default_factory=ExitStack)
 
 
 class _Run:
@@ -165,6 +168,7 @@ class _Run:
     def close(self) -> None:
         """Let go of the cells that have no record yet."""
         for cell in self._cells.values():
+            cell.leading.close()
             cell.files.close()
 
     def finished(self) -> None:
@@ -193,6 +197,9 @@ class _Run:
                 self._end(self._cells[ended.task.key], ended, progress)
             self._score(progress)
             if time.monotonic() - watched_at >= _WATCH_S:
+                for key, cell in self._cells.items():
+                    if not cell.ended and self._pretraining[key] and pretrained(executor.report(key)):
+                        self._is_pretrained(cell)
                 watch([self._underway(each, executor) for each in self._cells.values()])
                 watched_at = time.monotonic()
 
@@ -210,8 +217,9 @@ class _Run:
                 continue
             if self._waits(planned, executor) or not executor.fits(needs[key]):
                 continue
-            with ExitStack() as files:
-                if not files.enter_context(self._place.store.lock(planned.cell, wait=False)).held:
+            with ExitStack() as files, ExitStack() as leading:
+                claim = files.enter_context(self._place.store.claim(planned.cell))
+                if not claim.held or not self._leads(planned, leading):
                     self._retry_at[position] = time.monotonic() + _BUSY_S
                     continue
                 del self._waiting[position]
@@ -223,11 +231,18 @@ class _Run:
                     continue
                 compute = msgspec.structs.replace(self._place.compute, threads=needs[key].threads)
                 staged = files.enter_context(self._place.store.staging())
-                cell = _Cell(planned, position, compute, staged, files)
+                cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
                 executor.submit(self._task(cell, needs[key]))
-                self._cells[key] = replace(cell, files=files.pop_all())
+                self._cells[key] = replace(cell, files=files.pop_all(), leading=leading.pop_all())
                 self._count_neighbors()
+
+    def _leads(self, planned: PlannedCell, leading: ExitStack) -> bool:
+        """Whether a cell may do its pre-training, which nobody else does now, or finds it done."""
+        shared = self._pretraining[planned.cell.key]
+        if not shared or shared in self._pretrained:
+            return True
+        return leading.enter_context(self._place.store.pretraining_claim(shared)).held
 
     def _waits(self, planned: PlannedCell, executor: Executor) -> bool:
         """Whether a cell waits for a pre-training that it shares, or for the ranking of a part of it."""
@@ -237,10 +252,15 @@ class _Run:
                 if self._pretraining[key] == shared and not cell.ended:
                     if not pretrained(executor.report(key)):
                         return True
-                    self._pretrained.add(shared)
+                    self._is_pretrained(cell)
                     break
         running = (cell.planned for cell in self._cells.values())
         return waits_for_parts(planned, chain(running, self._waiting.values()))
+
+    def _is_pretrained(self, cell: _Cell) -> None:
+        """The pre-training of a cell is done: others need not wait any longer."""
+        cell.leading.close()
+        self._pretrained.add(self._pretraining[cell.planned.cell.key])
 
     def _count_neighbors(self) -> None:
         running = [each for each in self._cells.values() if not each.ended]
@@ -254,11 +274,13 @@ class _Run:
         pairs = cell.files.enter_context(store.subset(planned.dataset.slug, planned.subset))
         memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
         log = store.log_path(planned.cell)
-        return Task(planned.cell.key, _job(cell, store, pairs), log, needs, limits.time_s, memory)
+        job = cell_job(planned, cell.compute, needs.threads, store, pairs, cell.staged)
+        return Task(planned.cell.key, job, log, needs, limits.time_s, memory)
 
     def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
         """The process of a cell has ended."""
         cell.ended = ended
+        cell.leading.close()
         status, reason = status_of(ended.outcome, ended.ending, self._place.limits.time_s)
         if status == "ok":
             self._unscored.append(cell)
@@ -270,7 +292,7 @@ class _Run:
         while self._unscored:
             cell = self._unscored[0]
             if not self._scorer.asked:
-                self._scorer.begin(cell.planned.cell, cell.staged.root, cell.planned.loaded_by, cell.depth)
+                self._scorer.begin(cell.planned.cell, cell.staged.root, cell.planned.loaded_by, _depth(cell.planned))
             if not self._scorer.answered:
                 return
             self._unscored.popleft()
@@ -291,15 +313,29 @@ class _Run:
         )
         log = store.relative(store.log_path(planned.cell))
         record = record_of(planned, cell.compute, status, reason, outcome, scored, measured, log)
-        self.records[cell.position] = store.write(record, cell.staged)
         del self._cells[planned.cell.key]
-        cell.files.close()
+        if not cell.claim.mine():  # this process was stopped for so long that another one has taken the cell over
+            cell.files.close()
+            self._waiting[cell.position] = planned
+            return
+        with cell.files:
+            self.records[cell.position] = store.write(record, cell.staged)
         progress(planned, cell.position, self.records[cell.position])
 
 
-def _job(cell: _Cell, store: Store, pairs: Path | None) -> Job:
-    """What the process of a cell is told; its executor adds where the outcome goes."""
-    planned, dataset = cell.planned, cell.planned.dataset
+def cell_job(
+    planned: PlannedCell,
+    compute: Compute,
+    threads: int,
+    store: Store,
+    pairs: Path | None = None,
+    staged: Store | None = None,
+) -> Job:
+    """What the process of a cell is told; its executor adds where the outcome goes.
+
+    pairs: the file of those that it may see. staged: where its predictions go; without it, pre-training is all it does.
+    """
+    dataset = planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     read = (dataset.train, dataset.labels, dataset.test)
     files = zip(corpora, read, strict=True)
@@ -310,17 +346,23 @@ def _job(cell: _Cell, store: Store, pairs: Path | None) -> Job:
         test=test,
         pairs=str(pairs.resolve()) if pairs else None,
         pairs_sha256=planned.cell.subset_sha256,
-        k=cell.depth,
+        k=_depth(planned),
         method=planned.cell.method,
         plugin=str(planned.row.entry.plugin.resolve()) if planned.row.entry.plugin else None,
         parameters=planned.cell.parameters,
         seed=planned.cell.seed,
-        compute=cell.compute,
-        predictions=str(cell.staged.predictions_path(planned.cell).resolve()),
+        compute=msgspec.structs.replace(compute, threads=threads),
+        predictions=str(staged.predictions_path(planned.cell).resolve()) if staged else "",
         outcome="",
         artifacts=str(store.artifacts.resolve()),
         hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
+        only="" if staged else "pretrain",
     )
+
+
+def _depth(planned: PlannedCell) -> int:
+    """Predictions per test instance."""
+    return DEPTH + planned.dataset.longest_filter
 
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
