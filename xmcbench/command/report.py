@@ -12,6 +12,7 @@ from typing import Any
 
 from xmcbench.api import Options
 from xmcbench.command.progress import Display, duration
+from xmcbench.layout import laid_out
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
@@ -107,8 +108,6 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 def _plan_table(planned: Plan, estimate: Estimate) -> str:
     """What a run would do, one row per cell: its state, and the cost of the last similar cell that ran here."""
-    from tabulate import tabulate
-
     several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1
     lines = []
     for each in _planned_cells(planned, estimate):
@@ -120,7 +119,7 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
         where = ["", ", ".join(left_out.where)] if several else []
         lines.append([left_out.method, *where, "", f"skipped: {left_out.reason}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
-    return str(tabulate(lines, heads, disable_numparse=True))
+    return laid_out(lines, heads)
 
 
 def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
