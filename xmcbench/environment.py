@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -77,6 +78,21 @@ def hardware() -> Hardware:
         accelerators=accelerators(),
         system=f"{platform.system()} {platform.machine()}",
     )
+
+
+@cache
+def machine() -> str:
+    """What tells this machine, since it was started, from every other; empty elsewhere than on Linux."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@cache
+def machine_tag() -> str:
+    """Six characters of it, for names of files."""
+    return hashlib.sha256(machine().encode()).hexdigest()[:6]
 
 
 def usable_cores() -> int:

@@ -8,10 +8,11 @@ import time
 
 import pytest
 
+from xmcbench.environment import machine
 from xmcbench.errors import StorageError
 from xmcbench.processes import claim as claims
 from xmcbench.processes.claim import Claim, dead, holder
-from xmcbench.processes.lifetime import machine, new_mark
+from xmcbench.processes.lifetime import new_mark
 
 OWNER = """
 import sys, time

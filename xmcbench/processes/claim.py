@@ -16,8 +16,9 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from xmcbench.environment import machine
 from xmcbench.errors import StorageError
-from xmcbench.processes.lifetime import machine, new_mark, supervisor_died
+from xmcbench.processes.lifetime import new_mark, supervisor_died
 
 #: Seconds between two touches of a claim, and after how many untouched seconds it is dead.
 BEAT_S, DEAD_S = 5.0, 60.0

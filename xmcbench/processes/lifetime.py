@@ -58,11 +58,6 @@ def supervisor_died(mark: str) -> bool:
     return bool(where) and where == _namespace() and _started(int(process)) != started
 
 
-def machine() -> str:
-    """What tells this machine, since it was started, from every other; empty elsewhere than on Linux."""
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
-
-
 def end_marked(mark: str) -> None:
     """Kill every process that carries the mark."""
     _kill_all(lambda found: found == mark)

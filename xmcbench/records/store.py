@@ -123,7 +123,7 @@ class Store:
 
     def stagings(self) -> list[Path]:
         """The folders of all results that are not taken over yet."""
-        return sorted(self.root.glob(f".{'?' * 8}.tmp"))
+        return sorted(self.root.glob(".*.tmp"))
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
