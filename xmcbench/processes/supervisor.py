@@ -77,6 +77,9 @@ class Supervised:
                 )
         except OSError as error:
             raise StorageError.from_os_error(error, log) from error
+        except BaseException:  # Ctrl-C while it starts: nobody has its number yet
+            end_marked(self._mark)
+            raise
         self._deadline = time.monotonic() + time_limit_s if time_limit_s else None
         self._finished = self._timed_out = self._over_memory = False
         self._next_look = 0.0

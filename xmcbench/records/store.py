@@ -83,8 +83,8 @@ class Store:
         sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
-        for claim in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"pretraining/*{CLAIM}")]:
-            with Claim(claim):
+        for path in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"pretraining/*{CLAIM}")]:
+            with Claim(path):
                 pass  # a dead one is taken, and given back
         sweep(self.root / "truth")
         sweep(self.artifacts, depth=1)

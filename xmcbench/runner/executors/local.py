@@ -92,6 +92,7 @@ class Local:
                 task.time_limit_s,
                 task.memory_limit_bytes,
             )
+            files.callback(process.end)
             self._running[task.key] = _Running(task, folder, process, gpus, files.pop_all())
 
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
@@ -108,8 +109,7 @@ class Local:
     def cancel(self, key: str) -> None:
         """End a task; its files go."""
         if running := self._running.pop(key, None):
-            with running.files:
-                running.process.end()
+            running.files.close()
 
     def _ended(self) -> list[Ended]:
         endings = [(each, each.process.look()) for each in self._running.values()]
