@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from msgspec import Struct
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
         """A checked setting. Raises UsageError."""
         if kind not in ("ez", "fs", "full"):
-            raise UsageError(f"unknown setting {kind!r}", "ez (no pairs), fs (few pairs) or full (all pairs)")
+            hint = "ez (no pairs), fs (few pairs) or full (all pairs)"
+            raise UnknownName("setting", kind, ("ez", "fs", "full"), hint)
         if kind != "fs":
             if ratio is not None or by is not None:
                 raise UsageError(f"--ratio and --by cannot be used with --setting {kind}", "they need --setting fs")

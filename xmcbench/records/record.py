@@ -267,7 +267,8 @@ def read_record(path: Path) -> Record:
     """Read a record. Raises StorageError, naming the file, if it is damaged, edited or not a record."""
     try:
         values = msgspec.json.decode(read_bytes(path))
-        canonical_json(values).encode()  # half a surrogate pair is JSON, but not text
+        # Before all else: half a surrogate pair is JSON, but not text.
+        seal = _seal(values) if isinstance(values, dict) else sha256_json(values)
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
     schema = values.get("schema") if isinstance(values, dict) else None
@@ -278,7 +279,7 @@ def read_record(path: Path) -> Record:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
     except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
-    if _seal(values) != values.get("sha256"):
+    if seal != values.get("sha256"):
         raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
     return record
 

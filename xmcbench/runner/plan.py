@@ -150,7 +150,7 @@ def plan(
         if request.dataset not in datasets:
             datasets[request.dataset] = load_dataset(request.dataset)
         dataset = datasets[request.dataset]
-        subsets = {seed: draw_subset(dataset, request.setting, seed) for seed in request.seeds}
+        subsets = draw_subsets(dataset, request.setting, request.seeds)
         for row in rows:
             try:
                 source = registry.source(row.entry.name, row.values)
@@ -181,9 +181,12 @@ def plan(
     return Plan(tuple(requests), [*cells.values()], missing, registry.standing(used))
 
 
-def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
-    """The dataset's subset under a setting; the zero-shot setting does not read the pairs."""
-    return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
+def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
+    """The dataset's subset for each seed; the zero-shot setting does not read the pairs."""
+    if setting.kind == "ez":
+        return dict.fromkeys(seeds)
+    pairs = dataset.train_pairs()
+    return {seed: draw(pairs, setting, seed) for seed in seeds}
 
 
 def request_for(record: Record, dataset: str, registry: Registry) -> Request:
