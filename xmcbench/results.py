@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import Unavailable, UsageError
 from xmcbench.leaderboard import curves, markup, published, tables
-from xmcbench.leaderboard.rows import Row, grouped, names, rows
+from xmcbench.leaderboard.rows import Row, grouped, names, rows, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
 
@@ -114,7 +114,8 @@ class Results:
         if any(row.figures for row in made):
             costs = [(row, cost) for row in made for cost in row.costs.values()]
             machines = [machine for row in made for machine in row.costs]
-            shown = tables.cost_table(costs, machines=machines if len(set(machines)) > 1 else ())
+            several = without_common(machines) if len(set(machines)) > 1 else ()
+            shown = tables.cost_table(costs, machines=several)
             parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(shown)]
         return "\n\n".join(parts)
 

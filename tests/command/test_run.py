@@ -614,6 +614,41 @@ def test_cells_at_once_share_the_cores(inside, tiny, plugin, tmp_path):
         assert record["notes"]["threads"] == [share, str(share)]
 
 
+AHEAD = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Learner(Method):
+        fails: bool = False
+        def pretrain(self, raw_X, raw_Y):
+            if self.fails:
+                raise ValueError("no luck")
+            return {"scores": np.arange(len(raw_Y))}
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.pretrained["scores"], (len(raw_X), 10)), k)
+"""
+
+
+def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
+    words = ("run", "--dataset", tiny, "--setting", "ez,full", "--methods", "learner", "--plugin", plugin(AHEAD))
+    ahead = inside(*words, "--only", "pretrain")
+    assert (ahead.returncode, ahead.stdout) == (0, "1 of 1 pre-trainings are there\n")
+    first, last = ahead.stderr.splitlines()
+    assert first == "pre-training of learner on tiny, seed 0: started"
+    assert last.startswith("pre-training of learner on tiny, seed 0: made in ")
+    assert not records(tmp_path / "runs")
+    assert inside(*words, "--only", "pretrain").stderr.endswith(": is there\n")
+    failed = inside(*words, "--only", "pretrain", "--set", "learner.fails=true")
+    assert failed.returncode == 1
+    assert "failed: ValueError: no luck (log: runs/logs/pretraining/" in failed.stderr
+    assert inside(*words, "--shard", "1/1").returncode == 0
+    assert all(record["measured"]["reused_s"] > 0 for record in records(tmp_path / "runs").values())
+    shards = [inside(*words, "--shard", f"{number}/9", "--dry-run", "--json") for number in range(1, 10)]
+    assert sum(len(json.loads(each.stdout)["cells"]) for each in shards if each.stdout) == 2
+    assert any("no cell is in shard" in each.stderr for each in shards)
+
+
 def test_a_damaged_record_is_named(inside, tiny, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
     inside(*words)

@@ -3,6 +3,7 @@ import pytest
 from xmcbench.leaderboard import rows
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
+from xmcbench.leaderboard.rows import without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
@@ -91,6 +92,9 @@ def test_costs_with_other_threads_or_neighbors_stay_apart(record, altered):
         f"{machine}, 1 thread a cell, beside 1 other cell",
         f"{machine}, beside 3 other cells",
     ]
+    short = ["alone", "1 thread a cell", "1 thread a cell, beside 1 other cell", "beside 3 other cells"]
+    assert without_common([*row.costs]) == short
+    assert without_common([machine, machine]) == ["alone", "alone"]
     table = cost_table([(row, cost) for cost in row.costs.values()], machines=list(row.costs))
     assert table.columns[-1].text == "measured on"
     assert [line.cells[-1].text for line in table.lines] == list(row.costs)

@@ -85,6 +85,15 @@ def measured_on(record: Record) -> str:
     return ", ".join(said)
 
 
+def without_common(machines: Sequence[str]) -> list[str]:
+    """Classes of machines without what all of them begin with; what is then empty is measured alone."""
+    fields = [machine.split(", ") for machine in machines]
+    common = 0
+    while len({tuple(each[: common + 1]) for each in fields}) == 1 and common < max(map(len, fields)):
+        common += 1
+    return [", ".join(each[common:]) or "alone" for each in fields]
+
+
 def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records by method and parameters, each group by seed."""
     groups: dict[str, list[Record]] = {}
