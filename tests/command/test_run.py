@@ -43,7 +43,7 @@ TROUBLE = """
 
     class Dies(Base):
         def fit(self, raw_X, raw_Y, pairs=None):
-            os.kill(os.getpid(), signal.SIGSEGV)
+            self.artifacts.get("large", {}, lambda folder: os.kill(os.getpid(), signal.SIGSEGV))
 
     class Eats(Base):
         def fit(self, raw_X, raw_Y, pairs=None):
@@ -176,6 +176,7 @@ def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(inside, tiny, plugin, t
     assert made[method]["status"] == status
     assert line.startswith(f"{method}, seed 0: {status}: {made[method]['reason']} (log: runs/{made[method]['log']}")
     assert (tmp_path / "runs" / made[method]["log"]).exists()
+    assert not list((tmp_path / "runs").rglob(".*tmp"))  # also what it was making
 
 
 def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, tiny, plugin):

@@ -320,6 +320,8 @@ class _Run:
             return
         with cell.files:
             self.records[cell.position] = store.write(record, cell.staged)
+        if not record.ok:
+            store.sweep()  # what its process was writing when it ended
         progress(planned, cell.position, self.records[cell.position])
 
 
