@@ -11,6 +11,7 @@ imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, whi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -45,7 +46,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a record: read-only, without undeclared fields."""
 
 
-class Cell(_Part, frozen=True, kw_only=True):
+class Cell(_Part, frozen=True, kw_only=True, dict=True):
     """The identity of one run."""
 
     dataset: str
@@ -68,7 +69,7 @@ class Cell(_Part, frozen=True, kw_only=True):
         if not valid:
             raise ValueError("the setting is incomplete")
 
-    @property
+    @cached_property  # a plan of many cells asks again and again
     def key(self) -> str:
         """SHA-256 (hex) of the identity."""
         return sha256_json(msgspec.to_builtins(self))
