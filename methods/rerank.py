@@ -29,6 +29,7 @@ class Rerank(Method):
     title = "Rerank"
     supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("first", "model")
+    needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {
         "sentence_transformers": "sentence-transformers",
         "torch": "torch",

@@ -36,6 +36,7 @@ class SiameseXML(Method):
     title = "SiameseXML"
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("epochs", "batch")
+    needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
     presets: ClassVar = {
         "paper": {"vectors": "glove", "batch": 4095, "epochs": 50, "dropout": 0.5},

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
@@ -17,7 +18,7 @@ from xmcbench.data.catalogue import default_dataset
 from xmcbench.data.sealing import check_open
 from xmcbench.description import class_path
 from xmcbench.environment import Compute
-from xmcbench.errors import PluginError, UsageError
+from xmcbench.errors import PluginError, UnknownName, UsageError
 from xmcbench.inspection import Inspection, Plugin
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
@@ -26,9 +27,12 @@ from xmcbench.records import Record, Store
 from xmcbench.records.record import PROPENSITY_INSTANCES
 from xmcbench.registry import Registry
 from xmcbench.results import Ablated, Coverage, Results
-from xmcbench.runner.execution import Limits, Place, Progress, execute
+from xmcbench.runner import pretraining
+from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
+from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.plan import Plan, Request, plan, resolve
-from xmcbench.setting import Setting
+from xmcbench.runner.schedule import Jobs, jobs_of
+from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 
 #: The shares of the paper's Figure 2.
@@ -40,7 +44,9 @@ class Options:
     """How cells are run.
 
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
-    refresh: those whose code has changed. progress: called when a cell starts and when it ends.
+    refresh: those whose code has changed. progress: called when a cell starts and when it ends; watch: several times a
+    second with the cells that run. jobs: how many cells run at once, ``auto`` for as many as the cores allow;
+    cells_per_gpu: how many of them may share a GPU.
     """
 
     runs: Path = Path("runs")
@@ -50,6 +56,9 @@ class Options:
     force: bool = False
     refresh: bool = False
     progress: Progress = lambda *_: None
+    watch: Watch = lambda _: None
+    jobs: Jobs = 1
+    cells_per_gpu: int = 1
 
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""
@@ -62,80 +71,75 @@ class Options:
 
     def executed(self, planned: Plan) -> list[Record]:
         """The records of a plan's cells, in its order. Raises StorageError."""
-        place = Place(Store(self.runs), self.limits, self.compute)
-        return execute(planned, place, self.progress, self.force)
+        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
+        return execute(planned, place, self.progress, self.force, self.watch)
+
+    def pretrained(
+        self, planned: Plan, progress: pretraining.Progress = lambda *_: None
+    ) -> list[pretraining.Pretrained]:
+        """Do the pre-trainings that the cells of a plan need, and no cell. Raises StorageError."""
+        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
+        return pretraining.pretrain(planned, place, progress)
+
+    def jobs_of(self, planned: Plan) -> int:
+        """How many cells of a plan run at once. Raises UsageError for less than one."""
+        return jobs_of(self.jobs, [each for each in planned.cells if each.state == "to run"])
 
 
 def run(
-    dataset: str | Path | None = None,
-    setting: str = "ez",
+    dataset: str | Path | Sequence[str | Path] | None = None,
+    setting: str | Sequence[str] = "ez",
     *,
-    ratio: float | None = None,
-    by: str | None = None,
+    ratio: float | Sequence[float] | None = None,
+    by: str | Sequence[str] | None = None,
     methods: str | Sequence[str | Method] = "all",
     preset: str | None = None,
     set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002 - the name of the flag
     seed: int | Sequence[int] = 0,
+    grids: Sequence[Mapping[str, Any]] = (),
     filter: str | None = None,  # noqa: A002 - the name of the flag
     options: Options | None = None,
 ) -> Results:
-    """Run methods on a dataset; finished cells are not run again.
+    """Run methods on datasets; finished cells are not run again.
 
-    dataset: its name, or a folder; default is the bundled one whose card says so. setting: ``ez`` (no pairs), ``fs``
-    (few: ``ratio`` of the labels, or of the pairs with ``by="pair"``) or ``full``. methods: names (``tfidf``, or
-    ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter
-    -> value. seed: one or several. filter: default is that of the dataset's card.
+    dataset: its name, or a place in any layout; default is the bundled one whose card says so. setting: ``ez`` (no
+    pairs), ``fs`` (few: ``ratio`` of the labels, or of the pairs with ``by="pair"``) or ``full``. methods: names
+    (``tfidf``, or ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter -> value,
+    or a list of values: a row each. Of dataset, setting, ratio, by and seed there may be several: what runs is their
+    product. grids: for cells that are no product, the arguments in which each grid differs from those above, such as
+    ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``. filter: default is that of each
+    dataset's card.
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
-    names, options, instances = _named(methods, options or Options())
-    wanted = Request(
-        _dataset(dataset), Setting.of(setting, ratio, by), names, preset, _merged(set or {}, instances), _seeds(seed)
-    )
+    common: dict[str, Any] = {
+        "dataset": dataset,
+        "setting": setting,
+        "ratio": ratio,
+        "by": by,
+        "methods": methods,
+        "preset": preset,
+    }
+    common |= {"set": set, "seed": seed}
+    options = options or Options()
+    made = []
+    for own in grids or [{}]:
+        if unknown := sorted(own.keys() - common.keys()):
+            raise UnknownName("argument of a grid", unknown[0], common)
+        grid, options = _grid({**common, **own}, options)
+        made.append(grid)
     registry = options.registry()
-    resolve([wanted], registry)
-    planned = options.planned([wanted], registry)
+    requests = requests_of(made)
+    resolve(requests, registry)
+    planned = options.planned(requests, registry)
     if not planned.cells:
         raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
-    shown = filter_of(planned.cells[0].dataset, filter)
+    shown = shown_filter(planned, filter)
     return Results(tuple(options.executed(planned)), shown, options.runs, planned.standing, tuple(planned.skipped))
 
 
-def curve_requests(
-    dataset: str,
-    methods: Sequence[str],
-    registry: Registry,
-    *,
-    ratios: Sequence[float] = RATIOS,
-    by: str = "label",
-    preset: str | None = None,
-    overrides: Mapping[str, Mapping[str, object]] | None = None,
-    seeds: Sequence[int] = (0,),
-) -> list[tuple[float, Request]]:
-    """What runs at each share: methods that never look at pairs run once, those that need pairs do not run at 0."""
-    from xmcbench.leaderboard.curves import setting_at
-
-    if not methods or "all" in methods:
-        raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")
-    supervision = {name: registry[name.partition(":")[0]].usable().supervision for name in methods}
-    requests = []
-    for flat in (True, False):
-        for ratio in [0.0] if flat else ratios:
-            chosen = [
-                name
-                for name in methods
-                if (supervision[name] == "unused") == flat and (ratio or supervision[name] != "required")
-            ]
-            if chosen:
-                setting, drawn = setting_at(ratio, by), seeds[:1] if flat else seeds
-                requests.append((ratio, Request(dataset, setting, chosen, preset, overrides or {}, drawn)))
-    if not requests:
-        raise UsageError(f"{', '.join(methods)} cannot run at these shares", "at 0 there are no pairs to learn from")
-    return requests
-
-
 def curve(
-    dataset: str | Path | None = None,
+    dataset: str | Path | Sequence[str | Path] | None = None,
     methods: str | Sequence[str] = (),
     *,
     ratios: Sequence[float] = RATIOS,
@@ -154,26 +158,20 @@ def curve(
     """
     options = options or Options()
     registry = options.registry()
-    requests = curve_requests(
-        _dataset(dataset),
-        [methods] if isinstance(methods, str) else methods,
-        registry,
-        ratios=ratios,
-        by=by,
-        preset=preset,
-        overrides=set or {},
-        seeds=_seeds(seed),
-    )
-    planned = options.planned([request for _, request in requests], registry)
-    shown = filter_of(planned.cells[0].dataset, filter)
+    names = (methods,) if isinstance(methods, str) else tuple(methods)
+    shares = [Setting.at(share, by) for share in ratios]
+    grid = Grid(_datasets(dataset), shares, names, preset, set or {}, _several(seed))
+    requests = requests_of(curve_grids(grid, registry))
+    resolve(requests, registry)
+    planned = options.planned(requests, registry)
+    shown = shown_filter(planned, filter)
     found = [each.record for each in planned.cells if each.record]
     records = options.executed(planned) if execute_missing else found
-    return coverage(planned, requests, records, shown, options.runs, by, ratios)
+    return coverage(planned, records, shown, options.runs, by, ratios)
 
 
 def coverage(
     planned: Plan,
-    requests: Sequence[tuple[float, Request]],
     records: Sequence[Record],
     filter_name: str,
     runs: Path,
@@ -181,51 +179,32 @@ def coverage(
     ratios: Sequence[float],
 ) -> Coverage:
     """The records of a curve's plan, with what the curve should hold."""
-    expected = []
+    expected: dict[str, list[tuple[str, float, int]]] = {}
     for each in planned.cells:
         # A finished cell keeps the name under which it ran.
         name = each.record.name if each.record and each.state != "to run" else each.name
-        expected.append((name, requests[each.request][0], each.cell.seed))
+        point = (name, each.cell.setting.share, each.cell.seed)
+        expected.setdefault(each.cell.dataset, []).append(point)
     shares = tuple(sorted({*ratios}))
     return Coverage(
-        tuple(records), filter_name, runs, planned.standing, (), by=by, ratios=shares, expected=tuple(expected)
+        tuple(records),
+        filter_name,
+        runs,
+        planned.standing,
+        tuple(planned.skipped),
+        by=by,
+        ratios=shares,
+        expected={dataset: tuple(points) for dataset, points in expected.items()},
     )
 
 
-def ablation_requests(
-    dataset: str,
-    method: str,
-    setting: Setting,
-    registry: Registry,
-    *,
-    preset: str | None = None,
-    overrides: Mapping[str, Mapping[str, object]] | None = None,
-    seeds: Sequence[int] = (0,),
-) -> dict[str, Request]:
-    """The request of each row of a method's ablation: the row's parameters go with those of ``overrides``, which may
-    not name them. Raises UsageError."""
-    name = method.partition(":")[0]
-    rows = registry[name].usable().ablation
-    if not rows:
-        raise UsageError(f"{name} defines no ablation", "a method defines one in its class attribute `ablation`")
-    given = overrides or {}
-    own = given.get(name, {})
-    for changes in rows.values():
-        for parameter in own.keys() & changes.keys():
-            raise UsageError(f"--set {name}.{parameter} is what the rows of the ablation change")
-    return {
-        row: Request(dataset, setting, (method,), preset, {**given, name: {**own, **changes}}, seeds)
-        for row, changes in rows.items()
-    }
-
-
 def ablation(
-    dataset: str | Path | None = None,
+    dataset: str | Path | Sequence[str | Path] | None = None,
     method: str | None = None,
-    setting: str = "ez",
+    setting: str | Sequence[str] = "ez",
     *,
-    ratio: float | None = None,
-    by: str | None = None,
+    ratio: float | Sequence[float] | None = None,
+    by: str | Sequence[str] | None = None,
     preset: str | None = None,
     set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
     seed: int | Sequence[int] = 0,
@@ -235,22 +214,18 @@ def ablation(
     """Run the rows of a method's ablation. Raises what ``run`` raises."""
     options = options or Options()
     registry = options.registry()
-    requests = ablation_requests(
-        _dataset(dataset),
-        method or only_ablation(registry),
-        Setting.of(setting, ratio, by),
-        registry,
-        preset=preset,
-        overrides=set or {},
-        seeds=_seeds(seed),
-    )
-    planned = options.planned(list(requests.values()), registry)
-    records = options.executed(planned)
-    return ablated(planned, list(requests), records, filter_of(planned.cells[0].dataset, filter), options.runs)
+    wanted = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset, "set": set}
+    grid, _ = _grid({**wanted, "methods": method or only_ablation(registry), "seed": seed}, options)
+    rows = ablation_rows(grid, registry)
+    requests = [each for _, each in rows]
+    resolve(requests, registry)
+    planned = options.planned(requests, registry)
+    shown = shown_filter(planned, filter)
+    return ablated(planned, [row for row, _ in rows], options.executed(planned), shown, options.runs)
 
 
 def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filter_name: str, runs: Path) -> Ablated:
-    """The records of an ablation's plan by its rows."""
+    """The records of an ablation's plan by its rows. rows: the row of each of the plan's requests."""
     by_row: dict[str, list[Record]] = {}
     for cell, record in zip(planned.cells, records, strict=True):
         by_row.setdefault(rows[cell.request], []).append(record)
@@ -297,6 +272,16 @@ def filter_of(dataset: Dataset, name: str | None) -> str:
     return chosen
 
 
+def shown_filter(planned: Plan, name: str | None) -> str:
+    """The filter under which the cells of a plan are shown: empty where that of the card differs between datasets.
+
+    Raises UsageError where a dataset does not have the named one.
+    """
+    datasets = {each.dataset.digest: each.dataset for each in planned.cells}
+    found = {filter_of(dataset, name) for dataset in datasets.values()}
+    return found.pop() if len(found) == 1 else ""
+
+
 def only_ablation(registry: Registry) -> str:
     """The only method that defines an ablation. Raises UsageError if there is none, or more than one."""
     found = [entry.name for entry in registry if entry.description is not None and entry.description.ablation]
@@ -306,12 +291,25 @@ def only_ablation(registry: Registry) -> str:
     return found[0]
 
 
-def _dataset(given: str | Path | None) -> str:
-    return default_dataset() if given is None else str(given)
+def _grid(wanted: Mapping[str, Any], options: Options) -> tuple[Grid, Options]:
+    """A grid from the arguments of ``run``, and the options with the plug-ins of its methods."""
+    names, options, instances = _named(wanted["methods"], options)
+    kinds, ratios, units = (_several(wanted[name]) for name in ("setting", "ratio", "by"))
+    overrides = _merged(wanted["set"] or {}, instances)
+    seeds = _several(wanted["seed"])
+    grid = Grid(_datasets(wanted["dataset"]), settings(kinds, ratios, units), names, wanted["preset"], overrides, seeds)
+    return grid, options
 
 
-def _seeds(seed: int | Sequence[int]) -> tuple[int, ...]:
-    return (seed,) if isinstance(seed, int) else tuple(dict.fromkeys(seed))
+def _datasets(given: str | Path | Sequence[str | Path] | None) -> tuple[str, ...]:
+    return tuple(map(str, _several(given))) or (default_dataset(),)
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """One value or several, each once; nothing for None."""
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str | int | float | Path) else tuple(dict.fromkeys(given))
 
 
 def _named(

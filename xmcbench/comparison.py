@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import Unavailable, UsageError
+from xmcbench.layout import laid_out
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
@@ -95,8 +96,6 @@ class Comparison:
         return "\n\n".join(parts)
 
     def _table(self) -> str:
-        from tabulate import tabulate
-
         lines = []
         for name in (metric for metric in METRICS if metric in self.differences):
             each = self.differences[name]
@@ -109,7 +108,7 @@ class Comparison:
         head = f"Percent; filter {self.filter}, metric protocol {protocol.VERSION}"
         head += f", paired over {self.instances:,} test instances." if self.adjusted else "."
         aligned = ("left", *["right"] * (len(heads) - 1))
-        return f"{head}\n\n{tabulate(lines, heads, disable_numparse=True, colalign=aligned)}"
+        return f"{head}\n\n{laid_out(lines, heads, aligned)}"
 
     def _verdict(self) -> str:
         over_seeds = any(each.over_seeds for each in self.differences.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, get_args
 
@@ -26,7 +26,8 @@ class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
     cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses: whether the
-    class has something to say for given parameters, by ``describe``, ``require`` and ``uses``.
+    class has something to say for given parameters, by ``describe``, ``require`` and ``uses``. pretrains: whether it
+    defines ``pretrain``.
     """
 
     cls: str
@@ -39,17 +40,19 @@ class Description(Struct, frozen=True, kw_only=True):
     ablation: dict[str, Values]
     described: tuple[str, ...]
     choices: dict[str, str]
+    needs: dict[str, int]
     parameters: dict[str, Parameter]
     describes: bool
     requires: bool
     uses: bool = False
+    pretrains: bool = False
 
     @classmethod
     def of(cls, method: type[Method]) -> Description:
         """The description of a class. Raises PluginError where an attribute is not what the contract says."""
         said: dict[str, Any] = {
             name: dict(value) if isinstance(value, Mapping) else value
-            for name in ("title", "supervision", "deterministic", "packages", "described", "choices")
+            for name in ("title", "supervision", "deterministic", "packages", "described", "choices", "needs")
             for value in [getattr(method, name)]
         }
         for name in ("presets", "ablation"):
@@ -64,6 +67,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     "describes": method.describe is not Method.describe,
                     "requires": method.require is not Method.require,
                     "uses": method.uses is not Method.uses,
+                    "pretrains": hasattr(method, "pretrain"),
                 },
                 cls,
             )
@@ -100,16 +104,21 @@ def contract_problem(method: object) -> str:
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
     known = parameters.declared(method)
-    for name in known:
-        if hasattr(Method, name):  # the harness would overwrite a parameter called `seed`
-            return f"{method.__name__}.{name} is part of the contract: remove its type, or rename it"
+    taken = [name for name in known if hasattr(Method, name)]
+    if taken:  # the harness would overwrite a parameter called `seed`
+        return f"{method.__name__}.{taken[0]} is part of the contract: remove its type, or rename it"
+    if unknown := sorted(set(method.needs) - {"cores", "gpu"}):
+        return f"{method.__name__}.needs has {unknown[0]!r}; it can have cores and gpu"
+    return next(_bad_variants(method, known), "")
+
+
+def _bad_variants(method: type[Method], known: Mapping[str, Parameter]) -> Iterator[str]:
     for kind, variants in (("preset", method.presets), ("row of the ablation", method.ablation)):
         for name, values in variants.items():
             try:
                 parameters.resolve(known, method.__name__, values)
             except UsageError as error:
-                return f"{kind} {name!r}: {error}"
-    return ""
+                yield f"{kind} {name!r}: {error}"
 
 
 @cache  # every row of a plan asks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -16,6 +17,15 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from xmcbench import __version__
+
+#: The variables by which OpenMP, BLAS, numba and Rust libraries are told how many threads to use.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
+
+#: Limit and use of memory of the group of processes that a container is, in both versions of cgroups.
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
 
 
 class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,11 +47,13 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a cell computes, which is not part of its identity.
 
-    device: ``auto`` is a GPU if there is one. processes: number of training processes on this machine.
+    device: ``auto`` is a GPU if there is one. processes: number of training processes on this machine. threads: of the
+    cell; None is all cores, in records made before it was noted.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     processes: Annotated[int, Meta(ge=1)] = 1
+    threads: Annotated[int, Meta(ge=1)] | None = None
 
 
 class Program(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,16 +73,55 @@ def hardware() -> Hardware:
 
     return Hardware(
         processor=_processor(),
-        cores=usable_cores(),
+        cores=machine_cores(),
         memory_gib=round(psutil.virtual_memory().total / 2**30),
         accelerators=accelerators(),
         system=f"{platform.system()} {platform.machine()}",
     )
 
 
+@cache
+def machine() -> str:
+    """What tells this machine, since it was started, from every other; empty elsewhere than on Linux."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@cache
+def machine_tag() -> str:
+    """Six characters of it, for names of files."""
+    return hashlib.sha256(machine().encode()).hexdigest()[:6]
+
+
 def usable_cores() -> int:
-    """Cores this process may use, which on a shared machine are fewer than there are."""
+    """Cores this process may use: in a cell, its share; elsewhere those of the machine, or ``OMP_NUM_THREADS``."""
+    told = os.environ.get(_THREADS[0], "").partition(",")[0]
+    return max(1, min(machine_cores(), int(told))) if told.isdigit() else machine_cores()
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The environment that tells every library of a process how many threads to use."""
+    return dict.fromkeys(_THREADS, str(threads))
+
+
+def machine_cores() -> int:
+    """Cores of this machine that its processes may use together."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes that processes can still take, also within the limit of a container."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
+    for limit, used in _CGROUPS:
+        try:
+            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):  # no such kind of group, or no limit
+            continue
+    return max(0, free)
 
 
 def _processor() -> str:

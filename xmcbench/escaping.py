@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from html import escape
 from json import dumps
-from xml.sax.saxutils import escape
 
 #: Categories of characters that do something instead of being seen: control, format, surrogate, private, unassigned,
 #: and the separators of lines and paragraphs.
@@ -76,7 +76,7 @@ def latex(text: str) -> str:
 
 def svg(text: str) -> str:
     """Text in an element of an SVG drawing: markup is escaped, and what XML cannot hold is spelled out."""
-    return escape(visible(text))
+    return escape(visible(text), quote=False)
 
 
 def csv(text: str) -> str:

@@ -35,6 +35,8 @@ class Method:
     ablation     name of a row -> the parameters that it changes: what ``xmcbench ablation`` runs
     described    parameters that ``describe`` includes, so that a row's name does not repeat them
     deterministic  whether results do not depend on the seed, so that one run is enough
+    needs        what a cell needs at least: ``cores``, and ``gpu``: 1 if it computes on a GPU where there is one; the
+                 default is one core
     choices      preset -> where its values come from: a source, or the commands, one a line, by which they were chosen
                  on a ``-dev`` dataset
 
@@ -57,6 +59,7 @@ class Method:
     ablation: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     described: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = False
+    needs: ClassVar[Mapping[str, int]] = {}
     choices: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import Unavailable, UsageError
 from xmcbench.leaderboard import curves, markup, published, tables
-from xmcbench.leaderboard.rows import Row, grouped, names, rows
+from xmcbench.leaderboard.rows import Row, grouped, names, rows, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
     from xmcbench.leaderboard.curves import Curve
     from xmcbench.runner.plan import Skipped
+    from xmcbench.setting import Setting
 
 
 @dataclass(frozen=True)
 class Results:
     """The records of a request, and what is needed to read them.
 
-    filter: of the figures shown. runs: the folder of results. standing: today's code, by which stale results are
-    marked. skipped: methods that ``all`` left out.
+    filter: of the figures shown; empty where each dataset is shown under that of its card. runs: the folder of results.
+    standing: today's code, by which stale results are marked. skipped: methods that ``all`` left out.
     """
 
     records: tuple[Record, ...]
@@ -47,9 +48,32 @@ class Results:
         left_out = any(each.named for each in self.skipped)
         return bool(statuses & {"ok", "unscored"}) and not statuses & {"failed", "timeout"} and not left_out
 
+    def parts(self) -> list[Self]:
+        """The results of each dataset and setting, each with its filter, in the order in which they were requested."""
+        groups: dict[tuple[str, Setting | None], list[Record]] = {}
+        for record in self.records:
+            groups.setdefault(self._part_of(record), []).append(record)
+        return [self._restricted(group) for group in groups.values()]
+
+    def _part_of(self, record: Record) -> tuple[str, Setting | None]:
+        return record.cell.dataset, record.cell.setting
+
+    def _restricted(self, records: Sequence[Record]) -> Self:
+        """The results of records that are shown together."""
+        return replace(self, records=tuple(records), filter=self._filter(records[0]))
+
+    def _filter(self, record: Record) -> str:
+        return self.filter or record.protocol.filter
+
+    @property
+    def title(self) -> str:
+        """Dataset and setting, of one of the ``parts``."""
+        dataset, setting = self._part_of(self.records[0])
+        return f"{dataset}, {setting.title}" if setting else dataset
+
     def rows(self) -> list[Row]:
-        """One row per method and parameters, with all its seeds; best P@1 first."""
-        return rows(self.records, self.filter, self.standing)
+        """One row per method and parameters, with all its seeds; best P@1 first in each dataset and setting."""
+        return [row for part in self.parts() for row in rows(part.records, part.filter, self.standing)]
 
     def frame(self) -> pd.DataFrame:
         """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs.
@@ -60,16 +84,18 @@ class Results:
             import pandas as pd
         except ImportError:
             raise Unavailable("frame() needs pandas", "pip install pandas") from None
-        return pd.DataFrame([_flat(record, self.filter, self.standing) for record in self.records])
+        return pd.DataFrame([_flat(record, self._filter(record), self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
         """One line for each cell without figures, with its predictions or the last line of its log; and for each stale
         one."""
-        several = len({record.cell.setting for record in self.records}) > 1
+        datasets = len({record.cell.dataset for record in self.records}) > 1
+        settings = len({record.cell.setting for record in self.records}) > 1
         found = []
         for record in (each for each in self.records if not each.ok):
-            where = f"{record.cell.setting.slug}, " if several else ""
-            said = f"{record.status}: {record.reason}{_where(record, self.runs)}"
+            where = f"{record.cell.dataset}, " if datasets else ""
+            where += f"{record.cell.setting.slug}, " if settings else ""
+            said = f"{record.status}: {record.reason}{files_of(record, self.runs)}"
             found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
         groups = grouped(record for record in self.records if record.ok)
         for key, name in names(groups).items():
@@ -77,47 +103,58 @@ class Results:
         return found
 
     def __str__(self) -> str:
-        """Metrics, then costs, as text tables; then failed and stale cells."""
+        """For each dataset and setting, metrics, then costs, as text tables; then failed and stale cells."""
+        parts = self.parts()
+        shown = [f"{part.title}\n\n{part.tables()}" if len(parts) > 1 else part.tables() for part in parts]
+        return "\n\n".join(filter(None, [*shown, *self.problems()]))
+
+    def tables(self) -> str:
+        """Metrics, then costs, as text tables, of one of the ``parts``."""
         made = self.rows()
         parts = []
         if any(row.figures for row in made):
-            # Without the machine, a row measured on two machines would appear twice.
             costs = [(row, cost) for row in made for cost in row.costs.values()]
-            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(tables.cost_table(costs))]
-        return "\n\n".join([*parts, *self.problems()])
+            machines = [machine for row in made for machine in row.costs]
+            several = without_common(machines) if len(set(machines)) > 1 else ()
+            shown = tables.cost_table(costs, machines=several)
+            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(shown)]
+        return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
-        """The table of metrics in a notebook."""
+        """The tables of metrics in a notebook."""
         from html import escape
 
-        from tabulate import tabulate
-
-        table = tables.metric_table(self.rows(), published.MAIN)
-        heads = [table.head, *(column.text for column in table.columns)]
-        lines = [
-            [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
-        ]
-        problems = "".join(f"<p>{escape(problem)}</p>" for problem in self.problems())
-        return str(tabulate(lines, heads, tablefmt="html", disable_numparse=True)) + problems
+        parts = self.parts()
+        made = [(f"<p>{escape(part.title)}</p>" if len(parts) > 1 else "") + _html(part.rows()) for part in parts]
+        return "".join([*made, *(f"<p>{escape(problem)}</p>" for problem in self.problems())])
 
 
 @dataclass(frozen=True)
 class Coverage(Results):
     """The results of a curve: a metric against the share of labels, or of pairs, that are known.
 
-    expected: (row, ratio, seed) of everything that was requested.
+    expected: dataset -> (row, ratio, seed) of everything that was requested. The ``parts`` are those of a dataset each.
     """
 
     by: str = "label"
     ratios: tuple[float, ...] = ()
-    expected: tuple[tuple[str, float, int], ...] = ()
+    expected: Mapping[str, tuple[tuple[str, float, int], ...]] = field(default_factory=dict)
+
+    def _part_of(self, record: Record) -> tuple[str, Setting | None]:
+        return record.cell.dataset, None
 
     def curve(self, metric: str) -> Curve | None:
-        """The curve of a metric; None if there is no result."""
-        return curves.curve(self.records, self.by, metric, self.filter, self.ratios, self.expected, self.standing)
+        """The curve of a metric on the only dataset; None if there is no result. Raises UsageError for several."""
+        datasets = {record.cell.dataset for record in self.records}
+        if len(datasets) > 1:
+            raise UsageError(f"there is a curve for each of {', '.join(sorted(datasets))}", "see `parts`")
+        expected = [point for dataset in datasets for point in self.expected.get(dataset, ())]
+        return curves.curve(self.records, self.by, metric, self.filter, self.ratios, expected, self.standing)
 
     def draw(self, metrics: Sequence[str], folder: Path, png: bool = False) -> list[Path]:
         """Write the figure of each metric as SVG, its points as CSV, and PNG if requested; returns the files.
+
+        Where there are several datasets, each has its own.
 
         Raises Unavailable if PNG needs a missing package, UsageError for a file that is there and was not generated,
         StorageError if a file cannot be written.
@@ -125,7 +162,7 @@ class Coverage(Results):
         from xmcbench.leaderboard import drawing, raster, write
 
         written = []
-        for made in filter(None, map(self.curve, metrics)):
+        for made in filter(None, (part.curve(metric) for part in self.parts() for metric in metrics)):
             files = drawing(made)
             image = folder / f"{made.stem}.png"
             if png and image.exists() and not image.with_suffix(".svg").exists():
@@ -146,8 +183,13 @@ class Ablated(Results):
     by_row: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        """The rows in the method's order, components first, as in the paper's table; then failed cells."""
+    def _restricted(self, records: Sequence[Record]) -> Self:
+        keys = {record.key for record in records}
+        by_row = {row: tuple(each for each in group if each.key in keys) for row, group in self.by_row.items()}
+        return replace(super()._restricted(records), by_row={row: group for row, group in by_row.items() if group})
+
+    def tables(self) -> str:
+        """The rows in the method's order, components first, as in the paper's table."""
         components = list(dict.fromkeys(name for changes in self.changes.values() for name in changes))
         made = {row: rows(each, self.filter, self.standing)[0] for row, each in self.by_row.items()}
         done = {row: each for row, each in made.items() if each.figures}
@@ -161,11 +203,23 @@ class Ablated(Results):
         ]
         heads = [tables.Column("", name.replace("_", " ")) for name in components]
         table = tables.Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
-        return "\n\n".join([*([markup.plain(table)] if lines else []), *self.problems()])
+        return markup.plain(table) if lines else ""
 
 
-def _where(record: Record, runs: Path) -> str:
-    """The file of a cell's predictions; or the path of its log, and its last line."""
+def _html(made: Sequence[Row]) -> str:
+    from tabulate import tabulate
+
+    table = tables.metric_table(made, published.MAIN)
+    heads = [table.head, *(column.text for column in table.columns)]
+    lines = [
+        [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
+    ]
+    return str(tabulate(lines, heads, tablefmt="html", disable_numparse=True))
+
+
+def files_of(record: Record, runs: Path) -> str:
+    """The file of a cell's predictions, or the path of its log and its last line, in parentheses; empty where it has
+    neither."""
     if record.predictions is not None:
         return f" (predictions: {runs / record.predictions.file})"
     if record.log is None:

@@ -11,6 +11,7 @@ Draws are nested: under one seed the subset of a smaller ratio lies inside that 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from msgspec import Struct
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
         """A checked setting. Raises UsageError."""
         if kind not in ("ez", "fs", "full"):
-            raise UsageError(f"unknown setting {kind!r}", "ez (no pairs), fs (few pairs) or full (all pairs)")
+            hint = "ez (no pairs), fs (few pairs) or full (all pairs)"
+            raise UnknownName("setting", kind, ("ez", "fs", "full"), hint)
         if kind != "fs":
             if ratio is not None or by is not None:
                 raise UsageError(f"--ratio and --by cannot be used with --setting {kind}", "they need --setting fs")
@@ -50,6 +52,19 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f"cannot sample by {by!r}", "--by label or --by pair")
         return cls("fs", by or "label", float(ratio))  # type: ignore[arg-type] # 1 and 1.0 are one setting
 
+    @classmethod
+    def at(cls, share: float, by: str) -> Setting:
+        """The setting in which a share of the labels, or of the pairs, is known: zero-shot at 0, all pairs at 1.
+
+        Raises UsageError for a share outside 0..1.
+        """
+        return cls.of("full" if share else "ez") if share in (0, 1) else cls.of("fs", share, by)
+
+    @property
+    def share(self) -> float:
+        """The share of the labels, or of the pairs, that is known: what ``at`` takes."""
+        return self.ratio or 0.0 if self.kind == "fs" else float(self.kind == "full")
+
     @property
     def slug(self) -> str:
         """The setting as a folder name: ``ez``, ``full``, ``fs-label-0.01``."""
@@ -61,6 +76,22 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
         if self.kind == "fs":
             return f"few-shot, {100 * (self.ratio or 0):g}% of the {self.by}s"
         return "zero-shot (no pairs)" if self.kind == "ez" else "full (all training pairs)"
+
+
+def settings(kinds: Sequence[str], ratios: Sequence[float] = (), by: Sequence[str] = ()) -> tuple[Setting, ...]:
+    """All settings of these kinds, each once: ``fs`` at every ratio, by labels unless ``by`` says otherwise.
+
+    Raises UsageError for an invalid setting, and for a ratio or unit without ``fs``.
+    """
+    if "fs" not in kinds and (ratios or by):
+        for kind in kinds:
+            Setting.of(kind)
+        raise UsageError(f"--ratio and --by cannot be used with --setting {','.join(kinds)}", "they need --setting fs")
+    few = [(ratio, unit) for unit in by or (None,) for ratio in ratios or (None,)]
+    found = [
+        Setting.of(kind, ratio, unit) for kind in kinds for ratio, unit in (few if kind == "fs" else [(None, None)])
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Embedder(Method):
     supervision: ClassVar[Literal["unused", "required"]] = "unused"
     deterministic = True
     described: ClassVar[tuple[str, ...]] = ("model",)
+    needs: ClassVar = {"gpu": 1}
     presets: ClassVar = {"quick": {"precision": "auto"}}
     choices: ClassVar = {"quick": "faster on processors that multiply bfloat16; nothing was chosen"}
     packages: ClassVar = {

@@ -27,13 +27,13 @@ class DualEncoder(Method):
 
     supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("backbone",)
+    needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {
         "torch": "torch",
         "transformers": "transformers",
         "tokenizers": "tokenizers",
         "safetensors": "safetensors",
         "accelerate": "accelerate",
-        "tqdm": "tqdm",
         "huggingface_hub": "huggingface-hub",
         "httpx": "httpx",
     }

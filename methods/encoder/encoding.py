@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from xmcbench import progress
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.encoder.hardware import inference_tokens
 from xmcbench.methods.encoder.network import Encoder
@@ -30,9 +31,12 @@ def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarra
     try:
         with torch.inference_mode():
             vectors = encoder.frozen()
+            done = 0
             for batch in by_length(store.lengths[rows], inference_tokens(device.type, encoder.precision)):
                 ids, mask = padded([store[row] for row in rows[batch]], store.pad)
                 out[batch] = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)).cpu().numpy()
+                done += len(batch)
+                progress.steps(done, len(rows), "text")
     finally:
         encoder.train(was_training)
 

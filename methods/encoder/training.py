@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench import MethodError, UsageError
+from xmcbench import MethodError, UsageError, progress
 from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.checkpoints import Checkpoint
 
@@ -215,24 +214,25 @@ def train(
     network.train()
     names, saved_at = [], time.monotonic()
     every = max(1, plan.steps // _CURVE_POINTS)
-    with _bar(start, plan.steps, accelerator.is_main_process) as bar:
-        for step in range(start, plan.steps):
-            task.prepare(step, network, context)
-            network.train()
-            losses = _step(wrapped, task, optimizer, plan, step, context, scaler)
-            names, values = list(losses), np.array(list(losses.values()))
-            sums = values + (sums if len(sums) else 0)
-            if (step + 1) % every == 0 or step + 1 == plan.steps:
-                since = step + 1 - int(curve[-1][0] if curve else 0)
-                curve.append([step + 1, *(sums / max(1, since)).round(5).tolist()])
-                sums = np.zeros(0)
-            bar.set_postfix(loss=f"{values.sum():.4f}", refresh=False)
-            bar.update()
-            due = time.monotonic() - saved_at >= plan.checkpoint_s
-            if due and accelerator.is_main_process and step + 1 < plan.steps:
-                state = Checkpoint(step + 1, curve, sums.tolist(), {**task.state(), **scaler.state()})
-                checkpoints.save(folder, state, network, optimizer, identity)
-                saved_at = time.monotonic()
+    for step in range(start, plan.steps):
+        if accelerator.is_main_process:
+            progress.steps(step, plan.steps)
+        task.prepare(step, network, context)
+        network.train()
+        losses = _step(wrapped, task, optimizer, plan, step, context, scaler)
+        names, values = list(losses), np.array(list(losses.values()))
+        sums = values + (sums if len(sums) else 0)
+        if (step + 1) % every == 0 or step + 1 == plan.steps:
+            since = step + 1 - int(curve[-1][0] if curve else 0)
+            curve.append([step + 1, *(sums / max(1, since)).round(5).tolist()])
+            sums = np.zeros(0)
+        due = time.monotonic() - saved_at >= plan.checkpoint_s
+        if due and accelerator.is_main_process and step + 1 < plan.steps:
+            state = Checkpoint(step + 1, curve, sums.tolist(), {**task.state(), **scaler.state()})
+            checkpoints.save(folder, state, network, optimizer, identity)
+            saved_at = time.monotonic()
+    if accelerator.is_main_process:
+        progress.steps(plan.steps, plan.steps)
     network.eval()
     accelerator.wait_for_everyone()
     return History(plan.steps, names, curve, start, context.processes)
@@ -282,11 +282,3 @@ def _step(
         torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip)
     scaler.step(optimizer)
     return whole
-
-
-def _bar(start: int, steps: int, shown: bool):  # type: ignore[no-untyped-def]
-    """Steps per second, loss and remaining time, only on a terminal."""
-    from tqdm import tqdm
-
-    hidden = not (shown and sys.stderr.isatty())
-    return tqdm(total=steps, initial=start, unit="step", desc="training", disable=hidden, leave=False)

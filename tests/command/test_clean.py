@@ -111,7 +111,7 @@ def test_what_is_chosen_goes_and_results_stay(inside, runs, choice, left):
 
 def test_what_is_in_use_is_left_alone_and_said(inside, runs):
     (done,) = runs.records()
-    with runs.lock(done.cell, wait=True):
+    with runs.claim(done.cell):
         ended = inside("clean", "--older-than", "0", "--remove")
         assert ended.stdout.splitlines()[-1] == "kept, because a running cell uses them: 2"
         assert "removed: 3 items" in ended.stdout

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from xmcbench.command.request import limits
+from xmcbench.environment import machine_cores
 from xmcbench.runner.execution import Limits
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
@@ -83,7 +85,11 @@ def records(runs):
 def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
     ended = xmcbench("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25,xr-linear")
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
+    starts, ends = ([each for each in ended.stderr.splitlines() if each.endswith(end)] for end in ("started", " s"))
+    assert [each.partition(":")[0] for each in starts] == [each.partition(":")[0] for each in ends]
+    assert starts[0] == "[1/3] TF-IDF, seed 0: started"
+    assert re.fullmatch(r"\[3/3\] XR-Linear, seed 0: ok, \d+\.\d s", ends[2])
+    assert len(ended.stderr.splitlines()) == 6
     assert "few-shot, 50% of the labels" in ended.stdout
     assert "metric protocol 2" in ended.stdout
     for title in ("TF-IDF", "BM25", "XR-Linear"):
@@ -100,21 +106,21 @@ def test_the_main_command_on_a_folder(xmcbench, tiny, tmp_path):
 def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     command = ("run", "--dataset", tiny, *FEW, "--methods", "tfidf,bm25")
     first = inside(*command)
-    assert first.stderr == ""
+    assert first.returncode == 0
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     second = inside(*command)
     assert second.stdout == first.stdout
     assert second.stderr == "xmcbench: 2 of 2 cells are finished and not run again (--force does)\n"
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     dry = inside(*command, "--dry-run")
-    assert (dry.stdout.count("cached"), dry.stderr) == (2, "")
+    assert (dry.stdout.count("  cached "), "2 cells: 2 cached." in dry.stdout, dry.stderr) == (2, True, "")
     forced = inside(*command, "--dry-run", "--force")
-    assert forced.stdout.count("to run") == 2
+    assert forced.stdout.count("  to run ") == 2
     (tfidf,) = [path for path in records(tmp_path / "runs") if path.name.startswith("tfidf")]
     tfidf.unlink()
     partly = inside(*command)
     assert partly.stdout.partition("\n\n")[0] == first.stdout.partition("\n\n")[0]
-    assert partly.stderr == "xmcbench: 1 of 2 cells are finished and not run again (--force does)\n"
+    assert partly.stderr.startswith("xmcbench: 1 of 2 cells are finished and not run again (--force does)\n[")
     assert tfidf.exists()
 
 
@@ -210,7 +216,9 @@ def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert err == "xmcbench: interrupted; finished results are kept; run the same command to continue\n"
+    *progress, last = err.splitlines()
+    assert last == "xmcbench: interrupted; finished results are kept; run the same command to continue"
+    assert [line.partition(": ")[2].partition(",")[0] for line in progress] == ["started", "ok", "started"]
     assert [record["cell"]["method"] for record in records(tmp_path / "runs").values()] == ["base"]
     assert not [each for each in psutil.process_iter() if _belongs(each, tmp_path)]
 
@@ -267,8 +275,8 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     marked, made = run(changed)
     assert stale in marked.splitlines()
     assert made == first
-    assert said == [
-        "",
+    assert said[0].startswith("[1/1] base, seed 0: started\n")
+    assert said[1:] == [
         "xmcbench: 1 of 1 cells are finished and not run again (--force does)\n",
         "xmcbench: 1 of 1 cells are finished and not run again, 1 of them stale (--refresh runs these)\n",
     ]
@@ -407,13 +415,23 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "--processes 0 must be at least 1"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
+        (["--setting", "ez", "--methods", "bm25", "--shard", "3/2"], "--shard '3/2' is not i/n"),
+        (["--setting", "ez", "--methods", "bm25", "--jobs", "two"], "--jobs 'two' is not a number"),
+        (["--setting", "ez", "--methods", "bm25", "--jobs", "0"], "--jobs 0 must be at least 1"),
         (["--setting", "ez", "--seed", "one"], "must be comma-separated integers"),
         (["--setting", "ez", "--methods", ","], "is empty"),
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
         (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
         (["--setting", "ez", "--time-limit", "0"], "must be positive"),
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
-        (["--setting", "zero"], "invalid choice"),
+        (["--setting", "zero"], "unknown setting 'zero'"),
+        (["--setting", "ez,zero"], "unknown setting 'zero'"),
+        (["--setting", ","], "--setting is empty"),
+        (["--setting", "fs", "--ratio", "half"], "--ratio 'half' must be comma-separated numbers"),
+        (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with --setting ez,full"),
+        (["--setting", "fs", "--ratio", "0.5", "--by", "row"], "cannot sample by 'row'"),
+        (["--setting", "ez", "--methods", "bm25", "--best", "P@1"], "would choose by the test labels of tiny"),
+        (["--setting", "ez", "--methods", "bm25", "--best", "P@2"], "unknown metric 'P@2'"),
         ([], "--setting"),
     ],
 )
@@ -461,6 +479,175 @@ def test_flags_and_a_settings_file_are_the_same(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text("datset = 'x'\n")
     unknown = inside("run", "--config", "x.toml", "--setting", "ez")
     assert (unknown.returncode, "datset" in unknown.stderr) == (2, True)
+
+
+GRIDS = """
+    seed = [0, 1]
+    methods = ["bm25", "tfidf"]
+    [set.bm25]
+    b = 0.5
+    k1 = 1.0
+    [[grid]]
+    setting = "ez"
+    [[grid]]
+    setting = "fs"
+    ratio = [0.3, 0.5]
+    by = ["label", "pair"]
+    methods = "bm25"
+    seed = 2
+    [grid.set.bm25]
+    k1 = [1.1, 1.2]
+"""
+
+
+def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
+    (tmp_path / "x.toml").write_text(f'dataset = "{tiny}"\n' + textwrap.dedent(GRIDS))
+
+    def cells(*words):
+        ended = inside("run", "--config", "x.toml", "--dry-run", "--json", *words)
+        assert ended.returncode == 0, ended.stderr
+        return [(each["method"], each["setting"], each["seed"]) for each in json.loads(ended.stdout)["cells"]]
+
+    first = [(name, "ez", seed) for name in ("BM25 (k1=1.0, b=0.5)", "TF-IDF") for seed in (0, 1)]
+    second = [
+        (f"BM25 (k1={k1}, b=0.5)", f"fs-{by}-{ratio}", 2)
+        for by in ("label", "pair")
+        for ratio in (0.3, 0.5)
+        for k1 in (1.1, 1.2)
+    ]
+    assert cells() == first + second
+    # What the command line says of a parameter replaces all that the file says of it.
+    assert {name for name, _, _ in cells("--set", "bm25.k1=2", "--methods", "bm25")} == {"BM25 (k1=2.0, b=0.5)"}
+    assert {seed for *_, seed in cells("--seed=7")} == {7}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("grid = 1", "grid must be an array of tables"),
+        (
+            '[[grid]]\nsetting = "ez"\nruns = "x"',
+            "runs cannot differ between grids (write it above the first [[grid]])",
+        ),
+        ('[[grid]]\nsetting = "ez"\n[grid.set]\nbm25 = 1', "set must be a table of tables"),
+        ('setting = "ez"\n[set.bm25]\nk1 = []', "bm25.k1 has no value"),
+        ('[[grid]]\nmethods = "bm25"', "--setting"),
+    ],
+)
+def test_a_wrong_grid_is_one_line(inside, tmp_path, text, message):
+    (tmp_path / "x.toml").write_text(text)
+    ended = inside("run", "--config", "x.toml", "--dry-run")
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert message in ended.stderr
+
+
+def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
+    """A table for each dataset and setting, what is chosen on held-out instances, and an estimate by what has run."""
+    card = tmp_path / "cards" / "tiny-dev"
+    card.mkdir(parents=True)
+    shutil.copytree(tiny, tmp_path / "cards" / "small")
+    (tmp_path / "cards" / "small" / "card.toml").write_text('name = "Small"\nslug = "small"\n')
+    derived = 'name = "Small-dev"\nslug = "small-dev"\n[derive]\nfrom = "small"\nheld_out = 20\nseed = 0\n'
+    (card / "card.toml").write_text(derived)
+    words = ("run", "--setting", "ez,fs", "--ratio", "0.5", "--methods", "bm25")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XMCBENCH_DATASETS", str(tmp_path / "cards"))
+        both = inside(*words, "--dataset", f"small-dev,{tiny}", "--seed", "0,1")
+        assert both.returncode == 0, both.stderr
+        heads = re.findall(r"^(\S+) \(.*labels\), (.*), filter", both.stdout, re.MULTILINE)
+        settings = ["zero-shot (no pairs)", "few-shot, 50% of the labels"]
+        assert heads == [(name, setting) for name in ("Small-dev", "tiny") for setting in settings]
+        assert len(records(tmp_path / "runs")) == 8
+        k1 = ("--set", "bm25.k1=0.1", "--set", "bm25.k1=1.2")
+        dry = inside(*words, *k1, "--dataset", "small-dev", "--dry-run")
+        assert "4 cells: 4 to run." in dry.stdout
+        assert re.search(r"Estimate: \d+ s for 4 cells, one after the other\.$", dry.stdout.strip())
+        best = inside(*words, *k1, "--dataset", "small-dev", "--best", "P@1", "--json")
+        document = json.loads(best.stdout)
+        values = {}
+        for record in document["records"]:
+            p1 = record["metrics"]["none"]["values"]["P@1"]
+            values.setdefault(record["cell"]["setting"]["kind"], {})[record["cell"]["parameters"]["k1"]] = p1
+        assert [each["value"] for each in document["best"]] == [max(values[kind].values()) for kind in ("ez", "fs")]
+        for each, kind in zip(document["best"], ("ez", "fs"), strict=True):
+            assert values[kind][each["parameters"]["k1"]] == each["value"]
+            assert [*each["parameters"]] == ["k1"]
+        said = inside(*words, *k1, "--dataset", "small-dev", "--best", "P@1").stdout
+        assert said.count("best P@1 of 2 rows of bm25 on Small-dev, ") == 2
+        assert "; take it with --set bm25.k1=" in said
+        assert inside(*words, "--dataset", f"small-dev,{tiny}", "--best", "P@1").returncode == 2
+
+
+TOGETHER = """
+    import os, time
+    from pathlib import Path
+    import numpy as np
+    from xmcbench import Method, TopK, usable_cores
+
+    class First(Method):
+        mine, other = "first", "second"
+        folder: str = "."
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+            (Path(self.folder) / self.mine).touch()
+            while not (Path(self.folder) / self.other).exists():
+                time.sleep(0.02)
+            self.notes["threads"] = [usable_cores(), os.environ["NUMBA_NUM_THREADS"]]
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+
+    class Second(First):
+        mine, other = "second", "first"
+"""
+
+
+def test_cells_at_once_share_the_cores(inside, tiny, plugin, tmp_path):
+    """Each of the two goes on only when the other one runs."""
+    (tmp_path / "met").mkdir()
+    sets = [word for name in ("first", "second") for word in ("--set", f"{name}.folder={tmp_path / 'met'}")]
+    words = ("--setting", "ez", "--methods", "first,second", "--plugin", plugin(TOGETHER), "--time-limit", "60", *sets)
+    ended = inside("run", "--dataset", tiny, *words, "--jobs", "2")
+    assert ended.returncode == 0, ended.stdout
+    share = max(1, machine_cores() // 2)
+    for record in records(tmp_path / "runs").values():
+        assert record["measured"]["neighbors"] == 1
+        assert record["environment"]["compute"]["threads"] == share
+        assert record["notes"]["threads"] == [share, str(share)]
+
+
+AHEAD = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Learner(Method):
+        fails: bool = False
+        def pretrain(self, raw_X, raw_Y):
+            if self.fails:
+                raise ValueError("no luck")
+            return {"scores": np.arange(len(raw_Y))}
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.pretrained["scores"], (len(raw_X), 10)), k)
+"""
+
+
+def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
+    words = ("run", "--dataset", tiny, "--setting", "ez,full", "--methods", "learner", "--plugin", plugin(AHEAD))
+    ahead = inside(*words, "--only", "pretrain")
+    assert (ahead.returncode, ahead.stdout) == (0, "1 of 1 pre-trainings are there\n")
+    first, last = ahead.stderr.splitlines()
+    assert first == "pre-training of learner on tiny, seed 0: started"
+    assert last.startswith("pre-training of learner on tiny, seed 0: made in ")
+    assert not records(tmp_path / "runs")
+    assert inside(*words, "--only", "pretrain").stderr.endswith(": is there\n")
+    failed = inside(*words, "--only", "pretrain", "--set", "learner.fails=true")
+    assert failed.returncode == 1
+    assert "failed: ValueError: no luck (log: runs/logs/pretraining/" in failed.stderr
+    assert inside(*words, "--shard", "1/1").returncode == 0
+    assert all(record["measured"]["reused_s"] > 0 for record in records(tmp_path / "runs").values())
+    shards = [inside(*words, "--shard", f"{number}/9", "--dry-run", "--json") for number in range(1, 10)]
+    assert sum(len(json.loads(each.stdout)["cells"]) for each in shards if each.stdout) == 2
+    assert any("no cell is in shard" in each.stderr for each in shards)
 
 
 def test_a_damaged_record_is_named(inside, tiny, tmp_path):

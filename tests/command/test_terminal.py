@@ -34,9 +34,9 @@ def test_the_command_line_works_with_any_stream(tmp_path, tiny, redirect, enviro
 def test_control_characters_are_spelled_out_on_both_streams(capsys):
     with inert_streams():
         print("a\x1b[2J\u202eb\nc")
-        print("progress", end="\r", file=sys.stderr)
+        print("progress", end="\r", file=sys.stderr)  # only a display on a terminal moves back
         print("\x07", file=sys.stderr)
         assert isinstance(sys.stdout, Inert)
     printed = capsys.readouterr()
     assert printed.out == "a\\x1b[2J\\u202eb\nc\n"
-    assert printed.err == "progress\r\\x07\n"
+    assert printed.err == "progress \\x07\n"

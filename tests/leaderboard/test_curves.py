@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from xmcbench.errors import UsageError
-from xmcbench.leaderboard.curves import as_csv, curve, setting_at, table
+from xmcbench.leaderboard.curves import as_csv, curve, table
 from xmcbench.leaderboard.figure import draw
 from xmcbench.setting import Setting
 
@@ -18,7 +18,7 @@ def seven(record):
     """A learner at seven shares with two seeds, one that needs pairs, and one that never looks at any."""
 
     def at(ratio, *names, **more):
-        return record(*names, setting=setting_at(ratio, "label"), **more)
+        return record(*names, setting=Setting.at(ratio, "label"), **more)
 
     shares = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 1)
     made = [at(share, "learner", seed=seed, value=0.2 + share / 2 + seed / 50) for share in shares for seed in (0, 1)]
@@ -27,11 +27,11 @@ def seven(record):
 
 
 def test_the_setting_of_a_share():
-    assert setting_at(0, "pair") == Setting.of("ez")
-    assert setting_at(1.0, "pair") == Setting.of("full")
-    assert setting_at(0.05, "pair") == Setting.of("fs", 0.05, "pair")
+    assert Setting.at(0, "pair") == Setting.of("ez")
+    assert Setting.at(1.0, "pair") == Setting.of("full")
+    assert Setting.at(0.05, "pair") == Setting.of("fs", 0.05, "pair")
     with pytest.raises(UsageError):
-        setting_at(1.5, "label")
+        Setting.at(1.5, "label")
 
 
 def test_a_whole_curve(seven):
@@ -62,7 +62,7 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
 
 
 def test_no_row_hides_behind_another_of_its_name(record, altered):
-    made = [record(setting=setting_at(share, "label"), value=k / 4, k=k) for share in (0, 0.01) for k in (1, 2)]
+    made = [record(setting=Setting.at(share, "label"), value=k / 4, k=k) for share in (0, 0.01) for k in (1, 2)]
     made = [altered(each, (("method", "variant"), "quick")) for each in made]
     drawn = curve(made, "label", "P@5", "self")
     assert [line.name for line in drawn.lines] == ["TFIDF (quick), k=1", "TFIDF (quick), k=2"]

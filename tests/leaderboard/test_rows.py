@@ -3,7 +3,8 @@ import pytest
 from xmcbench.leaderboard import rows
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.tables import metric_table
+from xmcbench.leaderboard.rows import without_common
+from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
 from xmcbench.storage.canonical import sha256_json
@@ -74,6 +75,29 @@ def test_costs_of_two_machines_stay_apart(record):
     assert [machine.split(",")[0] for machine in row.costs] == ["P", "Q"]
     assert {cost.fit_s for cost in row.costs.values()} == {3.5}
     assert {cost.peak_gpu_bytes for cost in row.costs.values()} == {None}
+
+
+def test_costs_with_other_threads_or_neighbors_stay_apart(record, altered):
+    def noted(seed, threads, neighbors):
+        compute = {"device": "auto", "processes": 1, "threads": threads}
+        places = (("environment", "compute"), compute), (("measured", "neighbors"), neighbors)
+        return altered(record(seed=seed), *places)
+
+    told = [(None, 0), (2, 0), (1, 0), (1, 1), (2, 3)]
+    (row,) = rows([noted(seed, *each) for seed, each in enumerate(told)], "self")
+    machine = record().environment.hardware.kind
+    assert list(row.costs) == [
+        machine,
+        f"{machine}, 1 thread a cell",
+        f"{machine}, 1 thread a cell, beside 1 other cell",
+        f"{machine}, beside 3 other cells",
+    ]
+    short = ["alone", "1 thread a cell", "1 thread a cell, beside 1 other cell", "beside 3 other cells"]
+    assert without_common([*row.costs]) == short
+    assert without_common([machine, machine]) == ["alone", "alone"]
+    table = cost_table([(row, cost) for cost in row.costs.values()], machines=list(row.costs))
+    assert table.columns[-1].text == "measured on"
+    assert [line.cells[-1].text for line in table.lines] == list(row.costs)
 
 
 def test_a_failed_seed_is_a_problem_of_its_row(record):

@@ -138,7 +138,7 @@ def test_what_a_running_cell_uses_stays(store, record):
     touch(store.predictions_path(running.cell))
     touch(store.log_path(running.cell))
     subset = draw(csr_matrix(np.eye(4, dtype=np.float32)), FEW, 0)
-    with store.lock(running.cell, wait=True), store.subset("tiny", subset):
+    with store.claim(running.cell), store.subset("tiny", subset):
         kinds = {each.kind: each for each in items(store)}
         assert set(kinds) == {"tokens", "unfinished", "predictions", "logs", "subsets"}
         assert [kind for kind, each in kinds.items() if remove(store, each)] == []

@@ -215,14 +215,3 @@ def test_a_cell_that_took_nothing_saved_no_time(record):
     values = as_json(record())
     del values["measured"]["reused_s"]
     assert msgspec.convert(values, Record).measured.reused_s == 0.0
-
-
-def test_the_latest_result_of_each_method_on_a_dataset(record, altered, tmp_path):
-    store = Store(tmp_path)
-    old, new = "2026-01-01T00:00:00+00:00", "2026-03-01T00:00:00+00:00"
-    first = store.write(altered(record("a", 0), (("measured", "started"), new)))
-    store.write(altered(record("a", 1), (("measured", "started"), old)))
-    store.write(altered(record("b", 0, status="failed"), (("measured", "started"), new)))
-    store.write(altered(record("c", 0), (("cell", "dataset"), "Other")))
-    assert store.latest("Tiny") == {"a": first}
-    assert [*store.latest("Other")] == ["c"]

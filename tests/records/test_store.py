@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
 from xmcbench.records import Store
 from xmcbench.records.record import RanksFacts
@@ -124,6 +125,33 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
     assert not (artifacts / ".name.abcdefgh.tmp").exists()
     assert not (store.artifacts / ".abcdefgh.tmp").exists()
     assert busy != held
+
+
+def test_what_another_machine_writes_is_swept_when_it_is_old(tmp_path):
+    """The file system may not show its locks."""
+    store, here = Store(tmp_path), machine_tag()
+    there = f"{int(here, 16) ^ 1:06x}"
+    names = [f".{here}-abcdefgh.tmp", f".{there}-abcdefgh.tmp", f".{there}-old_____.tmp"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / names[2], (0, 0))
+    store.sweep()
+    assert [path.name for path in tmp_path.iterdir()] == [names[1]]
+    with store.staging() as staged:
+        assert staged.root.name.startswith(f".{here}-")
+        assert staged.root in store.stagings()
+
+
+def test_dead_claims_are_swept_and_others_stay(tmp_path, record):
+    store = Store(tmp_path)
+    made = store.claim(record().cell)
+    with store.pretraining_claim("a" * 64) as held:
+        made.path.parent.mkdir(parents=True)
+        made.path.write_text("{}")
+        os.utime(made.path, (0, 0))
+        store.sweep()
+        assert held.path.exists()
+        assert not made.path.exists()
 
 
 def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """A run in the process of the tests: cells and scoring take a fraction of the time of processes of their own."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import execution, scorer, worker
 from xmcbench.runner.execution import execute
+from xmcbench.runner.executors import local
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting
 
@@ -24,21 +26,33 @@ def at_hand(monkeypatch):
         noted.hidden, noted.needed = hidden, needed
         return noted.kernel
 
-    def supervise(module, arguments, log, environment, result, time_limit_s, memory_limit_bytes):
-        noted.module, noted.environment = module, environment
-        noted.files = [Path(arguments[0]), result]
-        noted.limits = (time_limit_s, memory_limit_bytes)
-        Path(log).parent.mkdir(parents=True, exist_ok=True)
-        Path(log).touch()
-        worker.main(arguments[0])
-        return noted.ending
+    class Supervised:
+        memory_bytes, pid = 0, os.getpid()
+
+        def __init__(self, module, arguments, log, environment, result, time_limit_s, memory_limit_bytes):
+            noted.module, noted.environment = module, environment
+            noted.files = [Path(arguments[0]), result]
+            noted.limits = (time_limit_s, memory_limit_bytes)
+            Path(log).parent.mkdir(parents=True, exist_ok=True)
+            Path(log).touch()
+            worker.main(arguments[0])
+
+        def look(self):
+            return noted.ending
+
+        def end(self):
+            return noted.ending
+
+    def send(self, request):
+        self.asked, self.answers = True, scorer._answer(request, {})
 
     monkeypatch.setattr(worker, "_raise_oom_score", lambda: noted.calls.append("oom"))
     monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))
     monkeypatch.setattr(worker, "seal", lambda: noted.calls.append("seal"))
     monkeypatch.setattr(worker.isolation, "hide", hide)
-    monkeypatch.setattr(execution, "supervise", supervise)
-    monkeypatch.setattr(scorer.Scorer, "_ask", lambda _, request: scorer._score(request, {}))
+    monkeypatch.setattr(local, "Supervised", Supervised)
+    monkeypatch.setattr(scorer.Scorer, "_send", send)
+    monkeypatch.setattr(scorer.Scorer, "_received", lambda self: self.answers)
     return noted
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from xmcbench import load_dataset
+from xmcbench.environment import usable_cores
 from xmcbench.errors import MethodError, StorageError
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner import audit, execution, scorer, worker
+from xmcbench.runner import audit, execution, recording, scorer, worker
 from xmcbench.runner.execution import Limits
 from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.plan import Request, plan
@@ -111,7 +112,7 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
         assert [place.partition("/")[0] for place in record.artifacts] == ["pretraining"]
         assert (record.method.title, record.method.supervision, record.method.variant) == ("Chance", "optional", "")
         assert "numpy" in record.environment.packages
-        assert record.environment.compute == execution.Compute()
+        assert record.environment.compute == execution.Compute(threads=usable_cores())
         assert record.log is None  # nobody needs it
         assert record.isolation == "landlock"
     assert found[0].predictions.sha256 != found[1].predictions.sha256
@@ -124,7 +125,7 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}
     assert hidden >= {execution.cache_root().resolve(), *results}
     assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
-    assert [each.name for each in at_hand.needed] == ["artifacts", "ez", "plugin.py"]
+    assert [each.name for each in at_hand.needed] == ["artifacts", "plugin.py", "ez"]
     assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
     assert at_hand.module == "xmcbench.runner.worker"
     assert at_hand.environment["PYTHONHASHSEED"] == "0"
@@ -189,7 +190,7 @@ def test_what_goes_wrong_is_a_record(run_here, methods, store, tiny, method, sta
     ],
 )
 def test_the_status_of_a_cell(outcome, ending, status, reason):
-    found, why = execution._status(outcome, ending, Limits(5.0))
+    found, why = recording.status_of(outcome, ending, 5.0)
     assert (found, why[: len(reason)]) == (status, reason)
 
 
@@ -251,7 +252,7 @@ def test_files_of_a_result_stay_until_there_is_another_one(run_here, at_hand, me
         raise MethodError("these predictions are invalid")
 
     with monkeypatch.context() as patch:
-        patch.setattr(scorer.Scorer, "score", refuse)
+        patch.setattr(scorer.Scorer, "answer", refuse)
         (refused,) = run_here(methods, methods=["chance"], force=True)
     assert (refused.status, refused.reason) == ("failed", "these predictions are invalid")
     assert [file.stat().st_ino for file in files] == before
@@ -265,7 +266,6 @@ def test_a_cell_that_another_run_has_is_left_to_it(run_here, at_hand, methods, s
     """It is waited for when all others are done, and its record is taken."""
     order, claims = [], iter((False, True, True))
     (made,) = run_here(methods, methods=["chance"])
-    found, exclusive = store.find, Store.lock
 
     class Claim:
         def __init__(self, held):
@@ -277,16 +277,17 @@ def test_a_cell_that_another_run_has_is_left_to_it(run_here, at_hand, methods, s
         def __exit__(self, *_):
             return None
 
-    def lock(self, cell, wait):
-        order.append((cell.method, wait))
+        def mine(self):
+            return True
+
+    def claim(self, cell):
+        order.append(cell.method)
         return Claim(next(claims))
 
-    assert found
-    assert exclusive
     store.record_path(made.cell).unlink()
-    monkeypatch.setattr(Store, "lock", lock)
+    monkeypatch.setattr(Store, "claim", claim)
     records = run_here(methods, methods=["chance", "broken"])
-    assert order == [("chance", False), ("broken", False), ("chance", True)]
+    assert order == ["chance", "broken", "chance"]
     assert [record.status for record in records] == ["ok", "failed"]
 
 

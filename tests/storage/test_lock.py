@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import threading
 from contextlib import closing
 
@@ -86,3 +88,13 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     for hold in (in_use, lambda path: exclusive(path).__enter__()):
         with pytest.raises(StorageError, match="cannot write"):
             hold(tmp_path / "file" / "x.lock")
+
+
+def test_without_locks_nobody_waits(path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with exclusive(path) as one, exclusive(path, wait=False) as other, closing(in_use(path)):
+        assert one.held
+        assert other.held

@@ -7,8 +7,12 @@ again: after Ctrl-C, the same command continues where it stopped.
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from xmcbench.command import request
+
+if TYPE_CHECKING:
+    from xmcbench.results import Ablated
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--method", metavar="NAME", help="default: the only method that defines an ablation")
     request.add_setting(what, default="ez", help="default: %(default)s")
     request.add_methods(what)
+    request.add_config(what)
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
     request.add_dry_run(how)
@@ -27,33 +32,35 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
-    from xmcbench.api import ablated, ablation_requests, filter_of, only_ablation
+    from xmcbench.api import ablated, only_ablation, shown_filter
     from xmcbench.command import report
+    from xmcbench.runner.grid import ablation_rows
     from xmcbench.runner.plan import resolve
 
     options = request.options(arguments)
     registry = report.registry(options)
-    requests = ablation_requests(
-        request.dataset(arguments),
-        arguments.method or only_ablation(registry),
-        request.setting(arguments),
-        registry,
-        preset=arguments.preset,
-        overrides=request.overrides(arguments.set),
-        seeds=request.seeds(arguments.seed),
-    )
-    resolve([*requests.values()], registry)
-    planned = options.planned([*requests.values()], registry)
-    dataset = planned.cells[0].dataset
-    filter_name = filter_of(dataset, arguments.filter)
+    method = arguments.method or only_ablation(registry)
+    rows = [each for one in arguments.grids for each in ablation_rows(request.grid(one, (method,)), registry)]
+    requests = [each for _, each in rows]
+    resolve(requests, registry)
+    planned = options.planned(requests, registry)
+    filter_name = shown_filter(planned, arguments.filter)
     if arguments.dry_run:
-        return report.dry_run(planned, arguments)
+        return report.dry_run(planned, options, arguments)
     records = report.carried_out(planned, options, filter_name).records
-    results = ablated(planned, [*requests], records, filter_name, options.runs)
+    results = ablated(planned, [row for row, _ in rows], records, filter_name, options.runs)
     if arguments.json:
-        rows = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
-        report.print_json({"filter": filter_name, "rows": rows})
+        by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
+        report.print_json({"filter": filter_name, "rows": by_row})
     else:
-        headline = f"{dataset.name}, filter {filter_name}. Percent ± half-width of the 95% interval over test instances"
-        print(f"{headline} and, with several seeds, seeds.", results, sep="\n\n")
+        shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
+        print(*shown, *results.problems(), sep="\n\n")
     return 0 if all(record.finished for record in results.records) else 1
+
+
+def _headline(part: Ablated) -> str:
+    dataset, setting = part.records[0].cell.dataset, part.records[0].cell.setting
+    return (
+        f"{dataset}, {setting.title}, filter {part.filter}. "
+        "Percent ± half-width of the 95% interval over test instances and, with several seeds, seeds."
+    )

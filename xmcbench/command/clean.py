@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _table(chosen: list[Item]) -> str:
-    from tabulate import tabulate
+    from xmcbench.layout import laid_out
 
     kinds: dict[str, list[Item]] = {}
     for item in chosen:
@@ -100,7 +100,7 @@ def _table(chosen: list[Item]) -> str:
     ]
     lines.append(["all", len(chosen), _size(sum(item.size for item in chosen)), "", "", ""])
     heads = ["Kind", "items", "size", "last used, days ago", "oldest", "needed by no record"]
-    return str(tabulate(lines, heads, disable_numparse=True, colalign=("left", *["right"] * 5)))
+    return laid_out(lines, heads, ("left", *["right"] * 5))
 
 
 def _size(size: int) -> str:

@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--by", choices=("label", "pair"), default="label", help="which of them are sampled (default: %(default)s)"
     )
     request.add_methods(what)
+    request.add_config(what)
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
     request.add_dry_run(how)
@@ -45,47 +46,44 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the missing cells and draw; 1 if a cell failed or there is nothing to draw."""
-    from xmcbench.api import coverage, curve_requests, filter_of
+    from xmcbench.api import coverage, shown_filter
     from xmcbench.command import report
     from xmcbench.leaderboard import raster
     from xmcbench.leaderboard.curves import table
     from xmcbench.leaderboard.markup import plain
+    from xmcbench.runner.grid import curve_grids, requests_of
     from xmcbench.runner.plan import resolve
+    from xmcbench.setting import Setting
 
     ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
     if arguments.png:
         raster.require()
     options = request.options(arguments)
     registry = report.registry(options)
-    requests = curve_requests(
-        request.dataset(arguments),
-        request.methods(arguments.methods),
-        registry,
-        ratios=ratios,
-        by=arguments.by,
-        preset=arguments.preset,
-        overrides=request.overrides(arguments.set),
-        seeds=request.seeds(arguments.seed),
-    )
-    resolve([each for _, each in requests], registry)
-    planned = options.planned([each for _, each in requests], registry)
-    filter_name = filter_of(planned.cells[0].dataset, arguments.filter)
+    if len({each.by for each in arguments.grids}) > 1:
+        raise UsageError("a curve has one axis: its grids cannot differ in --by", "draw one curve for each")
+    shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
+    grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
+    requests = requests_of([each for grid in grids for each in curve_grids(grid, registry)])
+    resolve(requests, registry)
+    planned = options.planned(requests, registry)
+    filter_name = shown_filter(planned, arguments.filter)
     if arguments.dry_run:
-        return report.dry_run(planned, arguments)
+        return report.dry_run(planned, options, arguments)
     if arguments.no_run:
         records = [each.record for each in planned.cells if each.record]
     else:
         records = [*report.carried_out(planned, options, filter_name).records]
-    results = coverage(planned, requests, records, filter_name, options.runs, arguments.by, ratios)
+    results = coverage(planned, records, filter_name, options.runs, arguments.by, ratios)
     out = arguments.out or arguments.runs / "curves"
-    drawn = {metric: made for metric in metrics if (made := results.curve(metric))}
+    drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]
     files = results.draw(metrics, out, arguments.png)
     if arguments.json:
         records_json = report.records_json(results.records, results.standing)
         report.print_json({"filter": filter_name, "records": records_json, "files": [str(path) for path in files]})
         return 0 if drawn and results.ok else 1
-    for metric, made in drawn.items():
-        print(f"{metric} on {made.dataset}, in percent, by share of the {made.by}s; filter {made.filter}\n")
+    for made in drawn:
+        print(f"{made.metric} on {made.dataset}, in percent, by share of the {made.by}s; filter {made.filter}\n")
         print(plain(table(made)), *(f"missing: {each}" for each in made.missing), sep="\n")
         print(f"\n{', '.join(str(path) for path in files if path.stem == made.stem)}\n")
     if not drawn:
@@ -96,10 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ratios(text: str) -> list[float]:
-    try:
-        ratios = sorted({float(each) for each in text.split(",")})
-    except ValueError:
-        raise UsageError(f"--ratios {text!r} must be comma-separated numbers", "--ratios 0,0.01,0.1,1") from None
+    ratios = sorted(request.numbers("--ratios", text, "--ratios 0,0.01,0.1,1"))
     if any(not 0 <= ratio <= 1 for ratio in ratios):
         raise UsageError(f"--ratios {text}: a share must be in 0..1", "0 is zero-shot, 0.01 is 1%, 1 is all pairs")
     return ratios

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xmcbench.command import request
-
-if TYPE_CHECKING:
-    from xmcbench.data import Dataset
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +133,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _info(arguments: argparse.Namespace) -> int:
+    from xmcbench.command import report
     from xmcbench.data import load_dataset, statistics
 
     dataset = load_dataset(request.reference(arguments.name, arguments.columns))
@@ -154,7 +150,7 @@ def _info(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({**about, "notes": dataset.notes, "statistics": facts}, indent=1))
         return 0
-    _print_notes(dataset)
+    report.show_notes([dataset])
     for name, value in {**about, **facts}.items():
         shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
         if shown:
@@ -162,26 +158,23 @@ def _info(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_notes(dataset: Dataset) -> None:
-    for note in dataset.notes:
-        print(f"xmcbench: note: {note}", file=sys.stderr)
-
-
 def _import(arguments: argparse.Namespace) -> int:
+    from xmcbench.command import report
     from xmcbench.data.exchange import convert
 
     dataset = convert(request.reference(arguments.name, arguments.columns), arguments.out, arguments.force)
-    _print_notes(dataset)
+    report.show_notes([dataset])
     counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in dataset.counts().items())
     print(f"{dataset.name} in {arguments.out}: {counts}")
     return 0
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    from xmcbench.command import report
     from xmcbench.data import export, load_dataset
 
     dataset = load_dataset(request.reference(arguments.name, arguments.columns))
-    _print_notes(dataset)
+    report.show_notes([dataset])
     for path in export(dataset, arguments.out, arguments.format, arguments.force, arguments.flatten):
         print(path)
     return 0

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
     """Run every stale cell again; returns how many still have no fresh result."""
-    from xmcbench.command import report
+    from xmcbench.command.progress import Display
     from xmcbench.data import load_dataset
     from xmcbench.environment import Compute
     from xmcbench.errors import XmcbenchError
@@ -118,7 +118,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
             wanted = request_for(record, datasets.get(name, name), registry)
             planned = plan([wanted], registry, store, refresh=True)
             place = Place(store, limits, record.environment.compute or Compute())
-            (made,) = execute(planned, place, report.Progress(1))
+            with Display(planned, store) as display:
+                (made,) = execute(planned, place, display.progress, watch=display.watch)
             problem = "" if made.ok else f"{made.status}: {made.reason}"
         except XmcbenchError as error:
             problem = str(error)

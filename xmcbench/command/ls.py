@@ -43,11 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(listing: list[dict[str, Any]]) -> None:
-    from tabulate import tabulate
+    from xmcbench.layout import laid_out
 
     columns = [name for name in listing[0] if name not in _ASIDE]
     rows = [[_shown(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
-    print(tabulate(rows, [name.replace("_", " ") for name in columns], disable_numparse=True))
+    print(laid_out(rows, [name.replace("_", " ") for name in columns]))
     for name in _ASIDE:
         aside: dict[str, list[str]] = {}
         for entry in listing:
@@ -105,9 +105,8 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 
 def _method(arguments: argparse.Namespace) -> int:
-    from tabulate import tabulate
-
     from xmcbench.errors import UsageError
+    from xmcbench.layout import laid_out
     from xmcbench.registry import Registry
 
     if arguments.what != "methods":
@@ -143,7 +142,7 @@ def _method(arguments: argparse.Namespace) -> int:
         rows = [
             [name, *(_default(values[name]) if name in values else "" for values in presets.values())] for name in names
         ]
-        print(f"\n{tabulate(rows, ['preset', *presets], disable_numparse=True)}")
+        print(f"\n{laid_out(rows, ['preset', *presets])}")
         for preset, origin in method.choices.items():
             print(f"\nValues of {preset} come from:\n{textwrap.indent(origin, '    ')}")
     return 0

@@ -203,9 +203,11 @@ def _main(words: list[str]) -> int:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise UnknownName("command", words[0], VERBS)
         try:
-            arguments = _parsed(expand(words))
+            grids = [_parsed(line) for line in expand(words)]
         finally:
             sys.stdout.flush()  # --help ends here
+        arguments = grids[0]
+        arguments.grids = grids  # they differ in what is compared only
         if arguments.max_unpacked is not None:
             os.environ[VARIABLE] = str(arguments.max_unpacked)  # for the processes of cells and of the scorer too
         code = int(arguments.run(arguments))

@@ -5,35 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.api import Options
+from xmcbench.command.progress import Display, duration
+from xmcbench.layout import laid_out
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
+from xmcbench.runner.estimate import Estimate, SharedWork
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-
-
-class Progress:
-    """One line per cell on stderr, and only when stderr is a terminal."""
-
-    def __init__(self, cells: int) -> None:
-        self._cells, self._shown = cells, sys.stderr.isatty()
-
-    def __call__(self, planned: PlannedCell, position: int, record: Record | None) -> None:
-        """Show that a cell starts (no record) or how it ended."""
-        if not self._shown:
-            return
-        place = f"[{position + 1}/{self._cells}] {planned.name}, seed {planned.cell.seed}"
-        if record is None:
-            print(f"{place} ...", file=sys.stderr, end="\r", flush=True)
-        else:
-            print(f"{place}: {record.status}, {record.measured.total_s:.1f} s", file=sys.stderr)
 
 
 def registry(options: Options) -> Registry:
@@ -52,17 +39,43 @@ def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
         said = f"{finished} of {len(states)} cells are finished and not run again"
         said += f", {stale} of them stale (--refresh runs these)" if stale else " (--force does)"
         print(f"xmcbench: {said}", file=sys.stderr)
-    records = replace(options, progress=Progress(len(planned.cells))).executed(planned)
+    with Display(planned, Store(options.runs), options.jobs_of(planned)) as display:
+        records = replace(options, progress=display.progress, watch=display.watch).executed(planned)
     return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
 
 
-def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
+def pretrained(planned: Plan, options: Options) -> int:
+    """Do the pre-trainings of a plan, with a line each; 1 if one failed."""
+    from xmcbench.runner.pretraining import Pretrained
+
+    def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
+        name = f"pre-training of {planned.name} on {planned.cell.dataset}, seed {planned.cell.seed}"
+        said = "started"
+        if ended is not None:
+            made = f"made in {duration(ended.made_s)}" if ended.made_s else "is there"
+            said = made if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
+        print(f"{name}: {said}", file=sys.stderr, flush=True)
+
+    found = options.pretrained(planned, progress)
+    print(f"{sum(each.ok for each in found)} of {len(found)} pre-trainings are there")
+    return 0 if all(each.ok for each in found) else 1
+
+
+def dry_run(planned: Plan, options: Options, arguments: argparse.Namespace) -> int:
     """Print what a run would do."""
-    store = Store(arguments.runs)
+    jobs = options.jobs_of(planned)
+    estimate = Estimate.of(planned, Store(arguments.runs))
     if arguments.json:
-        print_json({"cells": _planned_cells(planned, store), "skipped": skipped_json(planned.skipped)})
+        print_json(
+            {
+                "cells": _planned_cells(planned, estimate),
+                "skipped": skipped_json(planned.skipped),
+                "shared": [_shared_json(each) for each in estimate.shared],
+                "estimate": {"total_s": estimate.total_s, "unmeasured": estimate.unmeasured, "jobs": jobs},
+            }
+        )
     else:
-        print(_plan_table(planned, store))
+        print(_plan_table(planned, estimate), _summary(planned, estimate, jobs), sep="\n\n")
     return 0
 
 
@@ -73,10 +86,13 @@ def warn_left_out(store: Store) -> int:
     return 1 if store.left_out else 0
 
 
-def show_notes(dataset: Dataset) -> None:
-    """One line for everything that was left out, assumed or drawn when a dataset was read."""
-    for note in dataset.notes:
-        print(f"xmcbench: note: {note}", file=sys.stderr)
+def show_notes(datasets: Iterable[Dataset]) -> None:
+    """One line for everything that was left out, assumed or drawn when datasets were read."""
+    different = {dataset.digest: dataset for dataset in datasets}.values()
+    for dataset in different:
+        whose = f"{dataset.name}: " if len(different) > 1 else ""
+        for note in dataset.notes:
+            print(f"xmcbench: note: {whose}{note}", file=sys.stderr)
 
 
 def warn_skipped(skipped: Sequence[Skipped]) -> None:
@@ -90,9 +106,11 @@ def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str
     return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]
 
 
-def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
     """What `all` left out, as JSON values."""
-    return [{"method": each.method, "reason": each.reason, "hint": each.hint} for each in skipped]
+    return [
+        {"method": each.method, "reason": each.reason, "hint": each.hint, "where": list(each.where)} for each in skipped
+    ]
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -100,28 +118,45 @@ def print_json(document: Mapping[str, Any]) -> None:
     print(json.dumps(document, indent=1, sort_keys=True))
 
 
-def _plan_table(planned: Plan, store: Store) -> str:
+def _plan_table(planned: Plan, estimate: Estimate) -> str:
     """What a run would do, one row per cell: its state, and the cost of the last similar cell that ran here."""
-    from tabulate import tabulate
-
     several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1
     lines = []
-    for each in _planned_cells(planned, store):
+    for each in _planned_cells(planned, estimate):
         seconds, memory = each["last_s"], each["last_peak_memory_bytes"]
         costs = [f"{seconds:.1f}", f"{memory / 2**30:.2f}"] if seconds is not None else ["", ""]
         where = [each["dataset"], each["setting"]] if several else []
         lines.append([each["method"], *where, each["seed"], each["state"], *costs])
-    where = ["", ""] if several else []
-    lines += [[each.method, *where, "", f"skipped: {each.reason}", "", ""] for each in planned.skipped]
+    for left_out in planned.skipped:
+        where = ["", ", ".join(left_out.where)] if several else []
+        lines.append([left_out.method, *where, "", f"skipped: {left_out.reason}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
-    return str(tabulate(lines, heads, disable_numparse=True))
+    return laid_out(lines, heads)
 
 
-def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
-    latest = {} if all(each.record for each in planned.cells) else store.latest(planned.cells[0].cell.dataset)
+def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
+    """Cells by state, what they share, and what the whole takes."""
+    states = Counter(each.state for each in planned.cells)
+    counted = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
+    said = [f"{len(planned.cells)} cells: {counted}."]
+    for each in estimate.shared:
+        said.append(
+            f"The pre-training of {each.method}, seed {each.seed}, on {each.dataset} is done once for "
+            f"{len(each.cells)} cells."
+        )
+    if states["to run"]:
+        measured = states["to run"] - estimate.unmeasured
+        at_once = f"{jobs} at once" if jobs > 1 else "one after the other"
+        known = f"{duration(estimate.total_s / jobs)} for {measured} cells, {at_once}" if measured else ""
+        unknown = f"{estimate.unmeasured} cells have not been measured" if estimate.unmeasured else ""
+        said.append(f"Estimate: {'; '.join(filter(None, [known, unknown]))}.")
+    return "\n".join(said)
+
+
+def _planned_cells(planned: Plan, estimate: Estimate) -> list[dict[str, Any]]:
     cells = []
     for each in planned.cells:
-        last = each.record or latest.get(each.cell.method)
+        last = estimate.last.get(each.cell.key)
         cells.append(
             {
                 "method": each.name,
@@ -135,3 +170,7 @@ def _planned_cells(planned: Plan, store: Store) -> list[dict[str, Any]]:
             }
         )
     return cells
+
+
+def _shared_json(each: SharedWork) -> dict[str, Any]:
+    return {"method": each.method, "dataset": each.dataset, "seed": each.seed, "cells": len(each.cells)}

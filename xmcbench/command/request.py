@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from xmcbench.api import Options
     from xmcbench.environment import Compute
     from xmcbench.runner.execution import Limits
+    from xmcbench.runner.grid import Grid
+    from xmcbench.runner.schedule import Jobs
     from xmcbench.setting import Setting
 
 
@@ -20,8 +23,8 @@ def add_dataset(group: Any) -> None:
     """The flag for the dataset, for an argument group."""
     group.add_argument(
         "--dataset",
-        metavar="NAME|PLACE",
-        help="name (see `ls datasets`), or folder, file or hf:OWNER/NAME in any layout of `ls layouts` "
+        metavar="NAME|PLACE[,..]",
+        help="names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts` "
         "(default: the small bundled one)",
     )
     add_columns(group)
@@ -38,9 +41,9 @@ def add_columns(group: Any) -> None:
 
 def add_setting(group: Any, **options: Any) -> None:
     """The flags for the setting, for an argument group; options: of --setting itself."""
-    group.add_argument("--setting", choices=("ez", "fs", "full"), **options)
-    group.add_argument("--ratio", type=float, metavar="R", help="share of labels or pairs for fs, in (0, 1]")
-    group.add_argument("--by", choices=("label", "pair"), help="whether fs samples labels or pairs (default: label)")
+    group.add_argument("--setting", metavar="ez|fs|full[,..]", **options)
+    group.add_argument("--ratio", metavar="R[,..]", help="shares of labels or pairs for fs, in (0, 1]")
+    group.add_argument("--by", metavar="label|pair[,..]", help="whether fs samples labels or pairs (default: label)")
 
 
 def add_methods(group: Any) -> None:
@@ -75,6 +78,15 @@ def add_execution(group: Any) -> None:
     group.add_argument(
         "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
     )
+    group.add_argument(
+        "--jobs",
+        default="1",
+        metavar="N|auto",
+        help="cells at once, which share the cores; auto: one a core (default: 1)",
+    )
+    group.add_argument(
+        "--cells-per-gpu", type=int, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
+    )
     group.add_argument("--force", action="store_true", help="run finished cells again")
     group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
 
@@ -82,7 +94,11 @@ def add_execution(group: Any) -> None:
 def add_set(group: Any) -> None:
     """The flag for parameters, for an argument group."""
     group.add_argument(
-        "--set", action="append", default=[], metavar="METHOD.PARAM=VALUE", help="set a parameter; may be repeated"
+        "--set",
+        action="append",
+        default=[],
+        metavar="METHOD.PARAM=VALUE",
+        help="set a parameter; may be repeated, and several values of one parameter are a row each",
     )
 
 
@@ -96,6 +112,11 @@ def add_limits(group: Any, default_s: int = 86400) -> None:
         help="seconds for each cell, inf for none (default: %(default)s)",
     )
     group.add_argument("--memory-limit", type=float, metavar="GIB", help="GiB for each cell (default: none)")
+
+
+def add_config(group: Any) -> None:
+    """The flag for a settings file, for an argument group."""
+    group.add_argument("--config", metavar="FILE.toml", help="read these settings from a file; flags override it")
 
 
 def add_dry_run(group: Any) -> None:
@@ -118,14 +139,31 @@ def add_shown(group: Any) -> None:
     group.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
-def dataset(arguments: argparse.Namespace) -> str:
-    """The name or place of --dataset, with --columns, or of the dataset whose card says that it is the default.
+def grid(arguments: argparse.Namespace, methods: tuple[str, ...], settings: Sequence[Setting] | None = None) -> Grid:
+    """The grid of a command line. settings: default is those of --setting, --ratio and --by. Raises UsageError."""
+    from xmcbench.runner.grid import Grid
 
-    Raises UsageError.
+    given = _settings(arguments) if settings is None else settings
+    sets = overrides(arguments.set)
+    return Grid(datasets(arguments), given, methods, arguments.preset, sets, seeds(arguments.seed))
+
+
+def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The names or places of --dataset, each with --columns, or the dataset whose card says that it is the default.
+
+    A path that exists is one place, even if it has a comma. Raises UsageError.
     """
     from xmcbench.data.catalogue import default_dataset
+    from xmcbench.data.sources.finding import place_of
 
-    return reference(arguments.dataset or default_dataset(), arguments.columns)
+    text = arguments.dataset
+    if text is None:
+        names: tuple[str, ...] = (default_dataset(),)
+    elif "," in str((place := place_of(text)).path) and place.path.exists():
+        names = (text,)
+    else:
+        names = _names("--dataset", text, "--dataset lf-debian-2k,lf-debian-20k")
+    return tuple(reference(name, arguments.columns) for name in names)
 
 
 def reference(place: str, columns: str | None) -> str:
@@ -141,18 +179,35 @@ def reference(place: str, columns: str | None) -> str:
     return reference_to(place, found)
 
 
-def setting(arguments: argparse.Namespace) -> Setting:
-    """The setting of --setting, --ratio and --by. Raises UsageError."""
-    from xmcbench.setting import Setting
+def _settings(arguments: argparse.Namespace) -> tuple[Setting, ...]:
+    from xmcbench.setting import settings
 
-    return Setting.of(arguments.setting, arguments.ratio, arguments.by)
+    kinds, by = arguments.setting, arguments.by
+    return settings(
+        _names("--setting", kinds, "--setting ez,full") if kinds is not None else (),
+        numbers("--ratio", arguments.ratio, "--ratio 0.01,0.05") if arguments.ratio is not None else (),
+        _names("--by", by, "--by label,pair") if by is not None else (),
+    )
+
+
+def numbers(flag: str, text: str, example: str) -> tuple[float, ...]:
+    """The numbers of a flag, each once. Raises UsageError."""
+    try:
+        return tuple(dict.fromkeys(float(each) for each in text.split(",")))
+    except ValueError:
+        raise UsageError(f"{flag} {text!r} must be comma-separated numbers", example) from None
+
+
+def _names(flag: str, text: str, example: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise UsageError(f"{flag} is empty", example)
+    return names
 
 
 def methods(text: str) -> tuple[str, ...]:
     """The names of --methods. Raises UsageError."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise UsageError("--methods is empty", "--methods all, or --methods tfidf,xr-linear")
+    names = _names("--methods", text, "--methods all, or --methods tfidf,xr-linear")
     if "all" in names and len(names) > 1:
         raise UsageError("--methods all cannot be combined with names", "name the methods, or say all")
     return names
@@ -170,15 +225,18 @@ def seeds(text: str) -> tuple[int, ...]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, object]]:
-    """Method -> parameter -> value, from the words of --set. Raises UsageError."""
-    found: dict[str, dict[str, object]] = {}
+    """Method -> parameter -> value, from the words of --set; a list where it is given several. Raises UsageError."""
+    found: dict[str, dict[str, list[str]]] = {}
     for word in words:
         target, equals, value = word.partition("=")
         method, dot, parameter = target.partition(".")
         if not equals or not dot or not parameter:
             raise UsageError(f"--set {word!r} is not METHOD.PARAM=VALUE", "for example --set bm25.k1=1.2")
-        found.setdefault(method, {})[parameter] = value
-    return found
+        found.setdefault(method, {}).setdefault(parameter, []).append(value)
+    return {
+        method: {parameter: given if len(given) > 1 else given[0] for parameter, given in values.items()}
+        for method, values in found.items()
+    }
 
 
 def options(arguments: argparse.Namespace) -> Options:
@@ -192,15 +250,30 @@ def options(arguments: argparse.Namespace) -> Options:
         _compute(arguments),
         arguments.force,
         arguments.refresh,
+        jobs=_jobs(arguments.jobs),
+        cells_per_gpu=_at_least_one("--cells-per-gpu", arguments.cells_per_gpu),
     )
+
+
+def _jobs(text: str) -> Jobs:
+    if text == "auto":
+        return "auto"
+    try:
+        return _at_least_one("--jobs", int(text))
+    except ValueError:
+        raise UsageError(f"--jobs {text!r} is not a number", "--jobs 2, or --jobs auto") from None
+
+
+def _at_least_one(flag: str, number: int) -> int:
+    if number < 1:
+        raise UsageError(f"{flag} {number} must be at least 1")
+    return number
 
 
 def _compute(arguments: argparse.Namespace) -> Compute:
     from xmcbench.environment import Compute
 
-    if arguments.processes < 1:
-        raise UsageError(f"--processes {arguments.processes} must be at least 1")
-    return Compute(arguments.device, arguments.processes)
+    return Compute(arguments.device, _at_least_one("--processes", arguments.processes))
 
 
 def limits(arguments: argparse.Namespace) -> Limits:

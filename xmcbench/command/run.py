@@ -1,19 +1,20 @@
-"""Run methods on a dataset under a setting, and print the table.
+"""Run methods on datasets under settings, and print a table for each dataset and setting.
 
-Finished cells are kept in --runs and not run again: after Ctrl-C, the same command continues where it stopped.
+Datasets, settings, ratios, seeds and values of --set can be lists: what runs is their product. Finished cells are kept
+in --runs and not run again: after Ctrl-C, the same command continues where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from xmcbench.command import request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from xmcbench.data import Dataset
-    from xmcbench.setting import Setting
+    from xmcbench.results import Results
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,57 +26,76 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--methods", default="all", metavar="A,B|all", help="names, each with :PRESET if needed, or all that can run"
     )
     request.add_methods(what)
-    what.add_argument("--config", metavar="FILE.toml", help="read these settings from a file; flags override it")
+    request.add_config(what)
     how = parser.add_argument_group("how it runs")
     request.add_execution(how)
     request.add_dry_run(how)
+    how.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="run the I-th of N parts of the cells; the others run elsewhere, on the same --runs",
+    )
+    how.add_argument("--only", choices=("pretrain",), help="do the pre-trainings that the cells need, and no cell")
     shown = parser.add_argument_group("what is shown")
     request.add_shown(shown)
+    shown.add_argument(
+        "--best", metavar="M", help="also name the best row of each method by this metric; on -dev datasets only"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
-    from xmcbench.api import filter_of
+    from xmcbench.api import shown_filter
+    from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
-    from xmcbench.runner.plan import Request, resolve
+    from xmcbench.runner.grid import requests_of
+    from xmcbench.runner.plan import resolve
+    from xmcbench.runner.shard import Shard
 
     options = request.options(arguments)
-    wanted = Request(
-        request.dataset(arguments),
-        request.setting(arguments),
-        request.methods(arguments.methods),
-        arguments.preset,
-        request.overrides(arguments.set),
-        request.seeds(arguments.seed),
-    )
+    shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
+    requests = requests_of([request.grid(each, request.methods(each.methods)) for each in arguments.grids])
     registry = report.registry(options)
-    resolve([wanted], registry)  # what is wrong is said before any data are loaded
-    planned = options.planned([wanted], registry)
+    resolve(requests, registry)  # what is wrong is said before any data are loaded
+    planned = options.planned(requests, registry)
     if not planned.cells:
         report.warn_skipped(planned.skipped)
         raise UsageError("no method can run", "the lines above say what is missing")
-    dataset = planned.cells[0].dataset
-    filter_name = filter_of(dataset, arguments.filter)
+    filter_name = shown_filter(planned, arguments.filter)
+    if arguments.best is not None:
+        check_choosable(arguments.best, (each.dataset for each in planned.cells))
     report.warn_skipped(planned.skipped)
-    report.show_notes(dataset)
+    report.show_notes(each.dataset for each in planned.cells)
+    if shard is not None:
+        planned = shard.of(planned)
+    if not planned.cells:
+        print(f"xmcbench: no cell is in shard {arguments.shard}", file=sys.stderr)
+        return 0
     if arguments.dry_run:
-        return report.dry_run(planned, arguments)
+        return report.dry_run(planned, options, arguments)
+    if arguments.only is not None:
+        return report.pretrained(planned, options)
     results = report.carried_out(planned, options, filter_name)
+    chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
-        skipped = report.skipped_json(planned.skipped)
-        records = report.records_json(results.records, results.standing)
-        report.print_json({"filter": filter_name, "records": records, "skipped": skipped})
+        document = {
+            "filter": filter_name or {part.records[0].cell.dataset: part.filter for part in results.parts()},
+            "records": report.records_json(results.records, results.standing),
+            "skipped": report.skipped_json(planned.skipped),
+        }
+        report.print_json({**document, **({"best": [each.as_json() for each in chosen]} if chosen else {})})
     else:
-        print(_headline(dataset, wanted.setting, filter_name), results, sep="\n\n")
+        shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
+        print(*shown, *results.problems(), *chosen, sep="\n\n")
     return 0 if results.ok else 1
 
 
-def _headline(dataset: Dataset, setting: Setting, filter_name: str) -> str:
+def _headline(part: Results) -> str:
     from xmcbench.metrics import protocol
 
-    counts = dataset.counts()
+    counts, setting = part.records[0].counts, part.records[0].cell.setting
     return (
-        f"{dataset.name} ({counts['train']:,} train, {counts['test']:,} test, {counts['labels']:,} labels), "
-        f"{setting.title}, filter {filter_name}, metric protocol {protocol.VERSION}. "
+        f"{part.records[0].cell.dataset} ({counts['train']:,} train, {counts['test']:,} test, "
+        f"{counts['labels']:,} labels), {setting.title}, filter {part.filter}, metric protocol {protocol.VERSION}. "
         "Percent ± half-width of the 95% interval over test instances and, with several seeds, seeds."
     )

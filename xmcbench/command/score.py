@@ -25,10 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
-    from tabulate import tabulate
-
     from xmcbench.api import evaluate, filter_of
     from xmcbench.data import load_dataset
+    from xmcbench.layout import laid_out
     from xmcbench.metrics import protocol
     from xmcbench.runner.scoring import figures_of
     from xmcbench.topk import TopK
@@ -53,5 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for name, value in result["values"].items()
     ]
-    print(tabulate(rows, ["Metric", "value", "interval"], disable_numparse=True, colalign=("left", "right", "right")))
+    print(laid_out(rows, ["Metric", "value", "interval"], ("left", "right", "right")))
     return 0

@@ -9,22 +9,41 @@
     pseudo_labels = 5
 
 is ``--dataset lf-debian-2k --setting fs --ratio 0.01 --methods tfidf,xr-linear --seed 0,1,2
---set xr-linear.pseudo_labels=5``. Flags on the command line override the file.
+--set xr-linear.pseudo_labels=5``. Flags on the command line override the file. A list of values of a parameter is a row
+each.
+
+Cells that are no product are tables of grids, each with what differs from the settings above it:
+
+    dataset = ["lf-debian-2k", "lf-debian-20k"]
+    [[grid]]
+    setting = "ez"
+    methods = ["tfidf", "bm25"]
+    [[grid]]
+    setting = "fs"
+    ratio = [0.01, 0.05]
+    methods = "xr-linear"
+    seed = [0, 1, 2]
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from xmcbench.errors import UsageError
 from xmcbench.storage.reading import read_text
 
-_FLAG = "--config"
+_FLAG, _GRID = "--config", "grid"
+#: What the grids of one file can differ in. The rest is how cells run and what is shown, which is one for all.
+_OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset", "set", "seed")
 
 
-def expand(words: list[str]) -> list[str]:
-    """The command line with ``--config FILE`` replaced by the contents of the file. Raises UsageError."""
+def expand(words: list[str]) -> list[list[str]]:
+    """The command lines that a command line stands for, one for each grid of the settings file, whose contents replace
+    ``--config FILE``. Raises UsageError."""
     if sum(word == _FLAG or word.startswith(f"{_FLAG}=") for word in words) > 1:
         raise UsageError(f"{_FLAG} is given more than once", "one file holds all settings")
     for position, word in enumerate(words):
@@ -32,15 +51,21 @@ def expand(words: list[str]) -> list[str]:
             return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]))
         if word.startswith(f"{_FLAG}="):
             return _insert(words[:position] + words[position + 1 :], Path(word.partition("=")[2]))
-    return words
+    return [words]
 
 
-def _insert(words: list[str], path: Path) -> list[str]:
+def _insert(words: list[str], path: Path) -> list[list[str]]:
+    settings = _read(path)
+    grids = settings.pop(_GRID, [{}])
+    if not isinstance(grids, list) or not grids or not all(isinstance(each, dict) for each in grids):
+        raise UsageError(f"{path}: grid must be an array of tables", "write [[grid]] above each of them")
+    for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
+        raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
     # Right after the verb: later flags on the command line win.
-    return words[:1] + _flags(path) + words[1:]
+    return [words[:1] + _flags(_merged(settings, grid, path), _given(words), path) + words[1:] for grid in grids]
 
 
-def _flags(path: Path) -> list[str]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         settings = tomllib.loads(read_text(path))
     except OSError as error:
@@ -49,13 +74,38 @@ def _flags(path: Path) -> list[str]:
         raise UsageError(f"{path} is not TOML: {error}") from error
     if _FLAG.removeprefix("--") in settings:
         raise UsageError(f"{path}: a settings file cannot include another", "put all settings into one file")
+    return settings
+
+
+def _merged(settings: Mapping[str, Any], grid: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The settings of a grid: its own, and those above it."""
+    for each in (settings, grid):
+        values = each.get("set", {})
+        if not isinstance(values, dict) or not all(isinstance(value, dict) for value in values.values()):
+            raise UsageError(f"{path}: set must be a table of tables", "write [set.tfidf], then max_df = 0.9")
+    common, own = settings.get("set", {}), grid.get("set", {})
+    sets = {method: {**common.get(method, {}), **own.get(method, {})} for method in (*common, *own)}
+    return {**settings, **grid, **({"set": sets} if sets else {})}
+
+
+def _given(words: list[str]) -> set[str]:
+    """METHOD.PARAM of every --set on the command line: the file says nothing about these."""
+    values = [word.removeprefix("--set=") for word in words if word.startswith("--set=")]
+    values += [value for flag, value in pairwise(words) if flag == "--set"]
+    return {value.partition("=")[0] for value in values}
+
+
+def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str]:
     flags: list[str] = []
     for name, value in settings.items():
         if name == "set":
-            if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-                raise UsageError(f"{path}: set must be a table of tables", "write [set.tfidf], then max_df = 0.9")
             for method, values in value.items():
-                flags += [f"--set={method}.{parameter}={_text(each)}" for parameter, each in values.items()]
+                for parameter, each in values.items():
+                    if each == []:
+                        raise UsageError(f"{path}: {method}.{parameter} has no value", "give one, or several")
+                    if f"{method}.{parameter}" not in given:
+                        several = each if isinstance(each, list) else [each]
+                        flags += [f"--set={method}.{parameter}={_text(one)}" for one in several]
         elif name == "plugin":
             flags += [f"--plugin={each}" for each in (value if isinstance(value, list) else [value])]
         elif value is True:

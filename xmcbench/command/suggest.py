@@ -6,6 +6,8 @@ The method is trained once: the same documents are not predicted again, and `--r
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,17 +41,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
-    import sys
-
     from xmcbench.command import report
     from xmcbench.data.catalogue import load_dataset
     from xmcbench.data.sources.finding import reference_to
-    from xmcbench.runner.plan import Request
     from xmcbench.topk import TopK
 
     if not 1 <= arguments.k <= 100:
         raise UsageError(f"--k {arguments.k} must be in 1..100")
-    place = request.dataset(arguments)
+    place, *others = request.datasets(arguments)
+    if others:
+        raise UsageError("suggest uses one dataset", f"--dataset {place}")
     if arguments.documents:
         place = reference_to(place, {"documents": arguments.documents})
     options = request.options(arguments)
@@ -58,19 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.setting is None:
         needs = registry[method.partition(":")[0]].usable().supervision
         arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
-    wanted = Request(
-        place,
-        request.setting(arguments),
-        (method,),
-        arguments.preset,
-        request.overrides(arguments.set),
-        request.seeds(arguments.seed)[:1],
-    )
-    planned = options.planned([wanted], registry)
+    wanted = replace(request.grid(arguments, (method,)), datasets=(place,))
+    planned = options.planned(wanted.requests(), registry)
     report.warn_skipped(planned.skipped)
-    report.show_notes(dataset)
+    report.show_notes([dataset])
     if not planned.cells:
         raise UsageError(f"{method} cannot run", "the lines above say what is missing")
+    if len(planned.cells) > 1:
+        raise UsageError(
+            f"suggest uses one cell, and these are {len(planned.cells)}",
+            "give one setting, one seed, and one value of each parameter",
+        )
     (record,) = report.carried_out(planned, options, dataset.card.filter).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)

@@ -14,15 +14,15 @@ from xmcbench.escaping import terminal
 class Inert:
     """A text stream on which no control character arrives, whoever's name or message holds it.
 
-    The end of a line of progress, a lone carriage return, is let through. Everything but writing is the stream's own.
+    Everything but writing is the stream's own. stream: the one below, for escape sequences that are meant.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
         """Write text whose control characters are spelled out; returns the number of characters given."""
-        self._stream.write(text if text == "\r" else terminal(text))
+        self.stream.write(terminal(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
@@ -31,7 +31,7 @@ class Inert:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 @contextmanager

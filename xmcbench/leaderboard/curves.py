@@ -78,13 +78,6 @@ class Curve:
         return self.metric
 
 
-def setting_at(ratio: float, by: str) -> Setting:
-    """The setting of one point: zero-shot at 0, all pairs at 1. Raises UsageError for a value outside 0..1."""
-    if ratio in (0, 1):
-        return Setting.of("full" if ratio else "ez")
-    return Setting.of("fs", ratio, by)
-
-
 def curve(
     records: Iterable[Record],
     by: str,
@@ -165,9 +158,7 @@ def as_csv(made: Curve) -> str:
 
 
 def _ratio(setting: Setting, by: str) -> float | None:
-    if setting.kind == "fs":
-        return setting.ratio if setting.by == by else None
-    return 0.0 if setting.kind == "ez" else 1.0
+    return setting.share if setting.by in (None, by) else None
 
 
 def _grid(groups: Iterable[tuple[str, list[tuple[float, Record]]]]) -> tuple[float, ...]:

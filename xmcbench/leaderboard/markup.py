@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from xmcbench import escaping
+from xmcbench.layout import laid_out
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table, TableCell, TableLine
 
@@ -17,11 +18,11 @@ _FAMILIES = {"P": "Precision", "R": "Recall"}
 
 
 def plain(table: Table) -> str:
-    """The table for a terminal: no ranks, no caption, no notes."""
+    """The table for a terminal, as wide as it is: no ranks, no caption, no notes."""
     lines = [[line.name, *(_joined(cell.text, cell.spread) for cell in line.cells)] for line in table.lines]
     heads = [table.head, *(column.text for column in table.columns)]
     shown = [[escaping.visible(text) for text in line] for line in (heads, *lines)]
-    return _tabulate(table, shown[0], shown[1:], "simple")
+    return laid_out(shown[1:], shown[0], ("left", *["right"] * len(table.columns)))
 
 
 def markdown(table: Table, sources: tuple[Source, ...]) -> str:

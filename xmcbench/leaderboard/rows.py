@@ -70,6 +70,30 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
     return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
+def measured_on(record: Record) -> str:
+    """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
+
+    All cores and no other cell beside it is what goes without saying.
+    """
+    hardware, compute = record.environment.hardware, record.environment.compute
+    threads, neighbors = compute.threads if compute else None, record.measured.neighbors
+    said = [hardware.kind]
+    if threads not in (None, hardware.cores):
+        said.append(f"{threads} thread{'s' if threads != 1 else ''} a cell")
+    if neighbors:
+        said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
+    return ", ".join(said)
+
+
+def without_common(machines: Sequence[str]) -> list[str]:
+    """Classes of machines without what all of them begin with; what is then empty is measured alone."""
+    fields = [machine.split(", ") for machine in machines]
+    common = 0
+    while len({tuple(each[: common + 1]) for each in fields}) == 1 and common < max(map(len, fields)):
+        common += 1
+    return [", ".join(each[common:]) or "alone" for each in fields]
+
+
 def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records by method and parameters, each group by seed."""
     groups: dict[str, list[Record]] = {}
@@ -125,7 +149,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
     shared = set.intersection(*(set(each.views) for each in scores)) if scores else set()
     machines: dict[str, list[Measured]] = {}
     for record in done:
-        machines.setdefault(record.environment.hardware.kind, []).append(record.measured)
+        machines.setdefault(measured_on(record), []).append(record.measured)
     return Row(
         name=name,
         parameters=group[0].cell.parameters,

@@ -134,15 +134,22 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
 
 
-def cost_table(costs: Sequence[tuple[Row, Cost]], name: str = "", caption: str = "") -> Table:
-    """Time and memory of (row, cost) on one class of machine. Nothing is ranked."""
+def cost_table(
+    costs: Sequence[tuple[Row, Cost]], name: str = "", caption: str = "", machines: Sequence[str] = ()
+) -> Table:
+    """Time and memory of (row, cost). Nothing is ranked.
+
+    machines: the class of machine of each, which is shown; without them, all are of one class.
+    """
     gpu = any(cost.peak_gpu_bytes is not None for _, cost in costs)
     lines = []
-    for row, cost in costs:
+    for position, (row, cost) in enumerate(costs):
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
+        texts += [machines[position]] if machines else []
         lines.append(TableLine(row.name, tuple(TableCell(text) for text in texts), notes=row.marks))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
+    heads += ["measured on"] if machines else []
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
 
 

@@ -52,6 +52,12 @@ def supervising(mark: str) -> int:
     return int(mark.split(":")[1])
 
 
+def supervisor_died(mark: str) -> bool:
+    """Whether the process that made a mark is dead; False where that cannot be known from here."""
+    where, process, started, _ = mark.split(":")
+    return bool(where) and where == _namespace() and _started(int(process)) != started
+
+
 def end_marked(mark: str) -> None:
     """Kill every process that carries the mark."""
     _kill_all(lambda found: found == mark)
@@ -62,14 +68,8 @@ def end_orphans() -> None:
 
     A supervisor in another namespace, such as another container, cannot be judged from here.
     """
-    namespace = _namespace()
-
-    def orphaned(mark: str) -> bool:
-        where, process, started, _ = mark.split(":")
-        return where == namespace and _started(int(process)) != started
-
-    if namespace:
-        _kill_all(orphaned)
+    if _namespace():
+        _kill_all(supervisor_died)
 
 
 def descendants(process: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""One process under watch: time limit, memory limit, memory reading, and no survivor when we go."""
+"""Processes under watch: time limit, memory limit, memory reading, and no survivor when we go."""
 
 from __future__ import annotations
 
@@ -44,6 +44,78 @@ class Ending:
         return f"ended with exit code {self.returncode} and no result"
 
 
+class Supervised:
+    """A module that runs as a process, its output in ``log``; at a limit it is ended, with everything it started.
+
+    result: the file that the process writes as its last act. Once it is there, the limits no longer apply, and the
+    process has a few seconds to end. It also ends when this process dies. Raises StorageError when the log cannot be
+    written.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str],
+        result: Path,
+        time_limit_s: float | None = None,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        self._mark, self._result, self._memory_limit = new_mark(), result, memory_limit_bytes
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as stream:
+                self._process = subprocess.Popen(
+                    # -P: the package that is installed, not a folder of its name where the user happens to stand.
+                    [sys.executable, "-P", "-m", "xmcbench.processes.keeper", module, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=subprocess.STDOUT,
+                    env={**environment, MARK: self._mark},
+                    start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
+                )
+        except OSError as error:
+            raise StorageError.from_os_error(error, log) from error
+        except BaseException:  # Ctrl-C while it starts: nobody has its number yet
+            end_marked(self._mark)
+            raise
+        self._deadline = time.monotonic() + time_limit_s if time_limit_s else None
+        self._finished = self._timed_out = self._over_memory = False
+        self._next_look = 0.0
+        #: Resident memory of the process and all below it at the last look, and the highest so far, in bytes.
+        self.memory_bytes = self.peak_memory_bytes = 0
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that keeps it."""
+        return self._process.pid
+
+    def look(self) -> Ending | None:
+        """How it ended; None while it runs within its limits. To be called often: it looks when it is time to."""
+        if self._process.poll() is not None:
+            return self.end()
+        now = time.monotonic()
+        if now < self._next_look:
+            return None
+        self.memory_bytes = _tree_memory(self.pid)
+        # A look reads about every process of the machine: it may take a twentieth of our time.
+        self._next_look = now + max(_INTERVAL_S, 20 * (time.monotonic() - now))
+        self.peak_memory_bytes = max(self.peak_memory_bytes, self.memory_bytes)
+        if not self._finished and self._result.exists():
+            self._finished, self._deadline = True, now + GRACE_S
+        late = self._deadline is not None and now > self._deadline
+        self._timed_out = late and not self._finished
+        limit = self._memory_limit
+        self._over_memory = not self._finished and limit is not None and self.memory_bytes > limit
+        return self.end() if late or self._over_memory else None
+
+    def end(self) -> Ending:
+        """End it and everything it started, if it still runs; how it ended."""
+        _end(self._process, self._mark)
+        return Ending(self._process.returncode, self._timed_out, self._over_memory, self.peak_memory_bytes)
+
+
 def supervise(
     module: str,
     arguments: Sequence[str],
@@ -53,65 +125,32 @@ def supervise(
     time_limit_s: float | None = None,
     memory_limit_bytes: int | None = None,
 ) -> Ending:
-    """Run a module as a process to its end, its output in ``log``; at a limit, end it and everything it started.
-
-    result: the file that the process writes as its last act. Once it is there, the limits no longer apply, and the
-    process has a few seconds to end. An exception in this process (Ctrl-C) ends it too, and so does the death of this
-    process. Raises StorageError when the log cannot be written.
-    """
-    mark = new_mark()
+    """Run a module as a process to its end, as ``Supervised``. An exception in this process (Ctrl-C) ends it too."""
+    process = Supervised(module, arguments, log, environment, result, time_limit_s, memory_limit_bytes)
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                # -P: the package that is installed, not a folder of its name where the user happens to stand.
-                [sys.executable, "-P", "-m", "xmcbench.processes.keeper", module, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                env={**environment, MARK: mark},
-                start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
-            )
-    except OSError as error:
-        raise StorageError.from_os_error(error, log) from error
-    peak, timed_out, over_memory = 0, False, False
-    deadline = time.monotonic() + time_limit_s if time_limit_s else None
-    finished = False
-    try:
-        while not _ended(process):
-            used = _tree_memory(process.pid)
-            peak = max(peak, used)
-            if not finished and result.exists():
-                finished, deadline = True, time.monotonic() + GRACE_S
-            late = deadline is not None and time.monotonic() > deadline
-            timed_out = late and not finished
-            over_memory = not finished and memory_limit_bytes is not None and used > memory_limit_bytes
-            if late or over_memory:
-                break
+        while (ending := process.look()) is None:
+            wait([process], _INTERVAL_S)
     finally:
-        _end(process, mark)
-    return Ending(process.returncode, timed_out, over_memory, peak)
+        process.end()
+    return ending
 
 
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process ends within the interval."""
-    if process.poll() is not None:
-        return True
+def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int] = ()) -> None:
+    """Wait until one of the processes ends, one of the descriptors ``files`` can be read, or the time is over."""
+    watched = select.poll()
+    descriptors = []
     try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not Linux, or an old one
-        try:
-            process.wait(_INTERVAL_S)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-    try:
-        waiting = select.poll()
-        waiting.register(descriptor, select.POLLIN)
-        waiting.poll(1000 * _INTERVAL_S)
+        for process in processes:
+            try:
+                descriptors.append(os.pidfd_open(process.pid))
+            except (AttributeError, OSError):  # not Linux, or an old one: look often
+                timeout_s = min(timeout_s, _INTERVAL_S)
+        for descriptor in (*descriptors, *files):
+            watched.register(descriptor, select.POLLIN)
+        watched.poll(1000 * timeout_s)
     finally:
-        os.close(descriptor)
-    return process.poll() is not None
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _tree_memory(pid: int) -> int:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.errors import StorageError
+from xmcbench.processes.claim import Claim
 from xmcbench.records.record import Record
-from xmcbench.records.store import Store
+from xmcbench.records.store import CLAIM, Store
 from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
 from xmcbench.storage.lock import exclusive
 
@@ -60,7 +61,8 @@ def items(store: Store) -> list[Item]:
 
 def remove(store: Store, item: Item) -> bool:
     """Remove an item; False if a running cell uses it. Raises StorageError."""
-    with exclusive(item.lock, wait=False) as claim:
+    lock = Claim(item.lock) if item.lock.suffix == CLAIM else exclusive(item.lock, wait=False)
+    with lock as claim:
         if not claim.held:
             return False
         try:
@@ -119,8 +121,8 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
     for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
         for path in sorted((store.root / kind).rglob(pattern)):
             state, lock = path.stat(), path.with_suffix(".lock")
-            if kind == "predictions":  # the cell's claim
-                lock = store.root / "logs" / lock.relative_to(store.root / kind)
+            if kind != "subsets":
+                lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)
             yield Item(kind, path, state.st_size, state.st_mtime, needed.get(path, 0), lock)
 
 

@@ -11,6 +11,7 @@ imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, whi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -49,7 +50,7 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a record: read-only, without undeclared fields."""
 
 
-class Cell(_Part, frozen=True, kw_only=True):
+class Cell(_Part, frozen=True, kw_only=True, dict=True):
     """The identity of one run."""
 
     dataset: str
@@ -72,7 +73,7 @@ class Cell(_Part, frozen=True, kw_only=True):
         if not valid:
             raise ValueError("the setting is incomplete")
 
-    @property
+    @cached_property  # a plan of many cells asks again and again
     def key(self) -> str:
         """SHA-256 (hex) of the identity."""
         return sha256_json(msgspec.to_builtins(self))
@@ -159,7 +160,7 @@ class Environment(_Part, frozen=True, kw_only=True):
 
 class Measured(_Part, frozen=True, kw_only=True):
     """Everything in which two equal runs differ. wall_s: seconds by phase; reused_s: seconds that reused artifacts
-    took."""
+    took; neighbors: the most other cells of the same run that this machine worked on at the same time."""
 
     started: str
     total_s: Amount
@@ -168,6 +169,7 @@ class Measured(_Part, frozen=True, kw_only=True):
     reused_s: Amount = 0.0
     predict_ms_per_instance: Amount | None = None
     peak_gpu_memory_bytes: Count | None = None
+    neighbors: Count = 0
 
 
 class SourceCheck(_Part, frozen=True, kw_only=True):
@@ -280,7 +282,8 @@ def read_record(path: Path) -> Record:
     """Read a record. Raises StorageError, naming the file, if it is damaged, edited or not a record."""
     try:
         values = msgspec.json.decode(read_bytes(path))
-        canonical_json(values).encode()  # half a surrogate pair is JSON, but not text
+        # Before all else: half a surrogate pair is JSON, but not text.
+        seal = _seal(values) if isinstance(values, dict) else sha256_json(values)
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
     schema = values.get("schema") if isinstance(values, dict) else None
@@ -291,7 +294,7 @@ def read_record(path: Path) -> Record:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
     except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
-    if _seal(values) != values.get("sha256"):
+    if seal != values.get("sha256"):
         raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
     return record
 

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError
+from xmcbench.processes.claim import Claim
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
@@ -21,6 +22,9 @@ from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.storage.temporary import hold_folder, remove_folder, sweep
+
+#: The end of the names of claims.
+CLAIM = ".claim"
 
 
 class Store:
@@ -66,15 +70,22 @@ class Store:
         """The folder of the artifacts that cells share."""
         return self.root / "artifacts"
 
-    def lock(self, cell: Cell, wait: bool) -> exclusive:
-        """The lock of a cell, for two runs that write one folder at once."""
-        return exclusive(self._file("logs", cell, ".lock"), wait=wait)
+    def claim(self, cell: Cell) -> Claim:
+        """The claim on a cell, for runs that write one folder at once, maybe on several machines."""
+        return Claim(self._file("logs", cell, CLAIM))
+
+    def pretraining_claim(self, key: str) -> Claim:
+        """The claim on a pre-training that cells share."""
+        return Claim(self.artifacts / "pretraining" / f"{key[:32]}{CLAIM}")
 
     def sweep(self) -> None:
-        """Remove what runs that were killed left half written; what is being written stays."""
+        """Remove what runs that were killed left half written, and their claims; what is being written stays."""
         sweep(self.root)
-        for name in ("records", "ranks", "predictions", "subsets"):
+        for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
+        for path in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"pretraining/*{CLAIM}")]:
+            with Claim(path):
+                pass  # a dead one is taken, and given back
         sweep(self.root / "truth")
         sweep(self.artifacts, depth=1)
         for folder in (self.artifacts / UNFINISHED).glob("*/"):
@@ -109,6 +120,10 @@ class Store:
             yield Store(folder)
         finally:
             remove_folder(held, folder)
+
+    def stagings(self) -> list[Path]:
+        """The folders of all results that are not taken over yet."""
+        return sorted(self.root.glob(".*.tmp"))
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
@@ -194,11 +209,6 @@ class Store:
                 continue
             found.append(record)
         return found
-
-    def latest(self, dataset: str) -> dict[str, Record]:
-        """Method -> its most recent result on a dataset under any setting, as an estimate of the next cost."""
-        done = [record for record in self.records() if record.finished and record.cell.dataset == dataset]
-        return {record.cell.method: record for record in sorted(done, key=lambda record: record.measured.started)}
 
     def truth(self, record: Record) -> Truth:
         """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""

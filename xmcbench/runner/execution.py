@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench import environment
 from xmcbench.data.catalogue import roots
 from xmcbench.environment import Compute
-from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.escaping import visible
-from xmcbench.metrics import DEPTH, protocol
+from xmcbench.errors import XmcbenchError
+from xmcbench.metrics import DEPTH
+from xmcbench.processes.claim import Claim
 from xmcbench.processes.lifetime import end_orphans
-from xmcbench.processes.supervisor import Ending, supervise
+from xmcbench.progress import Report
 from xmcbench.records import Record, Store
-from xmcbench.records.record import (
-    PROPENSITY_INSTANCES,
-    Environment,
-    Measured,
-    MethodFacts,
-    Protocol,
-    Status,
-    SubsetFacts,
-    check_readable,
-)
-from xmcbench.records.standing import figures_current, metrics_digest
+from xmcbench.records.record import Status
+from xmcbench.records.standing import figures_current
+from xmcbench.runner.estimate import pretraining_key, similar_records
+from xmcbench.runner.executors.base import Ended, Executor, Needs, Task
+from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.plan import Plan, PlannedCell
+from xmcbench.runner.recording import measured_of, record_of, status_of
+from xmcbench.runner.schedule import Jobs, capacity, jobs_of, needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.storage.atomic import make_folder
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.shipped import shipped
-from xmcbench.storage.temporary import scratch, sweep_scratch
+from xmcbench.storage.temporary import sweep_scratch
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-    from xmcbench.setting import Subset
+
+#: Seconds between two looks at what runs, at a cell that another run has, and between two calls of ``Watch``.
+_LOOK_S, _BUSY_S, _WATCH_S = 0.05, 0.5, 0.25
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,43 @@ class Limits:
     memory_gib: float | None = None
 
 
+@dataclass(frozen=True)
+class Underway:
+    """A cell that runs: the cell, its position, the seconds since its start, how far it is."""
+
+    planned: PlannedCell
+    position: int
+    since_s: float
+    report: Report | None
+
+
 #: Called when a cell starts (record None) and when it ends: the cell, its position, its record.
 Progress = Callable[[PlannedCell, int, Record | None], None]
+#: Called several times a second with the cells that run.
+Watch = Callable[[Sequence[Underway]], None]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where cells run, their limits, and their hardware."""
+    """Where cells run, their limits, and their hardware.
+
+    jobs: how many at once, ``auto`` for as many as the cores allow; cells_per_gpu: how many may share a GPU.
+    """
 
     store: Store
     limits: Limits = field(default_factory=Limits)
     compute: Compute = field(default_factory=Compute)
+    jobs: Jobs = 1
+    cells_per_gpu: int = 1
 
 
-def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, force: bool = False) -> list[Record]:
+def execute(
+    plan: Plan,
+    place: Place,
+    progress: Progress = lambda *_: None,
+    force: bool = False,
+    watch: Watch = lambda _: None,
+) -> list[Record]:
     """The record of every cell of the plan, in order; cells that already have one are not run.
 
     A cell that fails, hangs or runs out of memory becomes a record that says so, and the others go on. A finished cell
@@ -74,31 +97,13 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
     folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written; on
     Ctrl-C the finished records stay.
     """
-    store, records = place.store, {}
-    sweep(store)
-    waiting = list(enumerate(plan.cells))
-    busy: list[tuple[int, PlannedCell]] = []
-    with Scorer() as scorer:
-        for wait, queue in ((False, waiting), (True, busy)):
-            for position, planned in queue:
-                if planned.state != "to run" and planned.record is not None:
-                    records[position] = up_to_date(planned.record, planned.dataset, store, scorer)
-                    continue
-                with store.lock(planned.cell, wait=wait) as claim:
-                    if not claim.held:
-                        busy.append((position, planned))
-                        continue
-                    # Another run may have finished it since the plan was made.
-                    made = store.find(planned.cell)
-                    if made is not None and made.finished and made != planned.record and not force:
-                        records[position] = made
-                        continue
-                    progress(planned, position, None)
-                    records[position] = _run_cell(planned, place, scorer)
-                    if not records[position].finished:
-                        store.sweep()  # what its process was writing when it ended
-                    progress(planned, position, records[position])
-    return [records[position] for position in sorted(records)]
+    sweep(place.store)
+    jobs = jobs_of(place.jobs, [each for each in plan.cells if each.state == "to run"])
+    room = capacity(jobs, place.cells_per_gpu, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    with Scorer() as scorer, closing(_Run(plan, place, jobs, scorer, force)) as run, Local(room) as executor:
+        run.finished()
+        run.run(executor, len(set(room.gpus)), progress, watch)
+    return [run.records[position] for position in sorted(run.records)]
 
 
 def sweep(store: Store) -> None:
@@ -125,70 +130,215 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
 
-def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
-    cell, store, dataset, limits = planned.cell, place.store, planned.dataset, place.limits
-    started, begin = datetime.now(UTC), time.perf_counter()
-    log, depth = store.relative(store.log_path(cell)), DEPTH + dataset.longest_filter
-    # The earlier result of this cell stays until there is another one.
-    with store.staging() as staged:
-        outcome, ending = _in_a_process(planned, place, staged, depth)
-        status, reason = _status(outcome, ending, limits)
-        scored = None
+@dataclass
+class _Cell:
+    """A cell that runs, or is scored.
+
+    claim: that it is ours. files: what is given back when it has its record. leading: what is given back when its
+    pre-training is done.
+    """
+
+    planned: PlannedCell
+    position: int
+    compute: Compute
+    staged: Store
+    claim: Claim
+    files: ExitStack
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    begin: float = field(default_factory=time.perf_counter)
+    neighbors: int = 0
+    ended: Ended | None = None
+    leading: ExitStack = field(default_factory=ExitStack)
+
+
+class _Run:
+    """The cells of a plan on their way to records, which are by position."""
+
+    def __init__(self, plan: Plan, place: Place, jobs: int, scorer: Scorer, force: bool) -> None:
+        self._plan, self._place, self._jobs, self._scorer, self._force = plan, place, jobs, scorer, force
+        self.records: dict[int, Record] = {}
+        self._waiting: dict[int, PlannedCell] = {}
+        self._retry_at: dict[int, float] = {}
+        self._cells: dict[str, _Cell] = {}
+        self._unscored: deque[_Cell] = deque()
+        # Key of a cell -> that of its pre-training; those pre-trainings that are done.
+        self._pretraining: dict[str, str] = {}
+        self._pretrained: set[str] = set()
+
+    def close(self) -> None:
+        """Let go of the cells that have no record yet."""
+        for cell in self._cells.values():
+            cell.leading.close()
+            cell.files.close()
+
+    def finished(self) -> None:
+        """Take the cells that have a record."""
+        for position, planned in enumerate(self._plan.cells):
+            if planned.state != "to run" and planned.record is not None:
+                found = up_to_date(planned.record, planned.dataset, self._place.store, self._scorer)
+                self.records[position] = found
+            else:
+                self._waiting[position] = planned
+
+    def run(self, executor: Executor, gpus: int, progress: Progress, watch: Watch) -> None:
+        """Run the others."""
+        # One after the other, nothing has to be known of them.
+        last = similar_records(self._waiting.values(), self._place.store) if self._jobs > 1 else {}
+        compute = self._place.compute
+        needs = {
+            each.cell.key: needs_of(each, self._jobs, compute, last.get(each.cell.key), gpus)
+            for each in self._waiting.values()
+        }
+        self._pretraining = {each.cell.key: pretraining_key(each) for each in self._waiting.values()}
+        watched_at = 0.0
+        while self._waiting or self._cells:
+            self._start(executor, needs, progress)
+            for ended in executor.watch(_LOOK_S if self._cells else _BUSY_S, self._scorer.files):
+                self._end(self._cells[ended.task.key], ended, progress)
+            self._score(progress)
+            if time.monotonic() - watched_at >= _WATCH_S:
+                for key, cell in self._cells.items():
+                    if not cell.ended and self._pretraining[key] and pretrained(executor.report(key)):
+                        self._is_pretrained(cell)
+                watch([self._underway(each, executor) for each in self._cells.values()])
+                watched_at = time.monotonic()
+
+    def _underway(self, cell: _Cell, executor: Executor) -> Underway:
+        report = Report("score") if cell.ended else executor.report(cell.planned.cell.key)
+        return Underway(cell.planned, cell.position, time.perf_counter() - cell.begin, report)
+
+    def _start(self, executor: Executor, needs: dict[str, Needs], progress: Progress) -> None:
+        """Start every cell that can start now."""
+        for position, planned in list(self._waiting.items()):
+            if len(self._cells) >= self._jobs:
+                return
+            key = planned.cell.key
+            if self._retry_at.get(position, 0.0) > time.monotonic():
+                continue
+            if self._waits(planned, executor) or not executor.fits(needs[key]):
+                continue
+            with ExitStack() as files, ExitStack() as leading:
+                claim = files.enter_context(self._place.store.claim(planned.cell))
+                if not claim.held or not self._leads(planned, leading):
+                    self._retry_at[position] = time.monotonic() + _BUSY_S
+                    continue
+                del self._waiting[position]
+                # Another run may have finished it since the plan was made.
+                made = self._place.store.find(planned.cell)
+                if made is not None and made.finished and made != planned.record and not self._force:
+                    self.records[position] = made
+                    progress(planned, position, made)
+                    continue
+                compute = msgspec.structs.replace(self._place.compute, threads=needs[key].threads)
+                staged = files.enter_context(self._place.store.staging())
+                cell = _Cell(planned, position, compute, staged, claim, files)
+                progress(planned, position, None)
+                executor.submit(self._task(cell, needs[key]))
+                self._cells[key] = replace(cell, files=files.pop_all(), leading=leading.pop_all())
+                self._count_neighbors()
+
+    def _leads(self, planned: PlannedCell, leading: ExitStack) -> bool:
+        """Whether a cell may do its pre-training, which nobody else does now, or finds it done."""
+        shared = self._pretraining[planned.cell.key]
+        if not shared or shared in self._pretrained:
+            return True
+        return leading.enter_context(self._place.store.pretraining_claim(shared)).held
+
+    def _waits(self, planned: PlannedCell, executor: Executor) -> bool:
+        """Whether a cell waits for a pre-training that it shares, or for the ranking of a part of it."""
+        shared = self._pretraining[planned.cell.key]
+        if shared and shared not in self._pretrained:
+            for key, cell in self._cells.items():
+                if self._pretraining[key] == shared and not cell.ended:
+                    if not pretrained(executor.report(key)):
+                        return True
+                    self._is_pretrained(cell)
+                    break
+        running = (cell.planned for cell in self._cells.values())
+        return waits_for_parts(planned, chain(running, self._waiting.values()))
+
+    def _is_pretrained(self, cell: _Cell) -> None:
+        """The pre-training of a cell is done: others need not wait any longer."""
+        cell.leading.close()
+        self._pretrained.add(self._pretraining[cell.planned.cell.key])
+
+    def _count_neighbors(self) -> None:
+        running = [each for each in self._cells.values() if not each.ended]
+        for each in running:
+            each.neighbors = max(each.neighbors, len(running) - 1)
+
+    def _task(self, cell: _Cell, needs: Needs) -> Task:
+        planned, store, limits = cell.planned, self._place.store, self._place.limits
+        for folder in (store.artifacts, cell.staged.predictions_path(planned.cell).parent):
+            make_folder(folder)  # a folder that exists beforehand stays readable in the cell
+        pairs = cell.files.enter_context(store.subset(planned.dataset.slug, planned.subset))
+        memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
+        log = store.log_path(planned.cell)
+        job = cell_job(planned, cell.compute, needs.threads, store, pairs, cell.staged)
+        return Task(planned.cell.key, job, log, needs, limits.time_s, memory)
+
+    def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
+        """The process of a cell has ended."""
+        cell.ended = ended
+        cell.leading.close()
+        status, reason = status_of(ended.outcome, ended.ending, self._place.limits.time_s)
         if status == "ok":
+            self._unscored.append(cell)
+        else:
+            self._record(cell, status, reason, None, progress)
+
+    def _score(self, progress: Progress) -> None:
+        """Take the answer of the scorer if there is one, and hand it the next cell."""
+        while self._unscored:
+            cell = self._unscored[0]
+            if not self._scorer.asked:
+                self._scorer.begin(cell.planned.cell, cell.staged.root, cell.planned.loaded_by, _depth(cell.planned))
+            if not self._scorer.answered:
+                return
+            self._unscored.popleft()
             try:
-                scored = scorer.score(cell, staged.root, planned.loaded_by, depth)
-                if not scored.metrics:
-                    status, reason = "unscored", "no test instance has a label"
+                scored = self._scorer.answer()
             except XmcbenchError as error:
-                status, reason = "failed", str(error)
-        outcome = outcome or Outcome(status="failed")
-        measured = Measured(
-            started=started.isoformat(timespec="seconds"),
-            total_s=time.perf_counter() - begin,
-            wall_s=outcome.wall_s if scored else {},
-            reused_s=outcome.reused_s,
-            predict_ms_per_instance=1000 * outcome.wall_s.get("predict", 0.0) / len(dataset.test) if scored else None,
-            # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
-            peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
-            peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
+                self._record(cell, "failed", str(error), None, progress)
+            else:
+                unscored = "" if scored.metrics else "no test instance has a label"
+                self._record(cell, "unscored" if unscored else "ok", unscored, scored, progress)
+
+    def _record(self, cell: _Cell, status: Status, reason: str, scored: Scored | None, progress: Progress) -> None:
+        assert cell.ended is not None
+        planned, store = cell.planned, self._place.store
+        outcome = cell.ended.outcome or Outcome(status="failed")
+        total_s = time.perf_counter() - cell.begin
+        measured = measured_of(
+            planned, outcome, cell.ended.ending, scored is not None, cell.started, total_s, cell.neighbors
         )
-        record = _record(planned, place, status, reason, outcome, scored, measured, log)
-        try:
-            check_readable(record)
-        except ValueError as error:  # the notes of the method
-            reason = f"there is a result, but {error}"
-            record = _record(planned, place, "failed", reason, Outcome(status="failed"), None, measured, log)
-        return store.write(record, staged)
+        log = store.relative(store.log_path(planned.cell))
+        record = record_of(planned, cell.compute, status, reason, outcome, scored, measured, log)
+        del self._cells[planned.cell.key]
+        if not cell.claim.mine():  # this process was stopped for so long that another one has taken the cell over
+            cell.files.close()
+            self._waiting[cell.position] = planned
+            return
+        with cell.files:
+            self.records[cell.position] = store.write(record, cell.staged)
+        if not record.finished:
+            store.sweep()  # what its process was writing when it ended
+        progress(planned, cell.position, self.records[cell.position])
 
 
-def _in_a_process(planned: PlannedCell, place: Place, staged: Store, depth: int) -> tuple[Outcome | None, Ending]:
-    """Run the method; what it reports, if anything, and how its process ended."""
-    cell, store, dataset, limits = planned.cell, place.store, planned.dataset, place.limits
-    for folder in (store.artifacts, staged.predictions_path(cell).parent):
-        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
-    with (
-        scratch() as temporary,
-        store.subset(dataset.slug, planned.subset) as pairs,
-    ):
-        job_file, outcome_file = temporary / "job.json", temporary / "outcome.json"
-        _job(planned, place, staged, pairs, depth, outcome_file).write(job_file)
-        ending = supervise(
-            "xmcbench.runner.worker",
-            [str(job_file)],
-            store.log_path(cell),
-            _environment(temporary),
-            outcome_file,
-            limits.time_s,
-            int(limits.memory_gib * 2**30) if limits.memory_gib else None,
-        )
-        try:
-            return Outcome.read(outcome_file), ending
-        except StorageError as error:  # the method's process wrote there, or broke what we wrote
-            return Outcome(status="failed", reason=str(error)), ending
+def cell_job(
+    planned: PlannedCell,
+    compute: Compute,
+    threads: int,
+    store: Store,
+    pairs: Path | None = None,
+    staged: Store | None = None,
+) -> Job:
+    """What the process of a cell is told; its executor adds where the outcome goes.
 
-
-def _job(planned: PlannedCell, place: Place, staged: Store, pairs: Path | None, depth: int, outcome: Path) -> Job:
-    cell, store, dataset = planned.cell, place.store, planned.dataset
+    pairs: the file of those that it may see. staged: where its predictions go; without it, pre-training is all it does.
+    """
+    dataset = planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     read = (dataset.train, dataset.labels, dataset.test)
     files = zip(corpora, read, strict=True)
@@ -198,107 +348,29 @@ def _job(planned: PlannedCell, place: Place, staged: Store, pairs: Path | None, 
         labels=labels,
         test=test,
         pairs=str(pairs.resolve()) if pairs else None,
-        pairs_sha256=cell.subset_sha256,
-        k=depth,
-        method=cell.method,
+        pairs_sha256=planned.cell.subset_sha256,
+        k=_depth(planned),
+        method=planned.cell.method,
         plugin=str(planned.row.entry.plugin.resolve()) if planned.row.entry.plugin else None,
-        parameters=cell.parameters,
-        seed=cell.seed,
-        compute=place.compute,
-        predictions=str(staged.predictions_path(cell).resolve()),
-        outcome=str(outcome),
+        parameters=planned.cell.parameters,
+        seed=planned.cell.seed,
+        compute=msgspec.structs.replace(compute, threads=threads),
+        predictions=str(staged.predictions_path(planned.cell).resolve()) if staged else "",
+        outcome="",
         artifacts=str(store.artifacts.resolve()),
         hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
+        only="" if staged else "pretrain",
     )
+
+
+def _depth(planned: PlannedCell) -> int:
+    """Predictions per test instance."""
+    return DEPTH + planned.dataset.longest_filter
 
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
-    """Files and folders that hold pairs, or reveal them."""
+    """Files and folders that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
     published = shipped("leaderboards/published")
     boards = {store.root, *([published.parent] if published else [])}
     results = [root / name for root in boards for name in ("records", "ranks", "truth", "subsets")]
-    return [cache_root(), *roots(), *dataset.sources, *results]
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    """The environment of a cell's process: the user's, and what we set."""
-    # Waiting threads sleep instead of spinning, which would slow a shared machine down.
-    waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
-    # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
-    return {**waiting, **os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(scratch)}
-
-
-def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
-    if outcome is not None:  # how the process ended after that changes nothing
-        return outcome.status, visible(outcome.reason)
-    if ending.timed_out:
-        return "timeout", f"stopped after the time limit of {limits.time_s:g} s"
-    return "failed", ending.reason
-
-
-def _record(
-    planned: PlannedCell,
-    place: Place,
-    status: Status,
-    reason: str,
-    outcome: Outcome,
-    scored: Scored | None,
-    measured: Measured,
-    log: str,
-) -> Record:
-    dataset, row = planned.dataset, planned.row
-    result: dict[str, Any] = {"log": log}
-    if scored:
-        result = {"metrics": scored.metrics, "predictions": scored.predictions, "ranks": scored.ranks}
-        result |= {"notes": outcome.notes, "isolation": outcome.isolation, "artifacts": outcome.artifacts}
-    unscored = Protocol(
-        version=protocol.VERSION,
-        filter=dataset.card.filter,
-        propensity=dataset.propensity,
-        source_sha256=metrics_digest(),
-    )
-    return Record(
-        key=planned.cell.key,
-        cell=planned.cell,
-        method=MethodFacts(
-            title=row.title,
-            variant=row.variant,
-            supervision=row.method.supervision,
-            deterministic=row.method.deterministic,
-            source_sha256=planned.source_sha256,
-        ),
-        status=status,
-        reason=reason,
-        subset=subset_facts(planned.subset),
-        data_notes=_data_notes(dataset),
-        counts=dataset.counts(),
-        protocol=scored.protocol if scored else unscored,
-        environment=Environment(
-            packages={**environment.packages(), **outcome.packages},
-            hardware=environment.hardware(),
-            xmcbench=environment.program(),
-            compute=place.compute,
-        ),
-        measured=measured,
-        **result,
-    )
-
-
-def _data_notes(dataset: Dataset) -> tuple[str, ...]:
-    """What a reader of the record has to know about its data."""
-    few = dataset.train_corpus.rows < PROPENSITY_INSTANCES and dataset.test_corpus.pairs
-    psp = f"PSP is left out: propensities need {PROPENSITY_INSTANCES} training instances"
-    return (*dataset.notes, *([psp] if few else []))
-
-
-def subset_facts(subset: Subset | None) -> SubsetFacts | None:
-    """The description of the pairs that a method was given."""
-    if subset is None:
-        return None
-    return SubsetFacts(
-        name=subset.name,
-        sha256=subset.digest,
-        pairs=subset.pairs.nnz,
-        labels=subset.labels,
-        instances=subset.instances,
-    )
+    return [cache_root(), *roots(), *dataset.sources, *results, *store.stagings()]

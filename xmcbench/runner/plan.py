@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from typing import TYPE_CHECKING, Literal
 
 from xmcbench.description import DEFAULT_PRESET, Description, Values
@@ -26,7 +27,7 @@ class Request:
 
     dataset: its name or folder. methods: names, each optionally with its own preset (``tfidf:sklearn``), or
     ``all``. preset: used by the methods that have it; at least one method of all requests must.
-    overrides: method -> parameter -> value (text or typed).
+    overrides: method -> parameter -> value (text or typed), or a list of values: a row for each.
     """
 
     dataset: str
@@ -55,7 +56,10 @@ class Row:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with everything needed to run it. request: the index of its request."""
+    """A cell with everything needed to run it.
+
+    request: the index of its request. uses: its method and those that it uses, by name. needs: what they declare.
+    """
 
     cell: Cell
     row: Row
@@ -66,6 +70,8 @@ class PlannedCell:
     source_sha256: str
     record: Record | None
     state: State
+    uses: tuple[str, ...] = ()
+    needs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -77,16 +83,19 @@ class PlannedCell:
 class Skipped:
     """A requested method that cannot run: one line why, and the command that installs what is missing.
 
-    named: whether the user named it, so that the request is not met without it.
+    named: whether the user named it, so that the request is not met without it. where: the settings in which it cannot
+    run, where others of the plan have it.
     """
 
     method: str
     reason: str
     hint: str
     named: bool = False
+    where: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.method} is left out: {self.reason}" + (f" ({self.hint})" if self.hint else "")
+        where = f" of {', '.join(self.where)}" if self.where else ""
+        return f"{self.method} is left out{where}: {self.reason}" + (f" ({self.hint})" if self.hint else "")
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,8 @@ def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[
     """The rows of every request, and the methods left out: everything that can be checked before loading data.
 
     A method named by the user that cannot run is an error; under ``all`` it is left out with a reason. A broken method
-    is always left out: the other rows do not depend on it. Raises UnknownName, UsageError, Unavailable.
+    is always left out: the other rows do not depend on it. One that needs pairs is left out of the zero-shot setting
+    where the requests have another setting for it. Raises UnknownName, UsageError, Unavailable.
     """
     named = {name for request in requests for name, _ in _methods(request, registry)}
     for request in requests:
@@ -111,12 +121,14 @@ def resolve(requests: Sequence[Request], registry: Registry) -> list[tuple[list[
             if name not in named:
                 raise UsageError(f"--set {name}: {name} is not among the methods of this run", "add it to --methods")
             if method := registry[name].description:
-                method.resolve(name, values)  # a wrong value is an error under `all` too
+                for each in _combinations(name, values):
+                    method.resolve(name, each)  # a wrong value is an error under `all` too
         if request.preset is not None:
             known = {preset for name in named for preset in _presets(registry[name])}
             if request.preset not in known:
                 raise UnknownName("preset", request.preset, known)
-    return [_rows(request, registry) for request in requests]
+    elsewhere = {name for each in requests if each.setting.kind != "ez" for name, _ in _methods(each, registry)}
+    return [_rows(request, registry, elsewhere) for request in requests]
 
 
 def plan(
@@ -130,47 +142,56 @@ def plan(
 
     again = {*(["cached", "stale"] if force else []), *(["stale"] if refresh else [])}
     cells: dict[str, PlannedCell] = {}
-    left_out: dict[str, Skipped] = {}
+    left_out: list[tuple[Request, Skipped]] = []
     datasets: dict[str, Dataset] = {}
     used: set[str] = set()
     for number, (request, (rows, skipped)) in enumerate(zip(requests, resolve(requests, registry), strict=True)):
-        left_out |= {each.method: each for each in skipped}
+        left_out += [(request, each) for each in skipped]
         if request.dataset not in datasets:
             datasets[request.dataset] = load_dataset(request.dataset)
         dataset = datasets[request.dataset]
-        subsets = {seed: draw_subset(dataset, request.setting, seed) for seed in request.seeds}
+        subsets = draw_subsets(dataset, request.setting, request.seeds)
         for row in rows:
             try:
                 source = registry.source(row.entry.name, row.values)
+                uses = registry.used(row.entry.name, row.values)
+                needs = _needs(uses, registry)
                 made = [
                     _planned(row, source, number, request, dataset, subsets[seed], seed, store)
                     for seed in request.seeds
                 ]
-                made = [replace(each, state="to run") if each.state in again else each for each in made]
+                made = [
+                    replace(each, uses=uses, needs=needs, state="to run" if each.state in again else each.state)
+                    for each in made
+                ]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
                     row.entry.require(row.values)
             except XmcbenchError as error:
                 if isinstance(error, UnknownName | StorageError):
                     raise
-                left_out[row.entry.name] = _skipped(row.entry.name, error, request)
+                left_out.append((request, _skipped(row.entry.name, error, request)))
                 continue
-            used |= {*registry.used(row.entry.name, row.values)}
+            used |= {*uses}
             for planned in made:
                 cells.setdefault(planned.cell.key, planned)
-    broken = [each for each in left_out.values() if each.named]
+    missing = _left_out(left_out, {planned.cell.method for planned in cells.values()})
+    broken = [each for each in missing if each.named]
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
-    return Plan(tuple(requests), [*cells.values()], [*left_out.values()], registry.standing(used))
+    return Plan(tuple(requests), [*cells.values()], missing, registry.standing(used))
 
 
-def draw_subset(dataset: Dataset, setting: Setting, seed: int) -> Subset | None:
-    """The dataset's subset under a setting; the zero-shot setting does not read the pairs.
+def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
+    """The dataset's subset for each seed; the zero-shot setting does not read the pairs.
 
     Raises UsageError for another setting where there are no training pairs.
     """
-    if setting.kind != "ez" and not dataset.train_corpus.pairs:
+    if setting.kind == "ez":
+        return dict.fromkeys(seeds)
+    if not dataset.train_corpus.pairs:
         raise UsageError(f"{dataset.name} has no training pairs", "use --setting ez")
-    return None if setting.kind == "ez" else draw(dataset.train_pairs(), setting, seed)
+    pairs = dataset.train_pairs()
+    return {seed: draw(pairs, setting, seed) for seed in seeds}
 
 
 def request_for(record: Record, dataset: str, registry: Registry) -> Request:
@@ -229,7 +250,8 @@ def _presets(entry: Entry) -> Mapping[str, Mapping[str, object]]:
     return entry.description.presets if entry.description else {}
 
 
-def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped]]:
+def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[list[Row], list[Skipped]]:
+    """The rows of a request, and the methods left out. elsewhere: methods that are requested with pairs, too."""
     rows: list[Row] = []
     skipped: list[Skipped] = []
     for name, own_preset in _methods(request, registry):
@@ -239,18 +261,51 @@ def _rows(request: Request, registry: Registry) -> tuple[list[Row], list[Skipped
             preset = _chosen_preset(method, name, own_preset, request.preset)
             # Resolve twice, so that changes are parsed and checked by the same rules as presets.
             base = method.resolve(name, method.presets.get(preset, {}))
-            values = method.resolve(name, {**base, **request.overrides.get(name, {})})
-            needy = [each for each in registry.used(name, values) if registry[each].usable().supervision == "required"]
-            if request.setting.kind == "ez" and needy:
-                raise UsageError(
-                    f"{needy[0]} needs pairs, and the zero-shot setting has none", "use --setting fs or full"
-                )
-            rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
+            for changes in _combinations(name, request.overrides.get(name, {})):
+                values = method.resolve(name, {**base, **changes})
+                _check_supervision(name, values, request, registry)
+                rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
+        except _NeedsPairs as error:
+            if name not in elsewhere and not _everything(request):
+                raise
+            skipped.append(Skipped(name, error.message, error.hint))
         except XmcbenchError as error:
             if isinstance(error, UnknownName):
                 raise
             skipped.append(_skipped(name, error, request))
     return rows, skipped
+
+
+class _NeedsPairs(UsageError):
+    """A method that needs pairs, in the zero-shot setting."""
+
+
+def _check_supervision(name: str, values: Values, request: Request, registry: Registry) -> None:
+    if request.setting.kind == "ez":
+        needy = [each for each in registry.used(name, values) if registry[each].usable().supervision == "required"]
+        if needy:
+            raise _NeedsPairs(f"{needy[0]} needs pairs, and the zero-shot setting has none", "use --setting fs or full")
+
+
+def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:
+    """Every choice of one value for each parameter, the last one changing fastest. Raises UsageError."""
+    choices = []
+    for parameter, value in given.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        if not values:
+            raise UsageError(f"{name}.{parameter} has no value", "give one, or several for a row each")
+        choices.append([(parameter, each) for each in values])
+    return [dict(chosen) for chosen in product(*choices)]
+
+
+def _left_out(found: Sequence[tuple[Request, Skipped]], running: Set[str]) -> list[Skipped]:
+    """What was left out, once for each method and reason; with the settings if others have the method."""
+    merged: dict[tuple[str, str], Skipped] = {}
+    for request, each in found:
+        known = merged.get((each.method, each.reason), each)
+        where = dict.fromkeys([*known.where, request.setting.slug]) if each.method in running else ()
+        merged[each.method, each.reason] = replace(each, where=tuple(where))
+    return [*merged.values()]
 
 
 def _skipped(name: str, error: XmcbenchError, request: Request) -> Skipped:
@@ -297,6 +352,12 @@ def _planned(
     if record is not None and record.finished:
         state = "cached" if source in valid_sources(record) else "stale"
     return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state)
+
+
+def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:
+    """The most that one of the methods needs, of everything."""
+    declared = [registry[name].usable().needs for name in names]
+    return {what: max(each.get(what, 0) for each in declared) for what in {*chain(*declared)}}
 
 
 def _variant(entry: Entry, preset: str, values: Values) -> str:

@@ -9,6 +9,7 @@ A request is a line of JSON on its standard input, a reply one on its standard o
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from contextlib import suppress
@@ -69,6 +70,8 @@ class Scorer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        #: Whether something is begun that has not been answered.
+        self.asked = False
 
     def __enter__(self) -> Scorer:
         return self
@@ -76,6 +79,8 @@ class Scorer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and self._process is not None:
+            self._process.kill()  # nobody waits for its answer
         self._end()
 
     def _end(self) -> int | None:
@@ -95,14 +100,39 @@ class Scorer:
         dataset: its name or folder. depth: predictions per row. Raises MethodError for invalid predictions, DataError
         if the dataset is not that of the cell, StorageError for files.
         """
-        return self._ask(_Request(cell=cell, root=str(root.resolve()), dataset=dataset, depth=depth, keep=keep))
+        self.begin(cell, root, dataset, depth, keep)
+        return self.answer()
+
+    def begin(self, cell: Cell, root: Path, dataset: str, depth: int, keep: bool = True) -> None:
+        """Begin what ``score`` does; ``answer`` returns or raises what it found, before anything else is begun."""
+        self._send(_Request(cell=cell, root=str(root.resolve()), dataset=dataset, depth=depth, keep=keep))
+
+    def answer(self) -> Scored:
+        """The answer to what was begun last; waits for it. Raises what ``score`` raises."""
+        self.asked = False
+        answer = self._received()
+        if answer.scored is None:
+            raise getattr(errors, answer.error, XmcbenchError)(answer.message, answer.hint)
+        return answer.scored
+
+    @property
+    def files(self) -> list[int]:
+        """The descriptor that can be read when there is an answer; none while nothing is asked."""
+        return [self._process.stdout.fileno()] if self.asked and self._process and self._process.stdout else []
+
+    @property
+    def answered(self) -> bool:
+        """Whether ``answer`` would not wait."""
+        return self.asked and (not self.files or bool(select.select(self.files, [], [], 0)[0]))
 
     def rescore(self, cell: Cell, root: Path, filter_name: str, propensity: tuple[float, float]) -> Scored:
         """The figures of a record from its stored ranks, under these constants. Raises StorageError."""
         root = root.resolve()
-        return self._ask(_Request(cell=cell, root=str(root), propensity=propensity, filter=filter_name))
+        self._send(_Request(cell=cell, root=str(root), propensity=propensity, filter=filter_name))
+        return self.answer()
 
-    def _ask(self, request: _Request) -> Scored:
+    def _send(self, request: _Request) -> None:
+        self.asked = True
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "xmcbench.runner.scorer", str(os.getpid())],
@@ -112,10 +142,14 @@ class Scorer:
                 start_new_session=True,  # Ctrl-C is for the run only, which then ends this process
             )
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
+        with suppress(OSError):  # it has ended, which the missing answer tells
             self._process.stdin.write(msgspec.json.encode(request) + b"\n")
             self._process.stdin.flush()
+
+    def _received(self) -> _Answer:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
             line = self._process.stdout.readline()
         except OSError:
             line = b""
@@ -125,10 +159,7 @@ class Scorer:
             raise
         if not line:
             raise StorageError(f"the scoring process ended with exit code {self._end()}", "out of memory?")
-        answer = msgspec.json.decode(line, type=_Answer)
-        if answer.scored is None:
-            raise getattr(errors, answer.error, XmcbenchError)(answer.message, answer.hint)
-        return answer.scored
+        return msgspec.json.decode(line, type=_Answer)
 
 
 def _serve(parent: int) -> None:
@@ -138,15 +169,19 @@ def _serve(parent: int) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin.buffer:
-        try:
-            answer = _Answer(scored=_score(msgspec.json.decode(line, type=_Request), datasets))
-        except XmcbenchError as error:
-            kind = errors.UsageError if isinstance(error, errors.UnknownName) else type(error)
-            answer = _Answer(error=kind.__name__, message=error.message, hint=error.hint)
-        except Exception as error:
-            answer = _Answer(error="XmcbenchError", message=f"scoring failed: {type(error).__name__}: {error}")
+        answer = _answer(msgspec.json.decode(line, type=_Request), datasets)
         answers.write(msgspec.json.encode(answer) + b"\n")
         answers.flush()
+
+
+def _answer(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
+    try:
+        return _Answer(scored=_score(request, datasets))
+    except XmcbenchError as error:
+        kind = errors.UsageError if isinstance(error, errors.UnknownName) else type(error)
+        return _Answer(error=kind.__name__, message=error.message, hint=error.hint)
+    except Exception as error:
+        return _Answer(error="XmcbenchError", message=f"scoring failed: {type(error).__name__}: {error}")
 
 
 def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Scored:

@@ -10,14 +10,18 @@ import faulthandler
 import resource
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from xmcbench import progress
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
 from xmcbench.escaping import visible
+from xmcbench.method import Method
 from xmcbench.plugin import load
-from xmcbench.runner import isolation
+from xmcbench.runner import isolation, prediction
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import classes, keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
@@ -54,7 +58,7 @@ def main(job_file: str) -> None:
 
 def run(job: Job) -> Outcome:
     """Do the work of a job."""
-    phases = Phases()
+    phases = _ReportedPhases()
     with phases("load"):
         texts = (_texts(job.train), _texts(job.labels), _texts(job.test))
         pairs = None
@@ -64,12 +68,15 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, str(Path(job.predictions).parent), *([job.plugin] if job.plugin else [])]
+    needed = [job.artifacts, *([job.plugin] if job.plugin else [])]
+    needed += [str(Path(job.predictions).parent)] if not job.only else []
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
     artifacts = Artifacts(Path(job.artifacts))
     identity = {"method": job.method, "parameters": job.parameters}
+    if job.only:
+        return _pretrained(job, method, texts, artifacts, phases)
     predictions = predict(
         method,
         texts,
@@ -97,6 +104,27 @@ def run(job: Job) -> Outcome:
         peak_memory_bytes=memory,
         peak_gpu_memory_bytes=gpu_memory,
     )
+
+
+def _pretrained(
+    job: Job, method: Method, texts: tuple[Texts, Texts, Texts], artifacts: Artifacts, phases: Phases
+) -> Outcome:
+    """Do the pre-training of a method as ``predict`` would, and nothing else."""
+    method.seed, method.artifacts, method.compute = job.seed, artifacts, job.compute
+    identity = {"method": job.method, "parameters": job.parameters, "seed": job.seed}
+    with phases("pretrain"):
+        prediction._pretrained(method, *texts[:2], identity)
+    return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s)
+
+
+class _ReportedPhases(Phases):
+    """Phases that whoever watches this process sees."""
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        progress.phase(name)
+        with super().__call__(name):
+            yield
 
 
 def _texts(file: TextFile) -> Texts:

@@ -1,7 +1,11 @@
-"""Lock files, which the system releases when their process ends."""
+"""Lock files, which the system releases when their process ends.
+
+Where a file system has no locks, everybody has every lock: work may be done twice there. What is written stays whole.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -9,6 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from xmcbench.errors import StorageError
+
+#: Errors of a file system without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
@@ -51,7 +58,11 @@ def _locked(path: Path, how: int) -> IO[str]:
     while True:
         stream = _opened(path)
         try:
-            fcntl.flock(stream, how)
+            try:
+                fcntl.flock(stream, how)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
             # The previous holder may have removed the file: a lock on a removed file excludes nobody.
             with suppress(FileNotFoundError):
                 if os.fstat(stream.fileno()).st_ino == path.stat().st_ino:

@@ -1,7 +1,8 @@
 """Temporary files and folders: held by a lock while their process lives, removed by the next one where it was killed.
 
-The lock is the system's, on the file or folder itself, so it goes with the process however that ends, and a process on
-another machine that shares the file system is seen too. Where a file system has no locks, nothing is removed.
+The lock is the system's, on the file or folder itself, so it goes with the process however that ends. Where a file
+system has no locks, nothing is removed. The name says on which machine it was made: a file system may not show the
+locks of other machines, so what they made is only removed when it is old.
 """
 
 from __future__ import annotations
@@ -11,30 +12,38 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
 
 #: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
-_BESIDE = re.compile(r"\..*\.[a-z0-9_]{8}\.tmp|\.[a-z0-9_]{8}\.tmp")
+_BESIDE = re.compile(r"\.(?:.*\.)?(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
+#: Seconds after which what another machine made is removed.
+_OLD_S = 86400.0
 _SCRATCH = re.compile(r"xmcbench-[a-z0-9_]{8}\.tmp")
 
 
 def hold_file(target: Path) -> tuple[int, Path]:
     """A new file beside ``target``, open for writing and held until it is closed: its descriptor and its path."""
     while True:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.{machine_tag()}-", suffix=".tmp")
         if _held(descriptor, name):
             return descriptor, Path(name)
         os.close(descriptor)
 
 
 def hold_folder(parent: Path, prefix: str) -> tuple[int, Path]:
-    """A new folder in ``parent``, held until the returned descriptor is closed: that and its path."""
+    """A new folder in ``parent``, held until the returned descriptor is closed: that and its path.
+
+    prefix: a dot, and before it what the folder will become, if anything; or ``xmcbench-``.
+    """
+    tag = f"{machine_tag()}-" if prefix.endswith(".") else ""
     while True:
-        name = tempfile.mkdtemp(dir=parent, prefix=prefix, suffix=".tmp")
+        name = tempfile.mkdtemp(dir=parent, prefix=f"{prefix}{tag}", suffix=".tmp")
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -94,12 +103,16 @@ def sweep(folder: Path, depth: int = 0) -> None:
 
 def _sweep(folder: Path, pattern: re.Pattern[str]) -> None:
     try:
-        entries = [entry for entry in os.scandir(folder) if pattern.fullmatch(entry.name)]
+        entries = [(entry, found) for entry in os.scandir(folder) if (found := pattern.fullmatch(entry.name))]
     except OSError:
         return
-    for entry in entries:
+    for entry, found in entries:
+        elsewhere = found.groupdict().get("machine") not in (None, machine_tag())
         with suppress(OSError):
-            if entry.stat(follow_symlinks=False).st_uid == os.getuid() and not entry.is_symlink():
+            state = entry.stat(follow_symlinks=False)
+            if elsewhere and time.time() - state.st_mtime < _OLD_S:
+                continue
+            if state.st_uid == os.getuid() and not entry.is_symlink():
                 _remove_unheld(entry)
 
 

@@ -1,0 +1,112 @@
+"""What a run shows while it runs: on a terminal, and elsewhere."""
+
+import io
+import sys
+import time
+
+import pytest
+
+from xmcbench.command import progress
+from xmcbench.command.progress import Display, Outlook, duration
+from xmcbench.progress import Report
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner.execution import Underway
+from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.plan import plan
+from xmcbench.setting import Setting
+
+
+@pytest.fixture
+def planned(tiny, tmp_path):
+    def make(seeds=(0, 1), settings=("ez",)):
+        grid = Grid([str(tiny)], [Setting.of(each) for each in settings], ["tfidf"], seeds=seeds)
+        return plan(requests_of([grid]), Registry([]), Store(tmp_path / "runs"))
+
+    return make
+
+
+def test_plain_lines_elsewhere_than_on_a_terminal(planned, tmp_path, record, altered, capsys, monkeypatch):
+    made, clock = planned(settings=("ez", "full")), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "time", lambda: 100.0)
+    log = tmp_path / "runs" / "logs" / "x.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("reading\nout of luck\n\n")
+    first, second = made.cells[0], made.cells[2]
+    with Display(made, Store(tmp_path / "runs")) as display:
+        running = [Underway(second, 2, 61.0, Report("fit", 10, 40, "step", 95.0, 0))]
+        display.progress(first, 0, None)
+        display.watch(running)
+        display.progress(first, 0, altered(record(status="failed"), (("log",), "logs/x.log")))
+        clock[0] = 59.0
+        display.watch(running)
+        assert len(capsys.readouterr().err.splitlines()) == 2
+        clock[0] = 60.0
+        display.watch(running)
+        display.watch(running)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "1 of 4 cells done, 1 running, about 10 s left; [3/4] TF-IDF, tiny full, seed 0: fit, step 10"
+    )
+    assert line.endswith("of 40 (25%), 2/s, 15 s left, 61 s")
+
+
+def test_how_a_cell_ended(planned, tmp_path, record, altered, capsys):
+    log = tmp_path / "runs" / "logs" / "x.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("reading\nout of luck\n\n")
+    made = planned()
+    with Display(made, Store(tmp_path / "runs")) as display:
+        display.progress(made.cells[0], 0, record())
+        display.progress(made.cells[1], 1, altered(record(status="failed"), (("log",), "logs/x.log")))
+    assert capsys.readouterr().err.splitlines() == [
+        "[1/2] TF-IDF, seed 0: ok, 5.0 s",
+        f"[2/2] TF-IDF, seed 1: failed, 5.0 s: ValueError: no (log: {log}: out of luck)",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("dumb", [False, True])
+def test_a_terminal_has_a_line_a_cell_and_one_for_the_whole(planned, tmp_path, record, monkeypatch, dumb):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "dumb" if dumb else "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    made = planned()
+    with Display(made, Store(tmp_path / "runs")) as display:
+        display.progress(made.cells[0], 0, None)
+        running = [Underway(each, place, 3.0, Report("fit\x1b[2J" * 9)) for place, each in enumerate(made.cells)]
+        display.watch(running)
+        shown = screen.getvalue()
+        display.progress(made.cells[0], 0, record())
+        display.watch(running[1:])
+    if dumb:
+        assert shown == "[1/2] TF-IDF, seed 0: started\n"
+        return
+    lines = [line for line in shown.replace("\r", "").splitlines() if "TF-IDF" in line or "cells done" in line]
+    assert "[1/2] TF-IDF, seed 0: fit" in lines[0]
+    assert "[2/2] TF-IDF, seed 1: fit" in lines[1]
+    assert "0 of 2 cells done, 2 running" in lines[2]
+    assert "\x1b[2J" not in screen.getvalue()  # nothing of a name acts on the terminal
+    assert "\x1b[3" not in screen.getvalue()  # no color
+    assert "[1/2] TF-IDF, seed 0: ok, 5.0 s\n" in screen.getvalue()
+
+
+def test_the_outlook_of_a_run(planned, record):
+    first, second, third = planned(seeds=range(3)).cells
+    outlook = Outlook(3, 2, {first.cell.key: 10.0, second.cell.key: -1.0, third.cell.key: 4.0})
+    assert outlook.left_s([]) is None  # nothing is known of the second
+    outlook.ended(first, 8.0)
+    assert outlook.left_s([]) == (8.0 + 4.0) / 2
+    assert outlook.left_s([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2
+
+
+def test_seconds_as_a_person_says_them():
+    assert [duration(each) for each in (0.4, 89, 90, 3600, 12000)] == ["0 s", "89 s", "2 min", "60 min", "3 h 20 min"]
+    assert progress._EVERY_S == 60

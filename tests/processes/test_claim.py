@@ -1,0 +1,146 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from xmcbench.environment import machine
+from xmcbench.errors import StorageError
+from xmcbench.processes import claim as claims
+from xmcbench.processes.claim import Claim, dead, holder
+from xmcbench.processes.lifetime import new_mark
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from xmcbench.processes.claim import Claim
+with Claim(Path(sys.argv[1])) as claim:
+    print(claim.held, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs" / "x.claim"
+
+
+def forged(path, where, mark, age_s=0.0):
+    """A claim of somebody else."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"owner": f"{where}:{mark}", "host": "far", "pid": 7}))
+    os.utime(path, (time.time() - age_s,) * 2)
+
+
+def test_one_has_it_until_it_is_given_back(path):
+    with Claim(path) as mine:
+        assert mine.held
+        assert mine.mine()
+        assert holder(path).startswith(f"process {os.getpid()} on ")
+        with Claim(path) as other:
+            assert not other.held
+        assert path.exists()  # who did not get it gives nothing back
+    assert list(path.parent.iterdir()) == []
+    assert holder(path) == ""
+
+
+def test_the_claim_of_a_killed_process_is_taken_at_once(path):
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, path], stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout.readline() == "True\n"
+        with Claim(path) as other:
+            assert not other.held
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        assert dead(path)
+        with Claim(path) as other:
+            assert other.held
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(("age_s", "held"), [(0.0, False), (claims.DEAD_S - 20, False), (claims.DEAD_S + 20, True)])
+def test_that_of_another_machine_is_dead_when_nobody_touches_it(path, age_s, held):
+    forged(path, "another-machine", new_mark(), age_s)
+    with Claim(path) as mine:
+        assert mine.held == held
+    assert path.exists() != held
+
+
+def test_a_process_of_another_container_is_judged_by_the_age(path):
+    space, pid, _, unique = new_mark().split(":")
+    forged(path, machine(), f"1{space}:{pid}:1:{unique}")
+    assert not dead(path)
+    forged(path, machine(), f"{space}:{pid}:1:{unique}")  # the same number, another process
+    assert dead(path)
+
+
+def test_what_is_damaged_is_dead_after_a_while(path):
+    path.parent.mkdir()
+    path.write_text("{")
+    assert not dead(path)
+    os.utime(path, (0, 0))
+    assert dead(path)
+
+
+def test_it_is_touched_while_it_is_held(path, monkeypatch):
+    monkeypatch.setattr(claims, "BEAT_S", 0.01)
+    monkeypatch.setattr(claims, "_heart", claims._Heart())
+    with Claim(path):
+        os.utime(path, (0, 0))
+        deadline = time.monotonic() + 20
+        while dead(path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not dead(path)
+
+
+def test_who_was_stopped_for_long_has_lost_it(path):
+    with Claim(path) as mine:
+        forged(path, "another-machine", new_mark())
+        mine.beat()
+        assert not mine.mine()
+    assert holder(path) == "process 7 on far"  # nothing of others is given back
+
+
+def test_of_many_that_find_a_dead_one_one_has_it(path):
+    for _ in range(20):
+        forged(path, "another-machine", new_mark(), claims.DEAD_S * 2)
+        start, taken = threading.Barrier(8), []
+
+        def take(start=start, taken=taken):
+            start.wait()
+            with Claim(path) as mine:
+                taken.append(mine.held)
+                start.wait()
+
+        threads = [threading.Thread(target=take) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(taken) <= 1
+        with Claim(path) as mine:
+            assert mine.held
+        assert not path.exists()
+
+
+def test_without_hard_links(path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "not here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with Claim(path) as mine, Claim(path) as other:
+        assert (mine.held, other.held) == (True, False)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError), Claim(tmp_path / "file" / "x.claim"):
+        pass

@@ -1,0 +1,145 @@
+import pytest
+
+from xmcbench import UsageError
+from xmcbench.errors import UnknownName
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner.estimate import Estimate, shared_work, similar_records
+from xmcbench.runner.grid import Grid, curve_grids, requests_of
+from xmcbench.runner.plan import plan, resolve
+from xmcbench.setting import Setting, settings
+
+PLUGIN = """
+    from xmcbench import Method, TopK
+
+    class Free(Method):
+        supervision = "unused"
+        size: int = 1
+        rate: float = 0.5
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+
+    class Either(Free):
+        supervision = "optional"
+        def pretrain(self, raw_X, raw_Y): ...
+
+    class Needy(Free):
+        supervision = "required"
+"""
+EZ, FULL, HALF = Setting.of("ez"), Setting.of("full"), Setting.of("fs", 0.5)
+
+
+@pytest.fixture
+def registry(plugin):
+    return Registry([plugin(PLUGIN)])
+
+
+@pytest.fixture
+def planned(tiny, registry, tmp_path):
+    def make(*grids):
+        return plan(requests_of(grids), registry, Store(tmp_path / "runs"))
+
+    return make
+
+
+def test_settings_are_a_product_of_what_they_have():
+    assert settings(["ez", "fs", "full", "fs"], [0.5, 0.1], ["pair", "label"]) == (
+        EZ,
+        Setting.of("fs", 0.5, "pair"),
+        Setting.of("fs", 0.1, "pair"),
+        HALF,
+        Setting.of("fs", 0.1),
+        FULL,
+    )
+    assert settings(["fs"], [0.5]) == (HALF,)
+    for kinds, ratios, by in ((["fs"], [], []), (["ez"], [0.5], []), (["full"], [], ["pair"]), (["no"], [0.5], [])):
+        with pytest.raises(UsageError):
+            settings(kinds, ratios, by)
+    assert [each.share for each in (EZ, HALF, FULL)] == [0, 0.5, 1]
+
+
+def test_a_grid_is_every_dataset_in_every_setting(tiny, planned):
+    grid = Grid([str(tiny), str(tiny)], [EZ, HALF], ["either", "free"], None, {"either": {"size": [2, 3]}}, [0, 1])
+    assert [(each.dataset, each.setting) for each in grid.requests()] == [(str(tiny), EZ), (str(tiny), HALF)]
+    made = planned(grid, Grid([str(tiny)], [HALF, FULL], ["free"]))
+    names = [(each.name, each.cell.setting.slug, each.cell.seed) for each in made.cells]
+    rows = ["either (size=2)", "either (size=3)", "free"]
+    assert names == [
+        *((row, slug, seed) for slug in ("ez", "fs-label-0.5") for row in rows for seed in (0, 1)),
+        ("free", "full", 0),
+    ]
+    assert len({each.cell.key for each in made.cells}) == len(names)
+
+
+def test_several_values_of_several_parameters_are_a_product(tiny, planned):
+    made = planned(Grid([str(tiny)], [EZ], ["free"], None, {"free": {"size": [2, "3"], "rate": (0.1, 0.2)}}))
+    values = [(each.cell.parameters["size"], each.cell.parameters["rate"]) for each in made.cells]
+    assert values == [(2, 0.1), (2, 0.2), (3, 0.1), (3, 0.2)]
+    for wrong in ([], ["no"], [2, "no"]):
+        with pytest.raises(UsageError):
+            planned(Grid([str(tiny)], [EZ], ["free"], None, {"free": {"size": wrong}}))
+
+
+def test_what_needs_pairs_is_left_out_where_there_are_none(tiny, planned, registry):
+    made = planned(Grid([str(tiny)], [EZ, HALF], ["needy", "free"]))
+    assert [each.cell.method for each in made.cells] == ["free", "needy", "free"]
+    (left_out,) = made.skipped
+    assert str(left_out).startswith("needy is left out of ez: needy needs pairs")
+    assert not left_out.named
+    with pytest.raises(UsageError, match="needy needs pairs"):
+        resolve(requests_of([Grid([str(tiny)], [EZ], ["needy"]), Grid([str(tiny)], [FULL], ["free"])]), registry)
+    (everywhere,) = [each for each in planned(Grid([str(tiny)], [EZ])).skipped if each.method == "needy"]
+    assert everywhere.where == ()
+
+
+def test_a_curve_runs_what_looks_at_no_pairs_once(tiny, registry):
+    grid = Grid([str(tiny)], [EZ, HALF, FULL], ["either", "free", "needy:x"], seeds=[3, 4])
+    made = [(each.methods, each.settings, each.seeds) for each in curve_grids(grid, registry)]
+    assert made == [
+        (("free",), [EZ], [3]),
+        (("either",), [EZ], [3, 4]),
+        (("either", "needy:x"), [HALF], [3, 4]),
+        (("either", "needy:x"), [FULL], [3, 4]),
+    ]
+    with pytest.raises(UsageError, match="there are no pairs to learn from"):
+        curve_grids(Grid([str(tiny)], [EZ], ["needy"]), registry)
+    with pytest.raises(UnknownName):
+        curve_grids(Grid([str(tiny)], [EZ], ["nedy"]), registry)
+
+
+def test_what_cells_share(tiny, planned):
+    settings_and_seeds = {"settings": [EZ, HALF, FULL], "seeds": [0, 1]}
+    made = planned(Grid([str(tiny)], methods=["free", "either"], **settings_and_seeds))
+    shared = shared_work(made.cells)
+    keys = {seed: [each.cell.key for each in made.cells if each.cell.seed == seed] for seed in (0, 1)}
+    assert [(each.method, each.seed) for each in shared] == [("either", 0), ("either", 1)]
+    assert [len(each.cells) for each in shared] == [3, 3]
+    for each in shared:
+        assert set(each.cells) < set(keys[each.seed])
+    alone = planned(Grid([str(tiny)], [EZ], ["either"], None, {"either": {"size": [1, 2]}}))
+    assert shared_work(alone.cells) == []
+
+
+def test_a_cell_is_estimated_by_the_one_most_like_it(tiny, planned, tmp_path, record, altered):
+    store = Store(tmp_path / "runs")
+    target, other = planned(Grid([str(tiny)], [EZ], ["free", "either"])).cells
+
+    def ran(setting, day, seconds, **parameters):
+        made = record("free", setting=setting, **{**target.cell.parameters, **parameters})
+        at = (("measured", "started"), f"2026-01-0{day}T00:00:00+00:00"), (("measured", "total_s"), seconds)
+        store.write(altered(made, *at, (("cell", "dataset_sha256"), target.cell.dataset_sha256)))
+
+    def last():
+        return similar_records([target, other], store).get(target.cell.key)
+
+    assert last() is None
+    for setting, day, seconds, parameters in (
+        (EZ, 2, 1.0, {"size": 7}),
+        (EZ, 3, 2.0, {"size": 8}),  # later
+        (FULL, 1, 3.0, {}),  # the same parameters
+        (EZ, 1, 4.0, {}),  # and the same setting
+    ):
+        ran(setting, day, seconds, **parameters)
+        assert last().measured.total_s == seconds
+    estimate = Estimate.of(planned(Grid([str(tiny)], [EZ], ["free", "either"], seeds=[5])), store)
+    assert (estimate.total_s, estimate.unmeasured) == (4.0, 1)

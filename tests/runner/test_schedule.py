@@ -1,0 +1,272 @@
+"""Cells at once: what each is told, what waits for what, and what this machine has room for."""
+
+import pytest
+
+from xmcbench import UsageError
+from xmcbench.environment import Compute
+from xmcbench.processes.supervisor import Ending
+from xmcbench.progress import Report
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner import execution, schedule
+from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.executors import local
+from xmcbench.runner.executors.base import Ended, Needs, Task
+from xmcbench.runner.executors.local import Capacity, Local
+from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.job import Outcome
+from xmcbench.runner.plan import plan
+from xmcbench.runner.schedule import capacity, jobs_of, needs_of
+from xmcbench.setting import Setting
+
+PLUGIN = """
+    from xmcbench import Method, TopK
+
+    class Plain(Method):
+        supervision = "unused"
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+
+    class Trained(Plain):
+        needs = {"cores": 3, "gpu": 1}
+        supervision = "optional"
+        def pretrain(self, raw_X, raw_Y): ...
+
+    class Whole(Plain):
+        part: str = "plain"
+        def uses(self):
+            return (self.part,)
+"""
+EZ, HALF, FULL = Setting.of("ez"), Setting.of("fs", 0.5), Setting.of("full")
+GONE = Ending(1, False, False, 0)
+
+
+class Stage:
+    """An executor on which a test ends cells, or says how far they are."""
+
+    def __init__(self, *_):
+        self.tasks, self.reports, self.started, self.most, self.cancelled = {}, {}, [], 0, []
+        self.script = iter(())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.cancelled += self.tasks
+
+    def fits(self, needs):
+        return True
+
+    def submit(self, task):
+        self.tasks[task.key] = task
+        self.started.append(task)
+        self.most = max(self.most, len(self.tasks))
+
+    def report(self, key):
+        return self.reports.get(key)
+
+    def watch(self, timeout_s, files=()):
+        """Do the next step of the script; without one, end the oldest."""
+        step = next(self.script, None)
+        if step is not None and (found := step(self)) is not None:
+            return found
+        return [self.end(next(iter(self.tasks)))] if self.tasks and step is None else []
+
+    def end(self, key):
+        return Ended(self.tasks.pop(key), Outcome(status="failed", reason="no"), GONE)
+
+
+@pytest.fixture
+def registry(plugin):
+    return Registry([plugin(PLUGIN)])
+
+
+@pytest.fixture
+def staged(tiny, registry, tmp_path, monkeypatch):
+    """Run grids on a stage, following a script; returns the stage, the cells and the records."""
+
+    def run(*grids, jobs=1, script=(), **more):
+        stage = Stage()
+        stage.script = iter(script)
+        monkeypatch.setattr(execution, "Local", lambda _: stage)
+        made = plan(requests_of(grids), registry, Store(tmp_path / "runs"))
+        return stage, made.cells, execute(made, Place(Store(tmp_path / "runs"), jobs=jobs, **more))
+
+    return run
+
+
+def test_so_many_at_once_and_each_ends_once(staged, tiny):
+    grid = Grid([str(tiny)], [EZ], ["plain"], seeds=range(5))
+    for jobs in (1, 3):
+        stage, cells, records = staged(grid, jobs=jobs)
+        assert stage.most == jobs
+        assert [task.key for task in stage.started] == [each.cell.key for each in cells]
+        assert [each.key for each in records] == [each.cell.key for each in cells]
+        neighbors = {record.measured.neighbors for record in records}
+        assert neighbors == ({0} if jobs == 1 else {2})
+        assert {record.environment.compute.threads for record in records} == {
+            task.needs.threads for task in stage.started
+        }
+    assert not stage.cancelled
+
+
+def test_a_shared_pretraining_is_waited_for(staged, tiny):
+    """The first cell trains; the others start when it is past that, or has ended. Cells of other seeds do not wait."""
+    seen = []
+
+    def look(stage):
+        seen.append(len(stage.started))
+        return []
+
+    def says(phase):
+        def step(stage):
+            stage.reports[stage.started[0].key] = Report(phase)
+            return look(stage)
+
+        return step
+
+    script = [look, says("pretrain"), says("fit"), look]
+    grid = Grid([str(tiny)], [EZ, HALF, FULL], ["trained"], seeds=[0, 1])
+    stage, cells, _ = staged(grid, jobs=6, script=script)
+    assert seen == [2, 2, 2, 4]  # the two seeds; then the others of the first seed
+    firsts = [task.key for task in stage.started[:2]]
+    assert firsts == [each.cell.key for each in cells[:2]]
+
+    def fails(stage):
+        return [stage.end(stage.started[0].key)]
+
+    seen.clear()
+    staged(Grid([str(tiny)], [EZ, HALF, FULL], ["trained"], seeds=[2]), jobs=6, script=[look, fails, look])
+    assert seen == [1, 2]  # it failed: the next one trains, and the third waits for that
+
+
+def test_a_part_is_waited_for(staged, tiny):
+    seen = []
+
+    def look(stage):
+        seen.append([task.job.method for task in stage.started])
+        return []
+
+    grid = Grid([str(tiny)], [EZ, HALF], ["whole", "plain"])
+    stage, *_ = staged(grid, jobs=4, script=[look, lambda stage: [stage.end(stage.started[0].key)], look])
+    assert seen == [["plain", "plain"], ["plain", "plain", "whole"]]
+    (whole, other) = [task for task in stage.started if task.job.method == "whole"]
+    assert whole.job.pairs is None  # that of the part that ended first
+    assert other.job.pairs is not None
+
+
+def test_ctrl_c_cancels_what_runs_and_leaves_nothing(staged, tiny, tmp_path, monkeypatch):
+    def interrupt(stage):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        staged(
+            Grid([str(tiny)], [EZ], ["plain"], seeds=range(3)),
+            jobs=2,
+            script=[lambda s: [s.end(s.started[0].key)], interrupt],
+        )
+    runs = tmp_path / "runs"
+    assert len(list(runs.rglob("records/**/*.json"))) == 1
+    assert not Store(runs).stagings()
+
+
+def test_what_other_cells_leave_is_hidden(staged, tiny, tmp_path):
+    """A cell that is scored while another one runs has the true pairs beside its predictions."""
+    stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain"], seeds=[0, 1]), jobs=2)
+    first, second = (task.job for task in stage.started)
+    inside = [each for each in second.hidden if first.predictions.startswith(each)]
+    assert len(inside) == 1
+
+
+def cells_of(tiny, registry, tmp_path, **grid):
+    return plan(requests_of([Grid([str(tiny)], [EZ], **grid)]), registry, Store(tmp_path / "runs")).cells
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine of 8 cores and 2 GPUs."""
+    for name, value in (("machine_cores", 8), ("usable_cores", 8), ("accelerators", ("A", "A"))):
+        monkeypatch.setattr(schedule, name, lambda value=value: value)
+    return monkeypatch
+
+
+def test_cores_gpus_and_memory_of_a_cell(machine, tiny, registry, tmp_path, record):
+    plain, trained = cells_of(tiny, registry, tmp_path, methods=["plain", "trained"])
+    assert (jobs_of("auto", [plain]), jobs_of("auto", [plain, trained]), jobs_of(5, [])) == (8, 2, 5)
+    with pytest.raises(UsageError, match="--jobs 0 must be at least 1"):
+        jobs_of(0, [])
+    assert needs_of(plain, 2, Compute(), None, 2) == Needs(4, 0, 0)
+    assert needs_of(plain, 8, Compute(), record(), 2) == Needs(1, 0, 2**30)
+    assert needs_of(trained, 8, Compute(), None, 2) == Needs(3, 1, 0)
+    assert needs_of(trained, 8, Compute("cpu"), None, 2) == Needs(3, 0, 0)
+    assert needs_of(trained, 8, Compute("cuda", 4), None, 2) == Needs(3, 2, 0)
+    assert needs_of(trained, 8, Compute(), None, 0) == Needs(3, 0, 0)
+    assert needs_of(trained, 8, Compute(threads=5), None, 0).threads == 5
+    machine.setattr(schedule, "usable_cores", lambda: 2)  # OMP_NUM_THREADS
+    assert needs_of(plain, 1, Compute(), None, 0).threads == 2
+
+
+def test_capacity(machine):
+    assert capacity(2, 1) == Capacity(2, 8, ("0", "1"))
+    assert capacity(20, 2, "3, 5") == Capacity(20, 20, ("3", "5", "3", "5"))
+    assert capacity(1, 1, "") == Capacity(1, 8, ())
+    machine.setattr(schedule, "accelerators", lambda: ())
+    assert capacity(1, 1, "0") == Capacity(1, 8, ())
+
+
+class Process:
+    """A supervised process that ends when a test says so."""
+
+    def __init__(self, module, arguments, log, environment, result, *limits):
+        self.environment, self.memory_bytes, self.ending, self.pid = environment, 0, None, 0
+        Process.made.append(self)
+
+    def look(self):
+        return self.ending
+
+    def end(self):
+        self.ending = self.ending or GONE
+        return self.ending
+
+
+Process.made = []
+
+
+def task(key, job, needs):
+    return Task(key, job, local.Path("log"), needs)
+
+
+@pytest.fixture
+def job(staged, tiny):
+    stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain"]))
+    return stage.started[0].job
+
+
+def test_room_for_cells(job, monkeypatch):
+    monkeypatch.setattr(local, "Supervised", Process)
+    monkeypatch.setattr(local, "available_memory", lambda: 10)
+    Process.made = []
+    with Local(Capacity(4, 8, ("0", "1", "0"))) as here:
+        assert here.fits(Needs(99, 9, 999))  # nothing else runs
+        here.submit(task("a", job, Needs(4, 1, 6)))
+        assert here.fits(Needs(4, 1, 4))
+        assert not here.fits(Needs(5, 1, 4))  # cores
+        assert not here.fits(Needs(4, 3, 4))  # GPUs
+        assert not here.fits(Needs(4, 1, 5))  # memory: six are promised
+        Process.made[0].memory_bytes = 5
+        assert here.fits(Needs(4, 1, 9))  # of which five are taken already
+        here.submit(task("b", job, Needs(1, 2, 0)))
+        told = [each.environment.get("CUDA_VISIBLE_DEVICES") for each in Process.made]
+        assert told == ["0", "1,0"]
+        assert Process.made[0].environment["OMP_NUM_THREADS"] == Process.made[0].environment["NUMBA_NUM_THREADS"] == "4"
+        here.submit(task("c", job, Needs()))
+        here.submit(task("d", job, Needs()))
+        assert not here.fits(Needs(0, 0, 0))  # slots
+        Process.made[1].ending = GONE
+        (ended,) = here.watch(0.0)
+        assert (ended.task.key, ended.outcome, ended.ending) == ("b", None, GONE)
+        here.cancel("c")
+        assert Process.made[2].ending == GONE
+        folders = [each.environment["TMPDIR"] for each in Process.made]
+    assert all(each.ending for each in Process.made)
+    assert not any(local.Path(folder).exists() for folder in folders)

@@ -1,0 +1,143 @@
+"""Parts of a plan on one folder: shards, pre-trainings ahead of the cells, and what one run leaves to another."""
+
+import pytest
+
+from xmcbench import UsageError
+from xmcbench.environment import Compute
+from xmcbench.records import Store
+from xmcbench.registry import Registry
+from xmcbench.runner import execution
+from xmcbench.runner.estimate import pretraining_key
+from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.plan import plan
+from xmcbench.runner.pretraining import pretrain
+from xmcbench.runner.shard import Shard
+from xmcbench.setting import Setting
+
+PLUGIN = """
+    from pathlib import Path
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Learner(Method):
+        noted: str = "."
+        def pretrain(self, raw_X, raw_Y):
+            with open(Path(self.noted) / "pretrained", "a") as stream:
+                print(self.seed, file=stream)
+            return {"scores": np.random.RandomState(self.seed).rand(len(raw_Y))}
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.broadcast_to(self.pretrained["scores"], (len(raw_X), 10)), k)
+
+    class Failing(Learner):
+        def pretrain(self, raw_X, raw_Y):
+            super().pretrain(raw_X, raw_Y)
+            raise ValueError("no luck")
+
+    class Plain(Learner):
+        ...
+"""
+EZ, HALF, FULL = Setting.of("ez"), Setting.of("fs", 0.5), Setting.of("full")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def planned(tiny, plugin, tmp_path, store):
+    registry = Registry([plugin(PLUGIN)])
+
+    def make(methods, seeds=(0, 1), settings=(EZ, HALF, FULL)):
+        noted = {name: {"noted": str(tmp_path)} for name in methods}
+        return plan(requests_of([Grid([str(tiny)], settings, methods, None, noted, seeds)]), registry, store)
+
+    return make
+
+
+def pretrained(tmp_path):
+    return (tmp_path / "pretrained").read_text().split()
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_every_cell_is_in_one_shard(planned, parts):
+    made = planned(["learner"], seeds=range(8))
+    shards = [Shard(number, parts).of(made) for number in range(1, parts + 1)]
+    keys = [each.cell.key for shard in shards for each in shard.cells]
+    assert sorted(keys) == sorted(each.cell.key for each in made.cells)
+    again = Shard(1, parts).of(planned(["learner"], seeds=range(4, 12)))
+    assert {each.cell.key for each in again.cells} & set(keys) <= {each.cell.key for each in shards[0].cells}
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2"])
+def test_what_is_no_shard(text):
+    with pytest.raises(UsageError, match="is not i/n"):
+        Shard.parse(text)
+    assert Shard.parse("2/3") == Shard(2, 3)
+
+
+def test_pretrainings_ahead_are_done_once_and_found(planned, store, at_hand, tmp_path):
+    seen = []
+    made = planned(["learner"])
+    found = pretrain(
+        made, Place(store), lambda cell, place, ended: seen.append((cell.cell.seed, place, ended and ended.ok))
+    )
+    assert seen == [(0, 0, None), (0, 0, True), (1, 1, None), (1, 1, True)]
+    assert pretrained(tmp_path) == ["0", "1"]
+    assert all(each.made_s > 0 for each in found)
+    assert not [*(store.root / "records").rglob("*.json")]
+    assert [each.made_s for each in pretrain(made, Place(store))] == [0, 0]
+    records = execute(made, Place(store))
+    assert {record.status for record in records} == {"ok"}
+    assert pretrained(tmp_path) == ["0", "1"]
+    assert all(record.measured.reused_s > 0 for record in records)
+
+
+def test_a_pretraining_that_fails_says_why(planned, store, at_hand, tmp_path):
+    ok, failed = pretrain(planned(["learner", "failing"], seeds=[0]), Place(store))
+    assert (ok.ok, failed.ok) == (True, False)
+    assert failed.reason == "ValueError: no luck"
+    assert failed.log.exists()
+    assert pretrained(tmp_path) == ["0", "0"]  # one each
+    assert not [*store.artifacts.rglob("*.claim")]
+
+
+def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monkeypatch):
+    """Its claim is asked for again; meanwhile other cells run."""
+    made = planned(["learner", "plain"], seeds=[0], settings=[EZ])
+    learner, plain = made.cells
+    assert pretraining_key(learner) != pretraining_key(plain)
+    other = store.pretraining_claim(pretraining_key(learner))
+    other.__enter__()
+    order = []
+
+    def progress(cell, position, record):
+        order.append((cell.cell.method, record and record.status))
+        if order == [("plain", None), ("plain", "ok")]:
+            other.__exit__()
+
+    monkeypatch.setattr(execution, "_BUSY_S", 0.01)
+    execute(made, Place(store), progress)
+    assert [name for name, _ in order] == ["plain", "plain", "learner", "learner"]
+    assert not [*store.root.rglob("*.claim")]
+
+
+def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, monkeypatch):
+    """The process was stopped for long: another run took the cell over, and its record is taken."""
+    made = planned(["learner"], seeds=[0], settings=[EZ])
+    (theirs,) = execute(made, Place(store, compute=Compute(threads=1)))
+    store.record_path(theirs.cell).unlink()
+    claim, taken = store.claim(made.cells[0].cell), []
+
+    def mine(self):
+        if self.path == claim.path and not taken:
+            taken.append(store.write(theirs))
+            return False
+        return True
+
+    monkeypatch.setattr(type(claim), "mine", mine)
+    monkeypatch.setattr(execution, "_BUSY_S", 0.01)
+    (record,) = execute(made, Place(store))
+    assert record == taken[0]

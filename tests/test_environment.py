@@ -1,0 +1,41 @@
+import os
+
+import psutil
+import pytest
+
+from xmcbench import environment
+from xmcbench.environment import available_memory, machine, machine_cores, machine_tag, thread_variables, usable_cores
+
+
+def test_the_cores_of_a_process_are_those_that_it_is_told(monkeypatch):
+    monkeypatch.setattr(environment, "machine_cores", lambda: 8)
+    for told, cores in ((None, 8), ("3", 3), ("4,2", 4), ("99", 8), ("0", 1), ("many", 8)):
+        if told is None:
+            monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        else:
+            monkeypatch.setenv("OMP_NUM_THREADS", told)
+        assert usable_cores() == cores
+    assert machine_cores() == len(os.sched_getaffinity(0))
+
+
+def test_every_library_is_told_its_threads():
+    told = thread_variables(3)
+    assert {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"} <= told.keys()
+    assert {*told.values()} == {"3"}
+
+
+@pytest.mark.parametrize(("limit", "used", "free"), [("500", "200", 300), ("max", "200", 1000), ("100", "200", 0)])
+def test_memory_within_a_container(tmp_path, monkeypatch, limit, used, free):
+    files = [tmp_path / "limit", tmp_path / "used"]
+    for file, text in zip(files, (limit, used), strict=True):
+        file.write_text(text + "\n")
+    monkeypatch.setattr(environment, "_CGROUPS", ((tmp_path / "none", tmp_path / "none"), files))
+    memory = psutil.virtual_memory()._replace(available=1000)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    assert available_memory() == free
+
+
+def test_a_machine_is_told_from_others():
+    assert len(machine()) == 36
+    assert len(machine_tag()) == 6
+    assert int(machine_tag(), 16) >= 0

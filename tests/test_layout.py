@@ -1,0 +1,56 @@
+import sys
+
+import pytest
+
+from xmcbench.layout import laid_out
+
+HEADS = ["Method", "P@1", "P@3", "R@100"]
+LINES = [
+    ["MACLR (quick, all-MiniLM-L6-v2, 20 steps of 32)", "32.60 ±2.7", "14.70 ±1.1", "74.01 ±2.4"],
+    ["BM25", "1", "", "2"],
+]
+RIGHT = ["left", "right", "right", "right"]
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+def test_what_fits_is_as_it_is():
+    whole = laid_out(LINES, HEADS, RIGHT)
+    assert widest(whole) == 47 + 3 * 12
+    assert laid_out(LINES, HEADS, RIGHT, width=widest(whole)) == whole
+    assert "32.60 ±2.7" in whole
+
+
+def test_text_is_wrapped_and_figures_stay_whole():
+    narrow = laid_out(LINES, HEADS, RIGHT, width=60)
+    assert widest(narrow) <= 60
+    assert "32.60 ±2.7  14.70 ±1.1  74.01 ±2.4" in narrow
+    first = "".join(line.partition("  ")[0].replace(" ", "") for line in narrow.splitlines()[2:])
+    assert first == "MACLR(quick,all-MiniLM-L6-v2,20stepsof32)BM25"
+
+
+def test_columns_that_do_not_fit_come_below_with_the_first():
+    narrow = laid_out(LINES, HEADS, RIGHT, width=45)
+    assert widest(narrow) <= 45
+    tables = narrow.split("\n\n")
+    assert [table.splitlines()[0].split() for table in tables] == [["Method", "P@1", "P@3"], ["Method", "R@100"]]
+    assert narrow.count("BM25") == 2
+    hopeless = laid_out(LINES, HEADS, RIGHT, width=5)  # a column alone is never cut
+    assert [table.splitlines()[0].split() for table in hopeless.split("\n\n")] == [
+        ["Method", head] for head in HEADS[1:]
+    ]
+
+
+def test_nothing_and_one_column():
+    assert laid_out([], HEADS, RIGHT, width=10).split()[:1] == ["Method"]
+    assert laid_out([["a"]], ["x"], width=1).splitlines()[0].strip() == "x"
+
+
+@pytest.mark.parametrize(("terminal", "most"), [(True, 50), (False, 83)])
+def test_the_width_is_that_of_the_terminal(monkeypatch, terminal, most):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("COLUMNS", "50")
+    assert widest(laid_out(LINES, HEADS, RIGHT)) <= most
+    assert (widest(laid_out(LINES, HEADS, RIGHT)) > 50) == (not terminal)

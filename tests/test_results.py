@@ -1,0 +1,75 @@
+import pytest
+
+from xmcbench import UsageError
+from xmcbench.choice import choices
+from xmcbench.results import Ablated, Coverage, Results
+from xmcbench.setting import Setting
+
+EZ, HALF = Setting.of("ez"), Setting.of("fs", 0.5)
+
+
+@pytest.fixture
+def two(record, altered):
+    """Records of the datasets Tiny, shown under `self`, and Other, under `none`."""
+
+    def make(*names, **more):
+        first = record(*names, **more)
+        moved = (("cell", "dataset"), "Other"), (("protocol", "filter"), "none"), (("metrics",), {})
+        if first.ok:
+            moved = (*moved[:2], (("metrics",), {"none": first.metrics["self"]}))
+        return [first, altered(first, *moved)]
+
+    return make
+
+
+def test_results_have_a_part_for_each_dataset_and_setting(two):
+    made = [*two("a"), *two("a", setting=HALF, value=0.25), *two("b", status="failed")]
+    results = Results(tuple(made), "", "runs")
+    parts = results.parts()
+    assert [(part.title, part.filter, len(part)) for part in parts] == [
+        ("Tiny, zero-shot (no pairs)", "self", 2),
+        ("Other, zero-shot (no pairs)", "none", 2),
+        ("Tiny, few-shot, 50% of the labels", "self", 1),
+        ("Other, few-shot, 50% of the labels", "none", 1),
+    ]
+    shown = [line for line in str(results).splitlines() if line]
+    assert [line for line in shown if line in [part.title for part in parts]] == [part.title for part in parts]
+    assert [row.figures["P@1"].value for row in results.rows() if row.figures] == [0.5, 0.5, 0.25, 0.25]
+    assert [each.partition(":")[0] for each in results.problems()] == ["B, Tiny, ez, seed 0", "B, Other, ez, seed 0"]
+    assert results._repr_html_().count("<table>") == 4
+    assert list(results.frame()["filter"][:2]) == ["self", "none"]
+
+
+def test_a_curve_of_several_datasets_is_one_for_each(two):
+    made = [each for share in (0, 0.5, 1) for each in two("a", setting=Setting.at(share, "label"), value=share)]
+    expected = {"Tiny": (("A", 0.1, 0),), "Other": (("A", 0.2, 0),)}
+    coverage = Coverage(tuple(made), "", "runs", by="label", ratios=(0, 0.5, 1), expected=expected)
+    with pytest.raises(UsageError, match="there is a curve for each of Other, Tiny"):
+        coverage.curve("P@1")
+    curves = [part.curve("P@1") for part in coverage.parts()]
+    assert [(each.dataset, each.filter) for each in curves] == [("Tiny", "self"), ("Other", "none")]
+    assert [each.missing for each in curves] == [("A at 10%",), ("A at 20%",)]
+
+
+def test_the_rows_of_an_ablation_stay_with_their_dataset(two):
+    by_row = {row: tuple(two("a", up=row == "on")) for row in ("on", "off")}
+    made = [each for group in by_row.values() for each in group]
+    changes = {"on": {"up": True}, "off": {"up": False}}
+    parts = Ablated(tuple(made), "", "runs", by_row=by_row, changes=changes).parts()
+    assert [[*part.by_row] for part in parts] == [["on", "off"]] * 2
+    for part, dataset in zip(parts, ("Tiny", "Other"), strict=True):
+        assert {record.cell.dataset for group in part.by_row.values() for record in group} == {dataset}
+        assert [line.split()[:2] for line in part.tables().splitlines()[2:]] == [["on", "yes"], ["off", "no"]]
+
+
+def test_the_best_row_of_each_method(two, record):
+    made = [*two("a", value=0.3, k=1), *two("a", value=0.35, k=2), *two("a", value=0.6, k=3), *two("b", value=0.9)]
+    lost = record("a", seed=1, status="failed", k=3)
+    tiny, tiny_b, *other = choices(Results((*made, lost), "", "runs"), "P@1")
+    assert (tiny.dataset, tiny.method, tiny.figure.value, tiny.rows) == ("Tiny", "a", 0.35, 2)
+    assert (tiny.close, tiny.parameters) == (0, {"k": 2})
+    assert str(tiny).endswith("A (k=2), 35.00 ±3.0; take it with --set a.k=2")
+    assert (tiny_b.rows, tiny_b.parameters) == (1, {})
+    assert [(each.dataset, each.figure.value) for each in other] == [("Other", 0.6), ("Other", 0.9)]
+    (near,) = choices(Results((record("a", value=0.3, k=1), record("a", value=0.34, k=2)), "self", "runs"), "P@1")
+    assert (near.close, near.as_json()["close"]) == (1, 1)

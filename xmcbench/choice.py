@@ -1,0 +1,94 @@
+"""Choosing hyperparameters: which row of each method is best on a dataset that is there to choose on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import hypot
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.errors import UnknownName, UsageError
+from xmcbench.leaderboard.rows import Estimate, Row, rows
+from xmcbench.metrics import METRICS
+from xmcbench.storage.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+    from xmcbench.records import Record
+    from xmcbench.results import Results
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best of a method's rows by one metric. rows: how many were compared.
+
+    close: how many of the others are no further from it than the half-width of the 95% interval of the difference.
+    parameters: those in which the rows differ, with the values of the best.
+    """
+
+    dataset: str
+    setting: str
+    method: str
+    name: str
+    metric: str
+    figure: Estimate
+    rows: int
+    close: int
+    parameters: Mapping[str, object]
+
+    def __str__(self) -> str:
+        figure, width = 100 * self.figure.value, 100 * self.figure.half_width
+        close = f", {self.close} of the others within the interval" if self.close else ""
+        flags = " ".join(f"--set {self.method}.{name}={value}" for name, value in self.parameters.items())
+        return (
+            f"best {self.metric} of {self.rows} rows of {self.method} on {self.dataset}, {self.setting}: {self.name}, "
+            f"{figure:.2f} ±{width:.1f}{close}" + (f"; take it with {flags}" if flags else "")
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The choice as JSON values; figures are fractions."""
+        said = {name: getattr(self, name) for name in ("dataset", "setting", "method", "name", "metric", "rows")}
+        return {**said, "close": self.close, "value": self.figure.value, "parameters": dict(self.parameters)}
+
+
+def check_choosable(metric: str, datasets: Iterable[Dataset]) -> None:
+    """Raise UnknownName for an unknown metric, and UsageError for a dataset whose test labels are for testing."""
+    if metric not in METRICS:
+        raise UnknownName("metric", metric, METRICS)
+    for dataset in datasets:
+        if dataset.card.derive is None or dataset.card.derive.held_out is None:
+            raise UsageError(
+                f"--best would choose by the test labels of {dataset.name}",
+                "choose on a dataset of held-out training instances, such as lf-debian-20k-dev",
+            )
+
+
+def choices(results: Results, metric: str) -> list[Choice]:
+    """The best row of each method in each dataset and setting, by the mean over seeds.
+
+    A row of which a seed has no result is not chosen. Of rows that are equal the first in the table is taken.
+    """
+    found = []
+    for part in results.parts():
+        by_method: dict[str, list[Record]] = {}
+        for record in part.records:
+            by_method.setdefault(record.cell.method, []).append(record)
+        for method, records in by_method.items():
+            made = [row for row in rows(records, part.filter) if metric in row.figures and not row.problems]
+            if made:
+                best = max(made, key=lambda row: row.figures[metric].value)
+                cell = records[0].cell
+                found.append(_choice(cell.dataset, cell.setting.title, method, metric, best, made))
+    return found
+
+
+def _choice(dataset: str, setting: str, method: str, metric: str, best: Row, made: list[Row]) -> Choice:
+    figure = best.figures[metric]
+    others = [row.figures[metric] for row in made if row is not best]
+    close = sum(figure.value - each.value <= hypot(figure.half_width, each.half_width) for each in others)
+    varied = {
+        name: value
+        for name, value in best.parameters.items()
+        if any(canonical_json(row.parameters.get(name)) != canonical_json(value) for row in made)
+    }
+    return Choice(dataset, setting, method, best.name, metric, figure, len(made), close, varied)

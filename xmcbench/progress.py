@@ -1,0 +1,114 @@
+"""How far a cell is: its process reports, and the process that watches it reads.
+
+    from xmcbench import progress
+
+    for step in progress.track(range(steps), "step"):
+        ...
+
+The process of a cell is no terminal. It writes its phase and its steps to a file, which the variable
+``XMCBENCH_PROGRESS`` names; without it nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+#: The variable that names the file.
+VARIABLE = "XMCBENCH_PROGRESS"
+#: Seconds between two reports of one phase.
+_INTERVAL_S = 0.2
+
+_Item = TypeVar("_Item")
+
+
+class Report(Struct, frozen=True):
+    """phase: what the cell does. done, total: how many steps of it, total 0 where it is not known; unit: of what.
+
+    since: when these steps began, in seconds since 1970, and first: how many were done by then.
+    """
+
+    phase: str
+    done: int = 0
+    total: int = 0
+    unit: str = "step"
+    since: float = 0.0
+    first: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second; None before the first one."""
+        took = time.time() - self.since
+        return (self.done - self.first) / took if self.done > self.first and took > 0 else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the steps are done; None where that is not known."""
+        return (self.total - self.done) / self.rate if self.rate and self.total else None
+
+
+class Reporter:
+    """Writes the reports of this process."""
+
+    def __init__(self) -> None:
+        self._last, self._written_at = Report("load"), 0.0
+
+    def phase(self, name: str) -> None:
+        """Report that the cell does something else now."""
+        self._write(Report(name), always=True)
+
+    def steps(self, done: int, total: int, unit: str) -> None:
+        """Report how many steps of the current phase are done, of how many."""
+        last = self._last
+        if (last.unit, last.total) != (unit, total) or done < last.done or not last.since:
+            self._write(Report(last.phase, done, total, unit, time.time(), done), always=True)
+        else:
+            self._write(Report(last.phase, done, total, unit, last.since, last.first), always=done == total)
+
+    def _write(self, report: Report, always: bool) -> None:
+        self._last = report
+        path, now = os.environ.get(VARIABLE), time.monotonic()
+        if path is None or (not always and now - self._written_at < _INTERVAL_S):
+            return
+        self._written_at = now
+        temporary = f"{path}.{os.getpid()}"
+        with suppress(OSError):  # a full disk is no reason to fail
+            Path(temporary).write_bytes(msgspec.json.encode(report))
+            os.replace(temporary, path)
+
+
+_reporter = Reporter()
+
+
+def phase(name: str) -> None:
+    """Report that the cell does something else now."""
+    _reporter.phase(name)
+
+
+def steps(done: int, total: int = 0, unit: str = "step") -> None:
+    """Report how many steps of the current phase are done, of how many; total 0 where that is not known."""
+    _reporter.steps(done, total, unit)
+
+
+def track(items: Iterable[_Item], unit: str = "step") -> Iterator[_Item]:
+    """The items, with a report of how many are done."""
+    total = len(items) if isinstance(items, Sized) else 0
+    steps(0, total, unit)
+    for done, item in enumerate(items, 1):
+        yield item
+        steps(done, total, unit)
+
+
+def read(path: Path) -> Report | None:
+    """The last report in a file; None where there is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Report)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None  # nothing yet, or a method wrote there

@@ -1,0 +1,68 @@
+"""What a run asks of an executor: submit, watch, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+from xmcbench.processes.supervisor import Ending
+from xmcbench.progress import Report
+from xmcbench.runner.job import Job, Outcome
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a task takes while it runs. memory_bytes: its peak, as far as it is known, else 0."""
+
+    threads: int = 1
+    gpus: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job for a process. key: its name among the tasks of a run. log: what the process prints."""
+
+    key: str
+    job: Job
+    log: Path
+    needs: Needs
+    time_limit_s: float | None = None
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A task that ended. outcome: what its process wrote; None if it did not get so far."""
+
+    task: Task
+    outcome: Outcome | None
+    ending: Ending
+
+
+class Executor(Protocol):
+    """Runs tasks, several at once, until it is left; what still runs then is cancelled.
+
+    Cells are isolated by ``runner.worker``, which is the same for every executor.
+    """
+
+    def fits(self, needs: Needs) -> bool:
+        """Whether a task with these needs would start now. One always does where nothing runs."""
+
+    def submit(self, task: Task) -> None:
+        """Start a task. Raises StorageError where its files cannot be written."""
+
+    def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
+        """The tasks that have ended; waits for one, for a descriptor of ``files`` to be readable, or for the time."""
+
+    def report(self, key: str) -> Report | None:
+        """How far a running task is; None where it has not said so."""
+
+    def cancel(self, key: str) -> None:
+        """End a task, and everything it started."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...

@@ -1,0 +1,101 @@
+"""Grids: requests of many cells, and what a curve and an ablation add to one.
+
+A grid is a product of datasets, settings, methods, values of parameters, and seeds. Cells that are no product are
+several grids, planned together: ``runner.plan`` plans each cell once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from xmcbench.errors import UsageError
+from xmcbench.runner.plan import Request
+from xmcbench.setting import Setting
+
+if TYPE_CHECKING:
+    from xmcbench.registry import Registry
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every method on every dataset in every setting, with every seed.
+
+    overrides: method -> parameter -> value, or a list of values: a row each. The rest is as in ``Request``.
+    """
+
+    datasets: Sequence[str]
+    settings: Sequence[Setting]
+    methods: Sequence[str] = ("all",)
+    preset: str | None = None
+    overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    seeds: Sequence[int] = (0,)
+
+    def requests(self) -> list[Request]:
+        """One request for each dataset and setting, dataset by dataset."""
+        return [
+            Request(dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds))
+            for dataset in dict.fromkeys(self.datasets)
+            for setting in dict.fromkeys(self.settings)
+        ]
+
+
+def requests_of(grids: Sequence[Grid]) -> list[Request]:
+    """The requests of several grids, in order."""
+    return [request for grid in grids for request in grid.requests()]
+
+
+def curve_grids(grid: Grid, registry: Registry) -> list[Grid]:
+    """A grid of settings with ever more known pairs, as a curve runs it.
+
+    Methods that never look at pairs run once, in the zero-shot setting with the first seed; those that need pairs do
+    not run there. Raises UsageError where nothing is left.
+    """
+    if not grid.methods or "all" in grid.methods:
+        raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")
+    supervision = {name: registry[name.partition(":")[0]].usable().supervision for name in grid.methods}
+    zero = Setting.of("ez")
+    with_pairs = [setting for setting in grid.settings if setting != zero]
+    found = [
+        replace(grid, methods=_of(supervision, "unused"), settings=[zero], seeds=grid.seeds[:1]),
+        # One setting after the other, for methods that run in all of them and those that do not.
+        *(
+            replace(
+                grid,
+                methods=_of(supervision, "optional", *([] if setting == zero else ["required"])),
+                settings=[setting],
+            )
+            for setting in ([zero] if zero in grid.settings else []) + with_pairs
+        ),
+    ]
+    if not any(each.methods for each in found):
+        raise UsageError(
+            f"{', '.join(grid.methods)} cannot run at these shares", "at 0 there are no pairs to learn from"
+        )
+    return [each for each in found if each.methods]
+
+
+def _of(supervision: Mapping[str, str], *kinds: str) -> tuple[str, ...]:
+    return tuple(name for name, kind in supervision.items() if kind in kinds)
+
+
+def ablation_rows(grid: Grid, registry: Registry) -> list[tuple[str, Request]]:
+    """The requests of the ablation of the grid's only method, each with the name of its row.
+
+    The parameters of a row go with those of the grid, which may not name them. Raises UsageError.
+    """
+    (method,) = grid.methods
+    name = method.partition(":")[0]
+    rows = registry[name].usable().ablation
+    if not rows:
+        raise UsageError(f"{name} defines no ablation", "a method defines one in its class attribute `ablation`")
+    own = grid.overrides.get(name, {})
+    for changes in rows.values():
+        for parameter in own.keys() & changes.keys():
+            raise UsageError(f"--set {name}.{parameter} is what the rows of the ablation change")
+    return [
+        (row, request)
+        for row, changes in rows.items()
+        for request in replace(grid, overrides={**grid.overrides, name: {**own, **changes}}).requests()
+    ]

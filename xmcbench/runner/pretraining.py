@@ -1,0 +1,110 @@
+"""The pre-trainings of a plan and nothing else, ahead of its cells: ``--only pretrain``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmcbench.runner.estimate import pretraining_key
+from xmcbench.runner.execution import Place, cell_job, sweep
+from xmcbench.runner.executors.base import Ended, Executor, Task
+from xmcbench.runner.executors.local import Local
+from xmcbench.runner.plan import Plan, PlannedCell
+from xmcbench.runner.recording import status_of
+from xmcbench.runner.schedule import capacity, jobs_of, needs_of
+from xmcbench.storage.atomic import make_folder
+
+#: Seconds between two looks, and between two at a pre-training that another run has.
+_LOOK_S, _BUSY_S = 0.05, 0.5
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A pre-training that ended.
+
+    reason: why it failed; empty where it did not. made_s: what it took, 0 if it was there. log: what its process
+    printed.
+    """
+
+    planned: PlannedCell
+    reason: str
+    made_s: float
+    log: Path
+
+    @property
+    def ok(self) -> bool:
+        """Whether cells find it."""
+        return not self.reason
+
+
+#: Called when a pre-training starts (None) and when it ends: a cell that needs it, its position, how it ended.
+Progress = Callable[[PlannedCell, int, Pretrained | None], None]
+
+
+def pretrain(plan: Plan, place: Place, progress: Progress = lambda *_: None) -> list[Pretrained]:
+    """Do every pre-training that cells to run need, each once; those that another run does are waited for."""
+    sweep(place.store)
+    cells = {key: each for each in plan.cells if each.state == "to run" and (key := pretraining_key(each))}
+    jobs = jobs_of(place.jobs, cells.values())
+    room = capacity(jobs, place.cells_per_gpu, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    with Local(room) as executor:
+        return _Pretrainings(cells, place, jobs, len(set(room.gpus)), progress).run(executor)
+
+
+class _Pretrainings:
+    def __init__(self, cells: dict[str, PlannedCell], place: Place, jobs: int, gpus: int, progress: Progress) -> None:
+        self._cells, self._place, self._jobs, self._gpus, self._progress = cells, place, jobs, gpus, progress
+        self._waiting = dict(enumerate(cells))
+        self._running: dict[str, tuple[int, ExitStack]] = {}
+        self._retry_at: dict[int, float] = {}
+        self._found: dict[int, Pretrained] = {}
+
+    def run(self, executor: Executor) -> list[Pretrained]:
+        try:
+            while self._waiting or self._running:
+                self._start(executor)
+                for ended in executor.watch(_LOOK_S if self._running else _BUSY_S):
+                    self._end(ended)
+        finally:
+            for _, files in self._running.values():
+                files.close()
+        return [self._found[position] for position in sorted(self._found)]
+
+    def _start(self, executor: Executor) -> None:
+        for position, key in list(self._waiting.items()):
+            planned = self._cells[key]
+            needs = needs_of(planned, self._jobs, self._place.compute, None, self._gpus)
+            if len(self._running) >= self._jobs or not executor.fits(needs):
+                return
+            if self._retry_at.get(position, 0.0) > time.monotonic():
+                continue
+            with ExitStack() as files:
+                store = self._place.store
+                if not files.enter_context(store.pretraining_claim(key)).held:
+                    self._retry_at[position] = time.monotonic() + _BUSY_S
+                    continue
+                make_folder(store.artifacts)
+                job = cell_job(planned, self._place.compute, needs.threads, store)
+                self._progress(planned, position, None)
+                limits = self._place.limits
+                memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
+                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, memory))
+                del self._waiting[position]
+                self._running[key] = (position, files.pop_all())
+
+    def _log(self, key: str) -> Path:
+        return self._place.store.root / "logs" / "pretraining" / f"{key[:12]}.log"
+
+    def _end(self, ended: Ended) -> None:
+        position, files = self._running.pop(ended.task.key)
+        files.close()
+        planned, outcome = self._cells[ended.task.key], ended.outcome
+        status, reason = status_of(outcome, ended.ending, self._place.limits.time_s)
+        seconds = outcome.wall_s.get("pretrain", 0.0) if outcome is not None and not outcome.reused_s else 0.0
+        found = Pretrained(planned, "" if status == "ok" else reason, seconds, ended.task.log)
+        self._found[position] = found
+        self._progress(planned, position, found)

@@ -1,0 +1,36 @@
+"""A part of a plan, for machines that share a runs folder and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xmcbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from xmcbench.runner.plan import Plan
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part ``number`` of ``parts``, counted from 1."""
+
+    number: int
+    parts: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """A shard from ``i/n``. Raises UsageError."""
+        number, slash, parts = text.partition("/")
+        try:
+            found = cls(int(number), int(parts))
+        except ValueError:
+            found = cls(0, 0)
+        if not slash or not 1 <= found.number <= found.parts:
+            raise UsageError(f"--shard {text!r} is not i/n with 1 <= i <= n", "--shard 1/4 is the first of four")
+        return found
+
+    def of(self, plan: Plan) -> Plan:
+        """The plan with the cells of this shard. Their keys choose it: each cell is in one shard, always the same."""
+        chosen = [each for each in plan.cells if int(each.cell.key[:12], 16) % self.parts == self.number - 1]
+        return replace(plan, cells=chosen)
