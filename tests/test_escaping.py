@@ -22,7 +22,7 @@ def test_what_would_act_is_spelled_out():
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x202A, 0x202E, 0x2066, 0x2069, 0x200E, 0xD800])
-@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "latex", "svg", "csv"])
+@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "latex", "svg", "html", "csv"])
 def test_no_control_character_reaches_any_target(code, target):
     made = getattr(escaping, target)(f"a{chr(code)}b")
     assert chr(code) not in made or (target, code) == ("terminal", 10)
@@ -44,6 +44,14 @@ def test_latex_has_no_command_of_the_text():
 def test_svg_is_well_formed():
     root = ET.fromstring(f"<text>{escaping.svg(HOSTILE + chr(0) + chr(0xFFFF))}</text>")
     assert root.text.startswith("<img src=x")
+
+
+def test_html_is_text_in_elements_and_attributes():
+    root = ET.fromstring(
+        f"<p title='{escaping.html(HOSTILE)}' id=\"{escaping.html(HOSTILE)}\">{escaping.html(HOSTILE)}</p>"
+    )
+    assert not [*root]
+    assert root.text == root.get("title") == root.get("id") == escaping.visible(HOSTILE)
 
 
 @pytest.mark.parametrize(

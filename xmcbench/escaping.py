@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from html import escape as _html
 from json import dumps
 from xml.sax.saxutils import escape
 
@@ -77,6 +78,11 @@ def latex(text: str) -> str:
 def svg(text: str) -> str:
     """Text in an element of an SVG drawing: markup is escaped, and what XML cannot hold is spelled out."""
     return escape(visible(text))
+
+
+def html(text: str) -> str:
+    """Text in an element or a quoted attribute of an HTML page: nothing in it is a tag or a reference."""
+    return _html(visible(text), quote=True)
 
 
 def csv(text: str) -> str:

@@ -186,7 +186,7 @@ def test_what_goes_wrong_is_a_record(run_here, methods, store, tiny, method, sta
     ],
 )
 def test_the_status_of_a_cell(outcome, ending, status, reason):
-    found, why = execution._status(outcome, ending, Limits(5.0))
+    found, why = execution.status_of(outcome, ending, Limits(5.0))
     assert (found, why[: len(reason)]) == (status, reason)
 
 

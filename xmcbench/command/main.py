@@ -29,6 +29,8 @@ VERBS = (
     "leaderboard",
     "curve",
     "compare",
+    "explain",
+    "show",
     "ablation",
     "confirm",
     "clean",

@@ -7,9 +7,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from xmcbench.api import Options
+from xmcbench.errors import UsageError
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
 from xmcbench.results import Results
@@ -61,6 +63,12 @@ def dry_run(planned: Plan, arguments: argparse.Namespace) -> int:
     else:
         print(_plan_table(planned, store))
     return 0
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Raise UsageError, before any work, for a file that would be replaced without --force."""
+    if path.exists() and not force:
+        raise UsageError(f"{path} already exists", "choose another name, or replace it with --force")
 
 
 def warn_left_out(store: Store) -> int:

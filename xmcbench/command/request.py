@@ -56,14 +56,19 @@ def add_execution(group: Any) -> None:
     """The flags for the runs folder and what a cell may take, for an argument group."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     add_limits(group)
+    add_device(group)
+    group.add_argument("--force", action="store_true", help="run finished cells again")
+    group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
+
+
+def add_device(group: Any) -> None:
+    """The flags for where a cell computes, for an argument group."""
     group.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto, a GPU if there is one"
     )
     group.add_argument(
         "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
     )
-    group.add_argument("--force", action="store_true", help="run finished cells again")
-    group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
 
 
 def add_set(group: Any) -> None:
@@ -97,6 +102,40 @@ def add_filter(group: Any) -> None:
         choices=("none", "self", "file"),
         help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
     )
+
+
+def add_rows(group: Any) -> None:
+    """Two rows, and the flags that choose among their results, for a parser."""
+    group.add_argument("first", metavar="A")
+    group.add_argument("second", metavar="B")
+    add_choice(group)
+
+
+def add_choice(group: Any) -> None:
+    """The flags that choose among the results of a row, for a parser."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    group.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one that has results")
+    group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
+    group.add_argument("--ratio", type=float, metavar="R", help="of --setting fs")
+    group.add_argument("--by", choices=("label", "pair"), help="of --setting fs (default: label)")
+    group.add_argument("--seed", metavar="S[,S..]", help="seeds (default: all that there are)")
+    add_filter(group)
+
+
+def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What ``add_choice`` has read, as arguments of ``compare``. Raises UsageError."""
+    named = ("dataset", "setting", "ratio", "by", "filter")
+    chosen = seeds(arguments.seed) if arguments.seed else None
+    return {**{name: getattr(arguments, name) for name in named}, "seed": chosen}
+
+
+def chosen_setting(arguments: argparse.Namespace) -> Setting | None:
+    """The setting that ``add_choice`` has read, None for any. Raises UsageError."""
+    from xmcbench.setting import Setting
+
+    if arguments.setting is None and (arguments.ratio is not None or arguments.by):
+        raise UsageError("--ratio and --by need --setting fs")
+    return Setting.of(arguments.setting, arguments.ratio, arguments.by) if arguments.setting else None
 
 
 def add_shown(group: Any) -> None:
@@ -160,13 +199,14 @@ def options(arguments: argparse.Namespace) -> Options:
         arguments.runs,
         tuple(arguments.plugin),
         limits(arguments),
-        _compute(arguments),
+        compute(arguments),
         arguments.force,
         arguments.refresh,
     )
 
 
-def _compute(arguments: argparse.Namespace) -> Compute:
+def compute(arguments: argparse.Namespace) -> Compute:
+    """Where cells compute. Raises UsageError."""
     from xmcbench.environment import Compute
 
     if arguments.processes < 1:

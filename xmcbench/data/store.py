@@ -162,11 +162,7 @@ def load_corpus(path: Path, kind: Kind, folder: Path) -> Corpus:
 
 def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: bool) -> Corpus:
     """Write a corpus that is in memory to ``folder``, in the same form; ``pairs`` is a canonical binary CSR or None."""
-    import pyarrow as pa
-
-    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
-    table = pa.table({name: column.to_arrow() for name, column in columns.items()})
-    write_texts(folder / "texts.arrow", table.to_batches(max_chunksize=BATCH))
+    write_texts(folder / "texts.arrow", batches_of(texts))
     if pairs is None:
         return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, uids))
     write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
@@ -174,6 +170,15 @@ def write_corpus(folder: Path, texts: Texts, pairs: csr_matrix | None, uids: boo
     line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
     digest = pairs_digest(pairs.indptr, pairs.indices)
     return _write_facts(folder, Corpus(folder, len(texts), pairs.nnz, top, line, uids, digest))
+
+
+def batches_of(texts: Texts) -> list[pa.RecordBatch]:
+    """The columns uid, title and content of texts, in batches of rows."""
+    import pyarrow as pa
+
+    columns = {"uid": texts.uids, "title": texts.titles, "content": texts.contents}
+    table = pa.table({name: column.to_arrow() for name, column in columns.items()})
+    return list(table.to_batches(max_chunksize=BATCH))
 
 
 def _write_facts(folder: Path, made: Corpus) -> Corpus:

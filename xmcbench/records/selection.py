@@ -103,6 +103,19 @@ def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selecte
     return one, other
 
 
+def choose_row(runs: Path, word: str, choice: Choice) -> Selected:
+    """The row that a word selects, in the only dataset and setting where it has a result.
+
+    Raises UsageError if there are several such places or rows; UnknownName for an unknown word.
+    """
+    store = Store(runs)
+    places = _places(word, store, choice)
+    if len(places) > 1:
+        raise UsageError(f"{word} has several results", f"choose one: {_listed(places)}")
+    row = _one_row(word, next(iter(places.values())))
+    return Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
+
+
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
     named = _named(word, store)

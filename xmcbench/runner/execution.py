@@ -133,12 +133,12 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
         store.subset(dataset.slug, planned.subset) as pairs,
     ):
         job_file, outcome_file = temporary / "job.json", temporary / "outcome.json"
-        _job(planned, place, pairs, depth, outcome_file).write(job_file)
+        job_of(planned, place, pairs, depth, outcome_file).write(job_file)
         ending = supervise(
             "xmcbench.runner.worker",
             [str(job_file)],
             log,
-            _environment(temporary),
+            environment_of(temporary),
             outcome_file,
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
@@ -147,7 +147,7 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
             outcome = Outcome.read(outcome_file)
         except StorageError as error:  # the method's process wrote there, or broke what we wrote
             outcome = Outcome(status="failed", reason=str(error))
-    status, reason = _status(outcome, ending, limits)
+    status, reason = status_of(outcome, ending, limits)
     scored = None
     if status == "ok":
         try:
@@ -176,7 +176,8 @@ def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     return store.write(record)
 
 
-def _job(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
+def job_of(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
+    """The job of a cell. depth: predictions of each instance. outcome: the file that its process writes."""
     cell, store, dataset = planned.cell, place.store, planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     read = (dataset.train, dataset.labels, dataset.test)
@@ -209,7 +210,7 @@ def _hidden(dataset: Dataset, store: Store) -> list[Path]:
     return [cache_root(), *roots(), *dataset.sources, *results]
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def environment_of(scratch: Path) -> dict[str, str]:
     """The environment of a cell's process: the user's, and what we set."""
     # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -217,7 +218,8 @@ def _environment(scratch: Path) -> dict[str, str]:
     return {**waiting, **os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(scratch)}
 
 
-def _status(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
+def status_of(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
+    """How a job ended, and why there is no result."""
     if outcome is not None:  # how the process ended after that changes nothing
         return outcome.status, visible(outcome.reason)
     if ending.timed_out:
