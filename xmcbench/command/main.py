@@ -31,6 +31,7 @@ VERBS = (
     "compare",
     "explain",
     "show",
+    "power",
     "ablation",
     "confirm",
     "clean",
