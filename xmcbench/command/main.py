@@ -32,6 +32,7 @@ VERBS = (
     "explain",
     "show",
     "power",
+    "rank",
     "ablation",
     "confirm",
     "clean",

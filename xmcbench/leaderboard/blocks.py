@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xmcbench.escaping import markdown
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.losses import LossCurve
+from xmcbench.leaderboard.overall import Overall
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
@@ -25,7 +26,7 @@ class Heading:
 class Figures:
     """Curves side by side."""
 
-    curves: tuple[Curve | LossCurve, ...]
+    curves: tuple[Curve | LossCurve | Overall, ...]
 
 
 #: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:

@@ -34,6 +34,14 @@ send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
+OVERALL = """\
+Methods are ranked on every dataset, and the ranks are averaged; figures of different datasets never are. A method is
+ranked if it has a result with the same parameters on every dataset of the setting; the others are listed below the
+tables. Datasets for tuning (`-dev`) do not count. Friedman's test asks whether any two methods differ. Methods under a
+bar differ by less than the critical difference of Nemenyi's test, which with few datasets is large. The tests take
+datasets for independent, which those drawn from one another are not. `xmcbench rank` does the same for chosen datasets
+and metrics."""
+
 CURVE = (
     "Bands reach from the lowest seed to the highest. A method that never looks at pairs is the same at every share: "
     "its line is flat."

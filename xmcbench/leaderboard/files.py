@@ -10,11 +10,12 @@ from urllib.parse import quote
 from xmcbench import escaping
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import markdown
-from xmcbench.leaderboard import curves, figure, losses, markup
+from xmcbench.leaderboard import curves, figure, losses, markup, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
 from xmcbench.leaderboard.curves import DAGGER, Curve
 from xmcbench.leaderboard.losses import LossCurve
+from xmcbench.leaderboard.overall import Overall
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
 from xmcbench.storage.atomic import write_text
@@ -57,9 +58,12 @@ def files(
     return made
 
 
-def drawing(made: Curve | LossCurve, folder: str = "") -> dict[str, str]:
+def drawing(made: Curve | LossCurve | Overall, folder: str = "") -> dict[str, str]:
     """The two files of a figure: its drawing and its points."""
-    points = curves.as_csv(made) if isinstance(made, Curve) else losses.as_csv(made)
+    if isinstance(made, Curve):
+        points = curves.as_csv(made)
+    else:
+        points = overall.as_csv(made) if isinstance(made, Overall) else losses.as_csv(made)
     return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": points}
 
 

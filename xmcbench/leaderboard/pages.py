@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import markdown
-from xmcbench.leaderboard import ablation, captions, consistency
+from xmcbench.leaderboard import ablation, captions, consistency, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
@@ -20,6 +20,8 @@ from xmcbench.setting import Setting
 
 #: The metrics whose coverage curves are on a page, as in the paper's Figure 2.
 CURVES = ("P@5", "R@100")
+#: The page of rankings over datasets, and the metrics that it ranks by.
+OVERALL, RANKED_BY = "over-datasets", ("P@1", "R@100")
 
 
 def pages(
@@ -44,13 +46,15 @@ def pages(
     standing = standing or Standing()
     made = [_dataset_page(name, datasets.get(name, []), printed, standing) for name in names]
     ablations = ablation.page(datasets, printed, standing)
-    board = [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
+    ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
+    others = [each for each in (ranked, ablations) if each]
+    board = [_index(datasets, printed, names, others), *made, *others]
     return _with_remarks(board, remarks or {})
 
 
 def _check_names(names: Iterable[str]) -> None:
     """Raise an error if the file names of two pages differ only in case."""
-    taken = {"readme": "the index", "ablation": "the ablation"}
+    taken = {"readme": "the index", "ablation": "the ablation", OVERALL: "the ranking over datasets"}
     for name in names:
         other = taken.setdefault(name.lower(), name)
         if other != name:
@@ -73,14 +77,16 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
 
 
 def _index(
-    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str], ablated: bool
+    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str], others: Sequence[Page]
 ) -> Page:
     lines = []
     for name in names:
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
         lines.append(f"* [{markdown(name)}]({quote(name.lower())}.md): {kind}")
-    if ablated:
+    if OVERALL in (page.name for page in others):
+        lines.append(f"* [Methods over several datasets]({OVERALL}.md): average ranks")
+    if "ablation" in (page.name for page in others):
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
         lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     statistics = _statistics(datasets, printed, names)
@@ -134,6 +140,20 @@ def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     return Page(name.lower(), name, (*blocks, *citations(printed, name)))
+
+
+def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Page | None:
+    """Rankings over datasets, setting by setting; None if no setting has two methods on two datasets."""
+    blocks: list[Block] = []
+    for setting, inside in by_setting(record for group in records for record in group).items():
+        try:
+            made = [overall.overall(inside, setting, metric, standing=standing) for metric in RANKED_BY]
+        except UsageError:  # one dataset, or no two methods on all
+            continue
+        blocks += [Heading(2, setting.title.capitalize()), Figures(tuple(made)), *map(overall.table, made)]
+        if missing := overall.without_cells(made[0]):
+            blocks.append(markdown(missing))
+    return Page(OVERALL, "Methods over several datasets", (captions.OVERALL, *blocks)) if blocks else None
 
 
 def _section(

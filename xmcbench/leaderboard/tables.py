@@ -151,9 +151,10 @@ def text_table(
     columns: Sequence[str],
     lines: Sequence[tuple[str, Sequence[str], int]],
     ranked: Sequence[str] = (),
+    notes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Table:
     """A table of plain texts, one line per (name, texts, number of the source or 0); the columns ``ranked`` are
-    figures."""
+    figures. notes: name of a line -> notes on it."""
     printed = {
         column: _ranks_as_printed([texts[place] for _, texts, _ in lines])
         for place, column in enumerate(columns)
@@ -167,6 +168,7 @@ def text_table(
                 for column, text in zip(columns, texts, strict=True)
             ),
             source,
+            (notes or {}).get(first, ()),
         )
         for position, (first, texts, source) in enumerate(lines)
     )

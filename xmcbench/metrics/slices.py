@@ -112,7 +112,7 @@ def _welch(
     variance = _variance(within, within_squares, sizes) / sizes + _variance(without, without_squares, others) / others
     contrast = within / sizes - without / others
     still = variance <= _ROUNDING
-    return np.where(still, 0.0, contrast / np.sqrt(np.where(still, 1.0, variance)))
+    return np.asarray(np.where(still, 0.0, contrast / np.sqrt(np.where(still, 1.0, variance))))
 
 
 def _variance(
