@@ -60,7 +60,7 @@ class Results:
             import pandas as pd
         except ImportError:
             raise Unavailable("frame() needs pandas", "pip install pandas") from None
-        return pd.DataFrame([_flat(record, self.filter, self.standing) for record in self.records])
+        return pd.DataFrame([flat(record, self.filter, self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
         """One line for each failed cell, with the last line of its log, and for each stale one."""
@@ -172,7 +172,11 @@ def _log(record: Record, runs: Path) -> str:
     return f" (log: {runs / record.log}{f': {last}' if new else ''})"
 
 
-def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
+def flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
+    """A record as one line of a table: identity, every metric and its interval as fractions, costs.
+
+    All records have all columns, in one order.
+    """
     cell, measured = record.cell, record.measured
     flat: dict[str, Any] = {
         "dataset": cell.dataset,
@@ -187,7 +191,6 @@ def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any
         "filter": filter_name,
     }
     figures = record.metrics[filter_name] if record.ok else None
-    # All rows have all columns, in an order that does not depend on the first row.
     for name in METRICS:
         low, high = figures.intervals.get(name, (None, None)) if figures else (None, None)
         flat |= {name: figures.values.get(name) if figures else None, f"{name} low": low, f"{name} high": high}

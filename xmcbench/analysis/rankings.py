@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.metrics import filters
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
@@ -51,6 +51,26 @@ def ranking(predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: 
     kept = kept[kept >= 0][:k]
     score = dict(zip(labels.tolist(), predictions.scores[row].tolist(), strict=True))
     return kept, np.array([score[int(each)] for each in kept], np.float32)
+
+
+def filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -> TopK:
+    """The predictions of a record after a filter, cut at the depth that is scored, with their scores.
+
+    Raises UsageError without stored predictions or for a dataset of another version, and what ``stored`` raises.
+    """
+    predictions = stored(record, store)
+    if predictions is None:
+        path = store.predictions_path(record.cell)
+        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again: xmcbench reproduce")
+    if dataset.digest != record.cell.dataset_sha256:
+        raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
+    removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
+    kept = filters.remove(predictions.indices, removed)
+    scores = np.full(kept.shape, -np.inf, np.float32)
+    for row, (labels, before, values) in enumerate(zip(kept, predictions.indices, predictions.scores, strict=True)):
+        # A filter takes predictions out and leaves the order alone.
+        scores[row, : int((labels >= 0).sum())] = values[np.isin(before, labels[labels >= 0])]
+    return TopK(kept, scores)
 
 
 @lru_cache(maxsize=2)

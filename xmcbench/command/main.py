@@ -33,6 +33,8 @@ VERBS = (
     "show",
     "power",
     "rank",
+    "export",
+    "reproduce",
     "ablation",
     "confirm",
     "clean",
