@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import Unavailable
-from xmcbench.leaderboard import curves, markup, published, tables
+from xmcbench.leaderboard import curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, grouped, names, rows
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
@@ -87,17 +87,10 @@ class Results:
 
     def _repr_html_(self) -> str:
         """The table of metrics in a notebook."""
-        from html import escape
+        from xmcbench import document
 
-        from tabulate import tabulate
-
-        table = tables.metric_table(self.rows(), published.MAIN)
-        heads = [table.head, *(column.text for column in table.columns)]
-        lines = [
-            [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
-        ]
-        problems = "".join(f"<p>{escape(problem)}</p>" for problem in self.problems())
-        return str(tabulate(lines, heads, tablefmt="html", disable_numparse=True)) + problems
+        table = hypertext.table(tables.metric_table(self.rows(), published.MAIN), (), "results")
+        return table + "".join(map(document.paragraph, self.problems()))
 
 
 @dataclass(frozen=True)

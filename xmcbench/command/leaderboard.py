@@ -3,6 +3,7 @@
 xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there
 xmcbench leaderboard --refresh               run stale cells again first
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
+xmcbench leaderboard --format html --out site  a site that opens from disk, offline
 xmcbench leaderboard --format latex --out D  write every table as a file to \\input in a paper
 xmcbench leaderboard add RUNS...             score predictions again and copy the records that they confirm
 xmcbench leaderboard add RUNS... --check     change nothing; list what would be added and what is refused
@@ -35,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="output folder (default: ./leaderboards, or a subfolder named after the format)",
     )
     parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
-    parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
+    parser.add_argument("--format", choices=("markdown", "latex", "csv", "json", "html"), default="markdown")
     parser.add_argument(
         "--force",
         action="store_true",
@@ -87,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)
     if not arguments.check:
         write(out, made, arguments.force)
-        index = f", the index is {out / 'README.md'}" if plain else ""
+        first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
+        index = f", the index is {out / first}" if first else ""
         print(f"{len(made)} files in {out}{index}")
         return 1 if failed or left_out else 0
     found = [*outdated, *differences(out, made)]

@@ -16,10 +16,11 @@ from xmcbench.leaderboard.tables import Table
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; level 2 is a section."""
+    """A heading; level 2 is a section. key: the slug of the setting that a section is about, if it is about one."""
 
     level: int
     text: str
+    key: str = ""
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,14 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     return f"{dataset}, {setting.title}: time and memory on {machine}. Means over seeds, memory the highest."
 
 
+def makeup(dataset: str, setting: Setting) -> str:
+    """The caption of the table of what rows are made of."""
+    return (
+        f"{dataset}, {setting.title}: what the rows are made of. Outside: on anything but this dataset. Training data "
+        "and license are what the card of a model declares; nobody has checked them, and no rank depends on them."
+    )
+
+
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
     return f"{' and '.join(map(markdown, sorted(titles)))} with a component switched off: [ablation](ablation.md)."

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import markdown
-from xmcbench.leaderboard import ablation, captions, consistency, overall
+from xmcbench.leaderboard import ablation, captions, consistency, makeup, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
@@ -132,7 +132,7 @@ def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source
             for row in source.rows
             if (row.dataset, row.setting) == (name, setting)
         ]
-        blocks.append(Heading(2, setting.title.capitalize()))
+        blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
         if inside or rows_:
             blocks += _section(name, setting, inside, rows_, printed, standing)
         if setting in ablated:
@@ -150,7 +150,11 @@ def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Pa
             made = [overall.overall(inside, setting, metric, standing=standing) for metric in RANKED_BY]
         except UsageError:  # one dataset, or no two methods on all
             continue
-        blocks += [Heading(2, setting.title.capitalize()), Figures(tuple(made)), *map(overall.table, made)]
+        blocks += [
+            Heading(2, setting.title.capitalize(), setting.slug),
+            Figures(tuple(made)),
+            *map(overall.table, made),
+        ]
         if missing := overall.without_cells(made[0]):
             blocks.append(markdown(missing))
     return Page(OVERALL, "Methods over several datasets", (captions.OVERALL, *blocks)) if blocks else None
@@ -180,6 +184,11 @@ def _section(
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
                 found += _groups(made, groups, setting, captions.groups(dataset, setting, records, filter_name, groups))
         found += _costs(made, dataset, setting)
+        about = captions.makeup(dataset, setting)
+        found += [
+            Heading(3, "What the rows are made of"),
+            makeup.table(records, f"{setting.slug}-rows", about, standing),
+        ]
     return [*found, *without_a_result(made)]
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import seeds
+from xmcbench.metrics.seeds import _degrees, _runs, vary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +97,7 @@ class Spread:
         if not self.sides or not self._of_seeds(rows, runs):
             return rows - 1
         degrees_of_seeds = len(self.sides) * (runs - 1)
-        return seeds.combined_degrees(self._of_seeds(rows, runs), degrees_of_seeds, self.row / rows, rows - 1)
+        return _degrees(self._of_seeds(rows, runs), degrees_of_seeds, self.row / rows, rows - 1)
 
 
 def spread(
@@ -113,8 +113,8 @@ def spread(
     if rows < 2:
         raise DataError("the variance between rows needs two of them")
     by_row = first.mean(axis=0) - second.mean(axis=0)
-    varying = [each for each in ([first - second] if matched else [first, second]) if seeds.vary(each)]
-    runs = [seeds.runs_of(each, weight) for each in varying]
+    varying = [each for each in ([first - second] if matched else [first, second]) if vary(each)]
+    runs = [_runs(each, weight) for each in varying]
     left = by_row - by_row.mean() * weight
     row = float((left**2).sum()) / (rows - 1) - sum(each.both / each.number for each in runs)
     sides = tuple((max(0.0, each.between - each.both / rows), each.both) for each in runs)

@@ -30,7 +30,7 @@ _ROUNDING = 1e-12
 _NORMAL = 1.959963984540054
 
 
-class Runs(NamedTuple):
+class _Runs(NamedTuple):
     """The runs of one side: how many, and the variances between them, each for one run.
 
     between: of their values; estimates V_seed + V_both / N.
@@ -64,8 +64,8 @@ def verdict(
 
     where "between" and "both" are those of each side's runs, and "rows" is the variance over the rows of the
     difference. The first holds V_seed and V_both / N, the second what else differs between rows. p and interval are
-    those of Student's t, with degrees of freedom from both variances (``combined_degrees``): N - 1 for the rows, and
-    for the seeds those of sides of equal variance, 2 n - 2 for n = m.
+    those of Student's t, with degrees of freedom from both variances (``_degrees``): N - 1 for the rows, and for the
+    seeds those of sides of equal variance, 2 n - 2 for n = m.
 
     Welch's test, which takes the degrees from the variances, would reject too seldom: a method against itself in 3.5%
     of cases with three runs a side. The price is paid where the seeds of one side matter far more. With a standard
@@ -77,7 +77,7 @@ def verdict(
     by_row = first.mean(axis=0) - second.mean(axis=0)
     rows = len(by_row)
     delta = float(by_row.mean())
-    sides = [runs_of(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
+    sides = [_runs(each, weight) for each in ([first - second] if matched else [first, second]) if vary(each)]
     both = sum(side.both / side.number for side in sides)
     of_seeds = sum(side.between / side.number for side in sides)
     if of_seeds <= _ROUNDING**2:
@@ -88,22 +88,21 @@ def verdict(
     )
     left = by_row - delta * weight
     of_rows = max(0.0, float((left**2).sum()) / max(1, rows - 1) - both) / rows
-    degrees = combined_degrees(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
+    degrees = _degrees(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
     error = math.sqrt(of_seeds + of_rows)
     half = float(stdtrit(degrees, 0.975)) * error
     return Verdict(delta - half, delta + half, 2 * float(stdtr(degrees, -abs(delta) / error)))
 
 
-def runs_of(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> Runs:
-    """The variances between runs [n, rows] of a side, with the weights [rows] of ``verdict``."""
+def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
     number, rows = runs.shape
     values = runs.mean(axis=1)
     left = runs - runs.mean(axis=0) - np.outer(values - values.mean(), weight)
     both = float((left**2).sum()) / ((number - 1) * max(1, rows - 1))
-    return Runs(number, float(values.var(ddof=1)), both)
+    return _Runs(number, float(values.var(ddof=1)), both)
 
 
-def combined_degrees(of_seeds: float, degrees_of_seeds: float, of_rows: float, degrees_of_rows: float) -> float:
+def _degrees(of_seeds: float, degrees_of_seeds: float, of_rows: float, degrees_of_rows: float) -> float:
     """The degrees of freedom of the sum of two variances.
 
     Satterthwaite's are 1 / (sum of share^2 / degrees), with each variance's share of the sum. With few runs these are
@@ -133,5 +132,5 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     of_seeds = variance(values) / runs if runs > 1 else 0.0
     if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)
-    degrees = combined_degrees(of_seeds, runs - 1, of_rows, math.inf)
+    degrees = _degrees(of_seeds, runs - 1, of_rows, math.inf)
     return float(stdtrit(degrees, 0.975)) * math.sqrt(of_rows + of_seeds)
