@@ -95,7 +95,7 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
     made = altered(made, (("notes",), note))
     failed = altered(record(seed=1, status="failed"), machine, (("reason",), HOSTILE), (("method", "title"), HOSTILE))
     drawings = 0
-    for layout in ("markdown", "latex", "csv", "json"):
+    for layout in ("markdown", "latex", "csv", "json", "html"):
         for name, content in files(pages([made, failed], ()), layout, ()).items():
             assert "\x1b" not in content, name
             assert BIDI not in content, name
@@ -105,6 +105,10 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
             elif name.endswith(".md"):
                 assert "<img" not in content.replace("\\<img", ""), name
                 assert "](javascript" not in content.replace("\\](javascript", ""), name
+            elif name.endswith(".html"):
+                assert "<img" not in content, name
+                assert 'href="javascript' not in content, name
+                assert content.count("<script") == 1, name
             elif name.endswith(".tex"):
                 assert "\\input" not in content, name
             elif name.endswith(".csv"):

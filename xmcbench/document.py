@@ -24,13 +24,14 @@ h1, h2, h3 { line-height: 1.2; margin: 1.6em 0 .5em; }
 h1 { margin-top: .2em; }
 p, li { max-width: 48rem; }
 code { font-size: .9em; background: var(--band); padding: .1em .3em; }
-pre { overflow-x: auto; background: var(--band); padding: .6rem; }
+pre { white-space: pre-wrap; background: var(--band); padding: .6rem; }
 pre code { padding: 0; }
 .wide { overflow-x: auto; margin: .8rem 0; }
 .wide:focus-visible, a:focus-visible, button:focus-visible, select:focus-visible, summary:focus-visible {
   outline: 3px solid var(--link); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--faint); padding: 0 0 .4rem; max-width: 48rem; }
+caption { text-align: left; color: var(--faint); padding: 0 0 .4rem; }
+caption span { display: block; position: sticky; left: 0; max-width: min(48rem, calc(100vw - 2.2rem)); }
 th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 11rem; }
@@ -84,11 +85,11 @@ def table(caption: str, heads: Sequence[str], lines: Iterable[Sequence[str]]) ->
     )
     return scrolling(
         caption,
-        f"<table><caption>{html(caption)}</caption>\n<thead><tr>{columns}</tr></thead>\n"
+        f"<table><caption><span>{html(caption)}</span></caption>\n<thead><tr>{columns}</tr></thead>\n"
         f"<tbody>\n{rows}</tbody></table>",
     )
 
 
 def scrolling(label: str, content: str) -> str:
     """HTML that may be wider than the page: it scrolls by itself, also by keyboard."""
-    return f'<div class="wide" role="region" tabindex="0" aria-label="{html(label[:80])}">{content}</div>'
+    return f'<div class="wide" role="region" tabindex="0" aria-label="{html(label)}">{content}</div>'

@@ -39,7 +39,8 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         f"<tr{_kinds(line)}>{name(line)}{''.join(cell(line, each) for each in line.cells)}</tr>" for line in made.lines
     )
     whole = (
-        f'<table id="{html(anchor)}"><caption>{html(made.caption)}</caption>\n<thead><tr>{heads}</tr></thead>\n'
+        f'<table id="{html(anchor)}"><caption><span>{html(made.caption)}</span></caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n"
         f"<tbody>\n{rows}\n</tbody></table>"
     )
     notes = "".join(

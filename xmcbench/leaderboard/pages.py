@@ -7,7 +7,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.escaping import markdown
+from xmcbench.escaping import markdown, terminal
 from xmcbench.leaderboard import ablation, captions, consistency, makeup, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
@@ -70,7 +70,7 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
         )
     made = []
     for page in board:
-        own = (Heading(2, "Remarks"), remarks[page.name]) if page.name in remarks else ()
+        own = (Heading(2, "Remarks"), terminal(remarks[page.name])) if page.name in remarks else ()
         place = 0 if isinstance(page.blocks[0], Heading) else 1
         made.append(replace(page, blocks=(*page.blocks[:place], *own, *page.blocks[place:])))
     return made

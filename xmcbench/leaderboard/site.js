@@ -65,7 +65,8 @@
     document.querySelectorAll("nav a[href]").forEach((link) => {
       const rest = new URLSearchParams(chosen);
       rest.delete("sort");
-      link.hash = [...rest].some(([key]) => ["setting", "kind", "metric"].includes(key)) ? rest.toString() : "";
+      const kept = [...rest].some(([key]) => ["setting", "kind", "metric"].includes(key));
+      link.setAttribute("href", link.getAttribute("href").split("#")[0] + (kept ? `#${rest}` : ""));
     });
   }
 
