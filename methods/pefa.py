@@ -20,9 +20,10 @@ class PEFA(Embedder):
     """Nearest training instances vote for their labels beside the label texts (PEFA-XL; Chang et al., WSDM 2024).
 
     The score of a label is (1 - ``mix``) times its similarity to the text, plus ``mix`` times the votes of the nearest
-    training instances that have a known pair: each gives its labels exp(similarity / ``temperature``), and the votes of
-    a text sum to 1. The embeddings are those of ``embedder``, with all its parameters, and nothing is trained. Written
-    from the description of the method, not from its code.
+    training instances. Each has a vote of exp(similarity / ``temperature``), shared among its labels; the votes of a
+    text sum to 1. An instance without a known pair abstains, so the fewer pairs are known, the less they change the
+    ranking by text. The embeddings are those of ``embedder``, with all its parameters, and nothing is trained. Written
+    from the description of the method, where all instances have pairs, not from its code.
 
     A label is a candidate if the label texts or the votes bring it among ``candidates``.
     """
@@ -31,7 +32,7 @@ class PEFA(Embedder):
     supervision: ClassVar[Literal["unused", "required"]] = "required"
     deterministic = False
 
-    neighbors: Annotated[int, Ge(1), Unit("instances"), Doc("with a known pair that vote")] = 50
+    neighbors: Annotated[int, Ge(1), Unit("instances"), Doc("that vote, or abstain")] = 50
     mix: Annotated[float, Interval(gt=0, le=1), Doc("weight of the votes; the label text has the rest")] = 0.5
     temperature: Annotated[float, Gt(0), Doc("what similarities are divided by before they vote")] = 0.05
     candidates: Annotated[int, Ge(1), Unit("labels"), Doc("of the label texts, and at least as many as asked for")] = (
@@ -39,16 +40,16 @@ class PEFA(Embedder):
     )
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Embed the labels and the instances that have a known pair, as queries, or take them from the store."""
+        """Embed the labels, and the instances as queries, or take their vectors from the store."""
         super().fit(raw_X, raw_Y)
         assert pairs is not None, "the setting brings pairs"
-        rows = np.flatnonzero(np.diff(pairs.indptr))
-        self.notes["voters"] = len(rows)
-        self._known = pairs[rows]
-        self._voters = np.empty((0, self._labels.shape[1]), np.float32)
-        if len(rows):
-            # All instances, so that every subset of a dataset finds them; those with a pair are picked out.
-            self._voters = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))[rows]
+        self._known = pairs
+        voters = self.notes["voters"] = int(np.count_nonzero(np.diff(pairs.indptr)))
+        self._instances = (
+            self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
+            if voters
+            else np.empty((0, self._labels.shape[1]), np.float32)
+        )
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the largest mixture of similarity and votes for each text."""
@@ -58,7 +59,7 @@ class PEFA(Embedder):
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
             device = self._model.device
             by_text = top_k(vectors, self._labels, asked, device=device, seed=self.seed, notes=self.notes)
-            voters = top_k(vectors, self._voters, self.neighbors, device=device, seed=self.seed)
+            voters = top_k(vectors, self._instances, self.neighbors, device=device, seed=self.seed)
             voted = votes(voters, self._known, self.temperature)
             return self._mixed(vectors, by_text, voted, k)
 
@@ -88,10 +89,10 @@ class PEFA(Embedder):
 
 
 def votes(voters: TopK, known: csr_matrix, temperature: float) -> csr_matrix:
-    """What the nearest instances give to their labels: CSR float32 [N, L], rows that sum to 1, or to 0 without a voter.
+    """What the nearest instances give to their labels: CSR float32 [N, L], rows with a sum of at most 1.
 
-    voters: nearest instances of each text with their similarities; known: their pairs, [voters, L]. An instance shares
-    its vote equally among its labels.
+    voters: nearest instances of each text with their similarities; known: the pairs of all instances, [instances, L].
+    An instance shares its vote equally among its labels; without any, its vote is lost.
     """
     from scipy.sparse import csr_matrix, diags
 

@@ -200,7 +200,7 @@ class InNoFile(Method):
 
 def test_a_class_without_a_file_says_where_to_put_it(tiny, monkeypatch):
     typed = type("Typed", (InNoFile,), {"__module__": "__main__"})
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>", raising=False)
     with pytest.raises(
         UsageError, match="Typed is not defined in a file, and every cell is a separate process"
     ) as caught:

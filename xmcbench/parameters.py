@@ -122,12 +122,16 @@ class Parameter(Struct, frozen=True):
         return self.check(value, owner)
 
 
-@cache  # every annotation is compiled, and a plan asks several times
 def declared(cls: type) -> dict[str, Parameter]:
     """The hyperparameters that a class declares, those of its bases first: one dict for all callers.
 
     Raises PluginError for an unsupported type.
     """
+    return _declared(cls)
+
+
+@cache  # every annotation is compiled, and a plan asks several times
+def _declared(cls: type) -> dict[str, Parameter]:
     return {
         name: _parameter(cls, name, hint)
         for name, hint in _hints(cls).items()

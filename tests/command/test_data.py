@@ -17,6 +17,13 @@ def test_info_verify_export_and_synth(xmcbench, tiny, tmp_path):
     made = xmcbench("data", "synth", "big", "--instances", "200", "--labels", "50")
     assert made.returncode == 0, made.stderr
     assert xmcbench(*made.stdout.split()[1:]).returncode == 0
+    (tmp_path / "big" / "mine.txt").write_text("mine")
+    refused = xmcbench("data", "synth", "big", "--instances", "200", "--labels", "60")
+    assert (refused.returncode, "already exists" in refused.stderr) == (2, True)
+    forced = xmcbench("data", "synth", "big", "--instances", "200", "--labels", "60", "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert (tmp_path / "big" / "mine.txt").read_text() == "mine"
+    assert json.loads(xmcbench("data", "info", "./big", "--json").stdout)["statistics"]["labels"] == 60
 
 
 def test_what_cannot_be_had_says_where_to_get_it(xmcbench):

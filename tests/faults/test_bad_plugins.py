@@ -21,7 +21,7 @@ BEHAVIORS = {
     "kills-itself": "os.kill(os.getpid(), signal.SIGKILL)",
     "terminates": "os.kill(os.getpid(), signal.SIGTERM)",
     "loops": "while True: pass",
-    "closes-output": "print('{' * 100, flush=True); os.close(1); os.close(2); raise ValueError('closed')",
+    "closes-output": "print('{{' * 100, flush=True); os.close(1); os.close(2); raise ValueError('closed')",
     "leaves-a-child": "subprocess.Popen(SLEEP, start_new_session=True); raise ValueError('left one')",
 }
 
@@ -61,7 +61,7 @@ print("a plug-in that prints")
 
 #: Plug-ins that misbehave when their result is there: it counts.
 AFTERWARDS = {
-    "hangs-in-a-thread": "threading.Thread(target=time.sleep, args=[600]).start()",
+    "hangs-in-thread": "threading.Thread(target=time.sleep, args=[600]).start()",
     "hangs-at-exit": "atexit.register(time.sleep, 600)",
     "ends-at-exit": "atexit.register(os._exit, 5)",
 }

@@ -1,6 +1,15 @@
 """A runs folder: what gives way to what, and what is removed that a killed run left."""
 
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from xmcbench.errors import StorageError
 from xmcbench.records import Store
+from xmcbench.records.record import RanksFacts
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.temporary import hold_file, hold_folder, scratch, sweep_scratch
 
@@ -17,6 +26,77 @@ def test_a_result_gives_way_to_a_result_only(tmp_path, record):
     assert store.find(good.cell) == better
     store.record_path(good.cell).write_text("damaged")
     assert store.write(record(status="failed")) == store.find(good.cell)
+
+
+@pytest.fixture
+def staged_result(tmp_path, record):
+    """A store with a result, and another one of the same cell in a second store, each with its files."""
+    stores = Store(tmp_path / "runs"), Store(tmp_path / "staged")
+    results = []
+    for store, value in zip(stores, (0.5, 0.6), strict=True):
+        result = record(value=value)
+        facts = RanksFacts(file="ranks.npz", sha256="0" * 64, truth_sha256="1" * 64)
+        results.append(msgspec.structs.replace(result, ranks=facts))
+        for path in (
+            store.predictions_path(result.cell),
+            store.ranks_path(result.cell),
+            store.truth_path(result.cell.dataset, "1" * 64),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{value}")
+    stores[0].write(results[0])
+    return *stores, results[1]
+
+
+def files_of(store, cell):
+    return [path.read_text() for path in (store.predictions_path(cell), store.ranks_path(cell))]
+
+
+def test_a_record_takes_its_files_along(staged_result):
+    store, staged, better = staged_result
+    assert store.write(better, staged) == store.find(better.cell)
+    assert files_of(store, better.cell) == ["0.6", "0.6"]
+    assert store.truth_path(better.cell.dataset, "1" * 64).read_text() == "0.5"  # equal, and others may read it
+
+
+def test_a_result_whose_files_cannot_be_written_replaces_nothing(staged_result, monkeypatch):
+    store, staged, better = staged_result
+    earlier = store.find(better.cell)
+    with monkeypatch.context() as patch:
+        patch.setattr("xmcbench.storage.atomic.os.fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(StorageError, match="no space left to write"):
+            store.write(better, staged)
+    assert store.find(better.cell) == earlier
+    assert files_of(store, better.cell) == ["0.5", "0.5"]
+
+
+def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(staged_result, monkeypatch):
+    store, staged, better = staged_result
+    monkeypatch.setattr("xmcbench.records.store.move", raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        store.write(better, staged)
+    assert store.find(better.cell) is None
+
+
+def test_results_move_to_another_disk(staged_result, monkeypatch):
+    store, staged, better = staged_result
+    replace = os.replace
+
+    def within_a_disk(source, target):
+        if staged.root in Path(source).parents and staged.root not in Path(target).parents:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(source, target)
+
+    monkeypatch.setattr("xmcbench.storage.atomic.os.replace", within_a_disk)
+    assert store.write(better, staged) == store.find(better.cell)
+    assert files_of(store, better.cell) == ["0.6", "0.6"]
+
+
+def raising(error):
+    def raise_it(*_):
+        raise error
+
+    return raise_it
 
 
 def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):

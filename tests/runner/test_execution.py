@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xmcbench import load_dataset
-from xmcbench.errors import StorageError
+from xmcbench.errors import MethodError, StorageError
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.registry import Registry
@@ -210,6 +210,25 @@ def test_a_finished_cell_runs_again_only_if_forced(run_here, at_hand, methods):
     (again,) = run_here(methods, methods=["chance"], progress=progress, force=True)
     assert [state for *_, state in seen] == [None, "ok"]
     assert again.predictions == first[0].predictions
+
+
+def test_files_of_a_result_stay_until_there_is_another_one(run_here, at_hand, methods, store, monkeypatch):
+    (first,) = run_here(methods, methods=["chance"])
+    files = [store.predictions_path(first.cell), store.ranks_path(first.cell), store.record_path(first.cell)]
+    before = [file.stat().st_ino for file in files]
+
+    def refuse(*_, **__):
+        raise MethodError("these predictions are invalid")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scorer.Scorer, "score", refuse)
+        (refused,) = run_here(methods, methods=["chance"], force=True)
+    assert (refused.status, refused.reason) == ("failed", "these predictions are invalid")
+    assert [file.stat().st_ino for file in files] == before
+    (again,) = run_here(methods, methods=["chance"], force=True)
+    assert again.predictions == first.predictions
+    assert {file.stat().st_ino for file in files}.isdisjoint(before)
+    assert not [*store.root.glob(".*")]
 
 
 def test_a_cell_that_another_run_has_is_left_to_it(run_here, at_hand, methods, store, monkeypatch):

@@ -17,10 +17,10 @@ from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import UNFINISHED
-from xmcbench.storage.atomic import write_json
+from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
-from xmcbench.storage.temporary import sweep
+from xmcbench.storage.temporary import hold_folder, remove_folder, sweep
 
 
 class Store:
@@ -72,6 +72,7 @@ class Store:
 
     def sweep(self) -> None:
         """Remove what runs that were killed left half written; what is being written stays."""
+        sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets"):
             sweep(self.root / name, depth=2)
         sweep(self.root / "truth")
@@ -93,15 +94,32 @@ class Store:
                 subset.save(path)
             yield path
 
+    @contextmanager
+    def staging(self) -> Iterator[Store]:
+        """A store for the result of one cell until ``write`` takes it over; gone when the block ends.
+
+        Raises StorageError when it cannot be made.
+        """
+        make_folder(self.root)
+        try:
+            held, folder = hold_folder(self.root, ".")
+        except OSError as error:
+            raise StorageError.from_os_error(error, self.root) from error
+        try:
+            yield Store(folder)
+        finally:
+            remove_folder(held, folder)
+
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
         path = self.record_path(cell)
         return read_record(path) if path.exists() else None
 
-    def write(self, record: Record) -> Record:
+    def write(self, record: Record, staged: Store | None = None) -> Record:
         """Write the cell's record, whole or not at all, and return it with its checksum.
 
-        Raises StorageError, for a record that could not be read back too.
+        staged: the store that has its predictions and ranks, which come along. Raises StorageError, for a record that
+        could not be read back too.
 
         A record with a result is only replaced by another one with a result: one that failed or ran out of time is
         returned, and the earlier result stays.
@@ -111,9 +129,31 @@ class Store:
         except ValueError as error:
             raise StorageError(f"the record of {record.name} cannot be written: {error}") from error
         written = sealed(record)
-        if written.ok or not self._has_result(record.cell):
+        if written.ok and staged is not None:
+            self._take_over(written, staged)
+        elif written.ok or not self._has_result(record.cell):
             write_json(self.record_path(record.cell), as_json(written))
         return written
+
+    def _take_over(self, record: Record, staged: Store) -> None:
+        cell = record.cell
+        write_json(staged.record_path(cell), as_json(record))  # a full disk is found before anything is replaced
+        assert record.ranks is not None
+        truth = record.ranks.truth_sha256
+        moved = [(staged.predictions_path(cell), self.predictions_path(cell))]
+        moved += [(staged.ranks_path(cell), self.ranks_path(cell))]
+        if not self.truth_path(cell.dataset, truth).exists():
+            moved += [(staged.truth_path(cell.dataset, truth), self.truth_path(cell.dataset, truth))]
+        moved += [(staged.record_path(cell), self.record_path(cell))]
+        for _, target in moved:
+            make_folder(target.parent)
+        try:
+            # Whoever is killed between the moves leaves a cell that runs again, never a record beside other files.
+            self.record_path(cell).unlink(missing_ok=True)
+            for source, target in moved:
+                move(source, target)
+        except OSError as error:
+            raise StorageError.from_os_error(error, self.root) from error
 
     def _has_result(self, cell: Cell) -> bool:
         try:

@@ -94,6 +94,8 @@ def execute(plan: Plan, place: Place, progress: Progress = lambda *_: None, forc
                         continue
                     progress(planned, position, None)
                     records[position] = _run_cell(planned, place, scorer)
+                    if not records[position].ok:
+                        store.sweep()  # what its process was writing when it ended
                     progress(planned, position, records[position])
     return [records[position] for position in sorted(records)]
 
@@ -125,59 +127,71 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
 def _run_cell(planned: PlannedCell, place: Place, scorer: Scorer) -> Record:
     cell, store, dataset, limits = planned.cell, place.store, planned.dataset, place.limits
     started, begin = datetime.now(UTC), time.perf_counter()
-    log, depth = store.log_path(cell), DEPTH + dataset.longest_filter
-    for folder in (store.artifacts, store.predictions_path(cell).parent):
+    log, depth = store.relative(store.log_path(cell)), DEPTH + dataset.longest_filter
+    # The earlier result of this cell stays until there is another one.
+    with store.staging() as staged:
+        outcome, ending = in_a_process(planned, place, staged, depth)
+        status, reason = status_of(outcome, ending, limits)
+        scored = None
+        if status == "ok":
+            try:
+                scored = scorer.score(cell, staged.root, planned.loaded_by, depth)
+            except XmcbenchError as error:
+                status, reason = "failed", str(error)
+        outcome = outcome or Outcome(status="failed")
+        measured = Measured(
+            started=started.isoformat(timespec="seconds"),
+            total_s=time.perf_counter() - begin,
+            wall_s=outcome.wall_s if scored else {},
+            reused_s=outcome.reused_s,
+            predict_ms_per_instance=1000 * outcome.wall_s.get("predict", 0.0) / len(dataset.test) if scored else None,
+            # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
+            peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
+            peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
+        )
+        record = _record(planned, place, status, reason, outcome, scored, measured, log)
+        try:
+            check_readable(record)
+        except ValueError as error:  # the notes of the method
+            reason = f"there is a result, but {error}"
+            record = _record(planned, place, "failed", reason, Outcome(status="failed"), None, measured, log)
+        return store.write(record, staged)
+
+
+def in_a_process(
+    planned: PlannedCell, place: Place, staged: Store, depth: int, asked: TextFile | None = None
+) -> tuple[Outcome | None, Ending]:
+    """Run the method of a cell; what it reports, if anything, and how its process ended.
+
+    staged: where its predictions go. depth: predictions of each text. asked: texts to predict for, instead of the test
+    instances.
+    """
+    cell, store, dataset, limits = planned.cell, place.store, planned.dataset, place.limits
+    for folder in (store.artifacts, staged.predictions_path(cell).parent):
         make_folder(folder)  # a folder that exists beforehand stays readable in the cell
     with (
         scratch() as temporary,
         store.subset(dataset.slug, planned.subset) as pairs,
     ):
         job_file, outcome_file = temporary / "job.json", temporary / "outcome.json"
-        job_of(planned, place, pairs, depth, outcome_file).write(job_file)
+        job = _job(planned, place, staged, pairs, depth, outcome_file)
+        (msgspec.structs.replace(job, test=asked) if asked else job).write(job_file)
         ending = supervise(
             "xmcbench.runner.worker",
             [str(job_file)],
-            log,
-            environment_of(temporary),
+            store.log_path(cell),
+            _environment(temporary),
             outcome_file,
             limits.time_s,
             int(limits.memory_gib * 2**30) if limits.memory_gib else None,
         )
         try:
-            outcome = Outcome.read(outcome_file)
+            return Outcome.read(outcome_file), ending
         except StorageError as error:  # the method's process wrote there, or broke what we wrote
-            outcome = Outcome(status="failed", reason=str(error))
-    status, reason = status_of(outcome, ending, limits)
-    scored = None
-    if status == "ok":
-        try:
-            scored = scorer.score(cell, store.root, planned.loaded_by, depth)
-        except XmcbenchError as error:
-            status, reason = "failed", str(error)
-    outcome = outcome or Outcome(status="failed")
-    measured = Measured(
-        started=started.isoformat(timespec="seconds"),
-        total_s=time.perf_counter() - begin,
-        wall_s=outcome.wall_s if scored else {},
-        reused_s=outcome.reused_s,
-        predict_ms_per_instance=1000 * outcome.wall_s.get("predict", 0.0) / len(dataset.test) if scored else None,
-        # The process knows its own peak exactly; sampling includes its children. Take the higher of the two.
-        peak_memory_bytes=max(ending.peak_memory_bytes, outcome.peak_memory_bytes),
-        peak_gpu_memory_bytes=outcome.peak_gpu_memory_bytes,
-    )
-    record = _record(planned, place, status, reason, outcome, scored, measured, store.relative(log))
-    try:
-        check_readable(record)
-    except ValueError as error:  # the notes of the method
-        reason = f"there is a result, but {error}"
-        record = _record(
-            planned, place, "failed", reason, Outcome(status="failed"), None, measured, store.relative(log)
-        )
-    return store.write(record)
+            return Outcome(status="failed", reason=str(error)), ending
 
 
-def job_of(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, outcome: Path) -> Job:
-    """The job of a cell. depth: predictions of each instance. outcome: the file that its process writes."""
+def _job(planned: PlannedCell, place: Place, staged: Store, pairs: Path | None, depth: int, outcome: Path) -> Job:
     cell, store, dataset = planned.cell, place.store, planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     read = (dataset.train, dataset.labels, dataset.test)
@@ -195,7 +209,7 @@ def job_of(planned: PlannedCell, place: Place, pairs: Path | None, depth: int, o
         parameters=cell.parameters,
         seed=cell.seed,
         compute=place.compute,
-        predictions=str(store.predictions_path(cell).resolve()),
+        predictions=str(staged.predictions_path(cell).resolve()),
         outcome=str(outcome),
         artifacts=str(store.artifacts.resolve()),
         hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
@@ -210,7 +224,7 @@ def _hidden(dataset: Dataset, store: Store) -> list[Path]:
     return [cache_root(), *roots(), *dataset.sources, *results]
 
 
-def environment_of(scratch: Path) -> dict[str, str]:
+def _environment(scratch: Path) -> dict[str, str]:
     """The environment of a cell's process: the user's, and what we set."""
     # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -219,7 +233,7 @@ def environment_of(scratch: Path) -> dict[str, str]:
 
 
 def status_of(outcome: Outcome | None, ending: Ending, limits: Limits) -> tuple[Status, str]:
-    """How a job ended, and why there is no result."""
+    """How a cell ended, and why there is no result."""
     if outcome is not None:  # how the process ended after that changes nothing
         return outcome.status, visible(outcome.reason)
     if ending.timed_out:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from xmcbench.errors import MethodError, Unavailable
-from xmcbench.processes.supervisor import supervise
-from xmcbench.runner.execution import Place, environment_of, job_of, status_of, sweep
-from xmcbench.runner.job import Outcome, TextFile
-from xmcbench.storage.atomic import make_folder
+from xmcbench.runner.execution import Place, in_a_process, status_of, sweep
+from xmcbench.runner.job import TextFile
 from xmcbench.storage.temporary import scratch
 from xmcbench.topk import TopK
 
@@ -29,33 +25,15 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
     from xmcbench.data.store import batches_of, write_texts
 
     sweep(place.store)
-    make_folder(place.store.artifacts)
-    log = place.store.log_path(planned.cell)
-    with scratch() as folder, place.store.subset(planned.dataset.slug, planned.subset) as pairs:
-        path, outcome_file, answers = folder / "texts.arrow", folder / "outcome.json", folder / "answers"
-        written = write_texts(path, batches_of(texts))
-        answers.mkdir()
-        job = job_of(planned, place, pairs, k, outcome_file)
-        job = msgspec.structs.replace(
-            job, test=TextFile(str(path), written.digest), predictions=str(answers / "predictions.npz")
-        )
-        job.write(folder / "job.json")
-        limits = place.limits
-        ending = supervise(
-            "xmcbench.runner.worker",
-            [str(folder / "job.json")],
-            log,
-            environment_of(folder),
-            outcome_file,
-            limits.time_s,
-            int(limits.memory_gib * 2**30) if limits.memory_gib else None,
-        )
-        outcome = Outcome.read(outcome_file)
-        status, reason = status_of(outcome, ending, limits)
+    with scratch() as folder, place.store.staging() as staged:
+        written = write_texts(folder / "texts.arrow", batches_of(texts))
+        asked = TextFile(str(folder / "texts.arrow"), written.digest)
+        outcome, ending = in_a_process(planned, place, staged, k, asked)
+        status, reason = status_of(outcome, ending, place.limits)
         if status == "skipped":
             raise Unavailable(reason)
         if status != "ok":
-            raise MethodError(f"{planned.name}: {reason}", f"log: {log}")
-        predictions = TopK.load(answers / "predictions.npz")
+            raise MethodError(f"{planned.name}: {reason}", f"log: {place.store.log_path(planned.cell)}")
+        predictions = TopK.load(staged.predictions_path(planned.cell))
         predictions.check(len(texts), k, planned.dataset.label_corpus.rows)
         return predictions

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,9 @@ from pathlib import Path
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PR_SET_NO_NEW_PRIVS = 38
 _READ_FILE = 1 << 2
+#: Linking a file into another folder (Linux 5.19): denied everywhere unless a ruleset names it, and artifacts share
+#: files by links. A link never gives a right that the file had not: what is hidden stays so.
+_REFER = 1 << 13
 _PATH_BENEATH = 1
 #: Folders above hidden files with more entries than this are not listed: the files stay in reach.
 _MOST_RULES = 100_000
@@ -29,23 +33,32 @@ def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:
     """
     paths = {Path(os.path.realpath(path)) for path in hidden}
     libc = ctypes.CDLL(None, use_errno=True)
-    attributes = struct.pack("=Q", _READ_FILE)
     try:
-        ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+        rights, ruleset = _ruleset(libc)
     except AttributeError:
         return False  # not a libc with `syscall`
     if ruleset < 0:
         return False
     try:
         above = {parent for path in paths for parent in path.parents}
-        if not _allow(libc, ruleset, _visible(Path("/"), paths, above)):
+        if not _allow(libc, ruleset, rights, _visible(Path("/"), paths, above)):
             return False
-        if not _allow(libc, ruleset, (Path(os.path.realpath(path)) for path in needed if path.exists())):
+        if not _allow(libc, ruleset, rights, (Path(os.path.realpath(path)) for path in needed if path.exists())):
             return False
         no_new_privileges = libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
         return bool(no_new_privileges and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)
+
+
+def _ruleset(libc: ctypes.CDLL) -> tuple[int, int]:
+    """The rights that a new ruleset is about, and the ruleset; a negative one where the kernel has no Landlock."""
+    for rights in (_READ_FILE | _REFER, _READ_FILE):
+        attributes = struct.pack("=Q", rights)
+        ruleset = libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+        if ruleset >= 0:
+            break
+    return rights, ruleset
 
 
 def _visible(folder: Path, hidden: set[Path], above: set[Path]) -> Iterable[Path]:
@@ -64,7 +77,7 @@ def _visible(folder: Path, hidden: set[Path], above: set[Path]) -> Iterable[Path
             yield path
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, paths: Iterable[Path]) -> bool:
+def _allow(libc: ctypes.CDLL, ruleset: int, rights: int, paths: Iterable[Path]) -> bool:
     for number, path in enumerate(paths):
         if number >= _MOST_RULES:
             return False
@@ -73,7 +86,8 @@ def _allow(libc: ctypes.CDLL, ruleset: int, paths: Iterable[Path]) -> bool:
         except OSError:
             continue  # it went away, or may not be read anyway
         try:
-            rule = struct.pack("=Qi", _READ_FILE, descriptor)
+            granted = rights if stat.S_ISDIR(os.fstat(descriptor).st_mode) else _READ_FILE
+            rule = struct.pack("=Qi", granted, descriptor)
             libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
         finally:
             os.close(descriptor)

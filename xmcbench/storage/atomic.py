@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -88,6 +89,16 @@ def copy(source: Path, path: Path) -> None:
         return
     with atomic_file(path) as stream, source.open("rb") as read:
         shutil.copyfileobj(read, stream)
+
+
+def move(source: Path, path: Path) -> None:
+    """Move a file, replacing ``path``, which may be on another disk. Raises StorageError."""
+    try:
+        os.replace(source, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise StorageError.from_os_error(error, path) from error
+        copy(source, path)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -9,10 +9,11 @@ from xmcbench import Artifacts, MethodError, Texts, Unavailable, UsageError
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.mpnet import MPNet
+from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
 
-ALL = [SentBERT, MPNet, SimCSE, ICT]
+ALL = [SentBERT, MPNet, SimCSE, ICT, RTS]
 QUICK = {"instance_length": 24, "finetune_steps": 6, "finetune_batch": 8, "finetune_rate": 1e-3}
 LEARNING = {"steps": 6, "batch": 8, "learning_rate": 1e-3}
 STRANGE = Texts.from_lists(["", " ", "zyzzyva", "\u4e2d\u6587 \U0001f600", "the " * 900])

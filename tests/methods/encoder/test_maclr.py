@@ -9,6 +9,7 @@ from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.encoder.budgets import TEXTS
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.rts import RTS
 from xmcbench.methods.simcse import SimCSE
 
 STRANGE = Texts.from_lists(["", " ", "zyzzyva", "\u4e2d\u6587 \U0001f600", "the " * 900])
@@ -214,7 +215,7 @@ def test_shares_of_weights(run, stories):
 def test_rows_of_one_budget_embed_as_many_texts():
     """Titles, contexts, twins, labels: what ICT, SimCSE and MACLR compute gradients of, to a hundredth."""
     for name, texts in TEXTS.items():
-        for kind in (ICT, SimCSE, MACLR):
+        for kind in (ICT, SimCSE, RTS, MACLR):
             method = kind(**kind.presets[name])
             assert method._passes() == pytest.approx(texts, rel=0.01), (name, kind)
             assert method.describe().endswith(" texts")

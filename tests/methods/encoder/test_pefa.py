@@ -27,6 +27,9 @@ def test_votes():
     found = votes(voters, known, 0.1).toarray()
     share = np.exp(-1.0) / (1 + np.exp(-1.0))
     np.testing.assert_allclose(found, [[(1 - share) / 2, (1 - share) / 2, share], [0, 0, 1]], atol=1e-6)
+    # An instance without a known pair abstains: its vote is nobody's.
+    abstaining = votes(voters, csr_matrix(np.array([[1, 1, 0], [0, 0, 0]], np.float32)), 0.1).toarray()
+    np.testing.assert_allclose(abstaining, [[(1 - share) / 2, (1 - share) / 2, 0], [0, 0, 0]], atol=1e-6)
     nobody = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
     assert votes(nobody, known, 0.1).toarray().tolist() == [[0, 0, 0]]
 

@@ -10,6 +10,7 @@ from xmcbench.methods.encoder import tower as tower_module
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 from xmcbench.methods.simcse import SimCSE
 from xmcbench.runner.prediction import Phases, predict
@@ -28,6 +29,7 @@ STAGES = {
 ALL = {
     SentBERT: FINETUNING,
     SimCSE: {**FINETUNING, **LEARNING},
+    RTS: {**FINETUNING, **LEARNING},
     ICT: {**FINETUNING, **LEARNING},
     MACLR: {**FINETUNING, **LEARNING, **STAGES},
 }
@@ -132,7 +134,7 @@ def test_what_is_left_on_disk(made, cell, stories, tmp_path, monkeypatch, kind):
     method = made(kind)
     _, store = cell(method, tmp_path, stories[2])
     assert "fine-tuning" in method.notes
-    trainings = {SentBERT: 0, SimCSE: 1, ICT: 1, MACLR: 2}[kind]
+    trainings = {SentBERT: 0, SimCSE: 1, RTS: 1, ICT: 1, MACLR: 2}[kind]
     weights = list(tmp_path.glob("training/*/weights.safetensors"))
     assert len(weights) == trainings
     pretrained = list(tmp_path.glob("pretraining/*/pretrained.safetensors"))

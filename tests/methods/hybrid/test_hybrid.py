@@ -17,6 +17,7 @@ from xmcbench.registry import Registry
 from xmcbench.runner.plan import Request, resolve
 from xmcbench.setting import Setting
 from xmcbench.storage import source
+from xmcbench.storage.syntax import Syntax
 
 
 @pytest.fixture
@@ -104,19 +105,18 @@ def test_parts_that_are_not_there():
 
 
 def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
-    registry = Registry()
-
     def digests():
+        registry = Registry()  # it looks at each file once
         return registry.source("hybrid", {"parts": "tfidf,bm25"}), registry.source("hybrid", {"parts": "glove,bm25"})
 
-    before, parsed = digests(), source._parsed
-    assert before[0] != before[1] != registry.source("bm25", {})
+    before, parsed = digests(), source.syntax_of
+    assert before[0] != before[1] != Registry().source("bm25", {})
 
     def with_a_change(file, name, changed):
         found = parsed(file, name, changed)
-        return found if file.name != "ngrams.py" else source._File("changed", found.imports)
+        return found if file.name != "ngrams.py" else Syntax("changed", found.imports)
 
-    monkeypatch.setattr(source, "_parsed", with_a_change)
+    monkeypatch.setattr(source, "syntax_of", with_a_change)
     after = digests()
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
     cell = Cell(
@@ -128,7 +128,7 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
         parameters={"parts": "tfidf,bm25"},
         seed=0,
     )
-    assert registry.standing().used(cell) == ("hybrid", "tfidf", "bm25")
+    assert Registry().standing().used(cell) == ("hybrid", "tfidf", "bm25")
 
 
 def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path):
