@@ -154,7 +154,7 @@ def _known(
 def _numbers(path: Path, column: pd.Series, what: str) -> np.ndarray:
     import pandas as pd
 
-    values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    values = np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
     if not np.isfinite(values).all():
         line = int((~np.isfinite(values)).argmax())
         raise DataError(f"{path}: line {line + 1} has the {what} {column.iloc[line]!r}, not a finite number")

@@ -118,4 +118,4 @@ def _welch(
 def _variance(
     sums: NDArray[np.float64], squares: NDArray[np.float64], count: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    return np.maximum(squares - sums**2 / count, 0.0) / (count - 1)
+    return np.asarray(np.maximum(squares - sums**2 / count, 0.0) / (count - 1))
