@@ -42,6 +42,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace files not generated; with add: a record of the same cell",
     )
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="also show datasets that have published rows only (default: with ./leaderboards)",
+    )
     request.add_plugin(parser)
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
@@ -82,7 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(runs)
     records, outdated = _with_current_figures(store, arguments.check)
     left_out = report.warn_left_out(store)
-    made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)
+    # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
+    own = not arguments.published and not (runs / "published").is_dir()
+    board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own)
+    made = files(board, arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
         print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)

@@ -49,7 +49,7 @@ def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Blo
     lines = [
         f"[{number}] {markdown(_reference(source))}"
         for number, source in enumerate(printed, 1)
-        if dataset is None or any(row.dataset == dataset for row in source.rows)
+        if (source.rows and dataset is None) or any(row.dataset == dataset for row in source.rows)
     ]
     return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
 

@@ -34,6 +34,8 @@ send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
+BORROWED = "measured without pairs, which this method ignores"
+
 OVERALL = """\
 Methods are ranked on every dataset, and the ranks are averaged; figures of different datasets never are. A method is
 ranked if it has a result with the same parameters on every dataset of the setting; the others are listed below the

@@ -17,6 +17,7 @@ from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
 from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+from xmcbench.storage.canonical import canonical_json
 
 #: The metrics whose coverage curves are on a page, as in the paper's Figure 2.
 CURVES = ("P@5", "R@100")
@@ -29,11 +30,13 @@ def pages(
     published: Sequence[Source] | None = None,
     remarks: Mapping[str, str] | None = None,
     standing: Standing | None = None,
+    measured_only: bool = False,
 ) -> list[Page]:
     """The index, a page for each dataset that has records or published rows, and the ablation.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
-    -> text; default: none). standing: today's code, by which stale rows are marked. Raises StorageError for records
+    -> text; default: none). standing: today's code, by which stale rows are marked. measured_only: leave out datasets
+    and ablations that have published rows only. Raises StorageError for records
     that do not fit on one board and for a remark without a page.
     """
     printed = tuple(sources() if published is None else published)
@@ -41,11 +44,15 @@ def pages(
     for record in sorted(records, key=lambda record: record.key):
         datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
+    if measured_only:
+        printed = tuple(each.of_datasets(datasets) for each in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
     standing = standing or Standing()
     made = [_dataset_page(name, datasets.get(name, []), printed, standing) for name in names]
     ablations = ablation.page(datasets, printed, standing)
+    if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
+        ablations = None
     ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
     others = [each for each in (ranked, ablations) if each]
     board = [_index(datasets, printed, names, others), *made, *others]
@@ -134,7 +141,8 @@ def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source
         ]
         blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
         if inside or rows_:
-            blocks += _section(name, setting, inside, rows_, printed, standing)
+            borrowed = _ignoring_pairs(complete.get(Setting("ez"), ()), inside) if setting.kind != "ez" else []
+            blocks += _section(name, setting, inside, rows_, printed, standing, borrowed)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
@@ -167,9 +175,11 @@ def _section(
     published: Sequence[tuple[int, PublishedRow]],
     printed: Sequence[Source],
     standing: Standing,
+    borrowed: Sequence[Record] = (),
 ) -> list[Block]:
+    """borrowed: results of the zero-shot setting, of methods that ignore pairs."""
     filter_name = records[0].protocol.filter if records else "none"
-    made = rows(records, filter_name, standing)
+    made = _with_borrowed(rows(records, filter_name, standing), rows(borrowed, filter_name, standing))
     notes = {
         metric: each
         for number, row in published
@@ -190,6 +200,25 @@ def _section(
             makeup.table(records, f"{setting.slug}-rows", about, standing),
         ]
     return [*found, *without_a_result(made)]
+
+
+def _ignoring_pairs(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
+    """The zero-shot results of methods that ignore pairs, which are theirs with any pairs, where these have no own."""
+    there = {(each.cell.method, canonical_json(each.cell.parameters)) for each in inside}
+    return [
+        each
+        for each in zero_shot
+        if any(own.ok for own in inside)
+        and each.ok
+        and each.method.supervision == "unused"
+        and (each.cell.method, canonical_json(each.cell.parameters)) not in there
+    ]
+
+
+def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
+    """The rows of a setting and those of the zero-shot one, which a note tells apart; best P@1 first."""
+    noted = [replace(row, marks=(captions.BORROWED, *row.marks), costs={}) for row in borrowed]
+    return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
 def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
