@@ -85,7 +85,7 @@ def audit(dataset: Dataset, near: bool = True) -> Audit:
     row, found by MinHash (Broder, 1997). It takes memory and time for every text.
     """
     sides = {"training instances": dataset.train, "test instances": dataset.test, "labels": dataset.labels}
-    findings = []
+    findings: list[Finding] = []
     for name, texts in sides.items():
         findings += _within(name, texts)
     findings += _leaked(dataset, near)
