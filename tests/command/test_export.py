@@ -146,3 +146,29 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     ):
         ended = inside("reproduce", *words)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def older(runs, gained):
+    """The record as if its method had not had a parameter yet: the beginning of its key."""
+    store = Store(runs)
+    (record,) = store.records()
+    parameters = {name: value for name, value in record.cell.parameters.items() if name != gained}
+    cell = msgspec.structs.replace(record.cell, parameters=parameters)
+    store.record_path(record.cell).unlink()
+    store.ranks_path(record.cell).rename(store.ranks_path(cell))
+    store.write(msgspec.structs.replace(record, cell=cell, key=cell.key))
+    return cell.key[:12]
+
+
+def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, runs, tiny):
+    (record,) = Store(runs).records()
+    key = older(runs, "ngrams")
+    ended = inside("reproduce", key, "--runs", runs, "--dataset", tiny, "--out", "again")
+    assert ended.returncode == 0, ended.stderr
+    assert f"with ngrams={record.cell.parameters['ngrams']} added since" in ended.stdout
+    cell = msgspec.structs.replace(Store(runs).records()[0].cell, dataset_sha256="0" * 64)
+    other = Store(runs).records()[0]
+    Store(runs).record_path(other.cell).unlink()
+    Store(runs).write(msgspec.structs.replace(other, cell=cell, key=cell.key))
+    ended = inside("reproduce", cell.key[:12], "--runs", runs, "--dataset", tiny, "--out", "again")
+    assert (ended.returncode, "changed since: cell.dataset_sha256" in ended.stderr) == (2, True), ended.stderr

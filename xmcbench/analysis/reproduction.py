@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
 from xmcbench.metrics.corrections import holm
-from xmcbench.records import Record, Store
+from xmcbench.records import Cell, Record, Store
+from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
 from xmcbench.runner.execution import Place, execute
@@ -41,6 +44,12 @@ class Reproduction:
     adjusted: Mapping[str, float]
 
     @property
+    def gained(self) -> dict[str, object]:
+        """Parameters that the method has gained since, with their values."""
+        before = self.before.cell.parameters
+        return {name: value for name, value in self.after.cell.parameters.items() if name not in before}
+
+    @property
     def largest(self) -> float:
         """The largest change of a figure, as a fraction."""
         return max(map(abs, self.changes.values()))
@@ -63,6 +72,7 @@ class Reproduction:
             "name": self.before.name,
             "agrees": self.agrees,
             "same_class": self.same_class,
+            "gained_parameters": self.gained,
             "largest_change": self.largest,
             "changes": dict(self.changes),
             "p_holm": dict(self.adjusted),
@@ -75,6 +85,8 @@ class Reproduction:
         head += f"seed {self.before.cell.seed}: {'agrees' if self.agrees else 'differs'}"
         metric = max(self.changes, key=lambda name: abs(self.changes[name]))
         change = f"the largest change is {100 * self.changes[metric]:+.3f} points of {metric}"
+        if self.gained:
+            change += f", with {', '.join(f'{name}={value}' for name, value in self.gained.items())} added since"
         if self.same_class:
             return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on the same class of machine"
         machines = " and ".join(each.environment.hardware.kind for each in (self.before, self.after))
@@ -92,9 +104,9 @@ def command(record: Record, runs: Path) -> str:
 def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
     """Run the cell of a record again and compare. key: its first letters. into: where the new run is kept.
 
-    The cell is the same: dataset, setting, subset, parameters and seed. Raises UsageError for an unknown key, for a
-    folder that is that of the record and for parameters that select another cell today; MethodError where the run has
-    no result; and what planning raises.
+    The cell is the same: dataset, setting, subset, parameters and seed. Parameters that the method has gained since
+    have their defaults, and are named. Raises UsageError for an unknown key, for a folder that is that of the record,
+    and for what selects another cell today; MethodError where the run has no result; and what planning raises.
     """
     if into.store.root.resolve() == runs.resolve():
         raise UsageError(f"--out {into.store.root} holds the record itself", "choose another folder")
@@ -106,10 +118,8 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     planned = plan([request_for(record, name, registry)], registry, into.store)
     if not planned.cells:
         raise UsageError(f"{record.name} cannot run here", "; ".join(map(str, planned.skipped)))
-    if planned.cells[0].cell.key != record.key:
-        raise UsageError(
-            f"{record.name} selects another cell today", "its parameters or its dataset have changed since"
-        )
+    if apart := [place for place, *_ in _differences(record.cell, planned.cells[0].cell)]:
+        raise UsageError(f"{record.name} selects another cell today", f"changed since: {', '.join(apart)}")
     (after,) = execute(planned, into)
     if not after.ok:
         raise MethodError(f"{record.name}: {after.status}: {after.reason}")
@@ -129,6 +139,13 @@ def compared(before: Record, store: Store, after: Record, fresh: Store) -> Repro
     machines = [each.environment.hardware.kind for each in (before, after)]
     same = machines[0] == machines[1] and _device(before) == _device(after)
     return Reproduction(before, after, same, changes, adjusted)
+
+
+def _differences(before: Cell, today: Cell) -> Iterator[tuple[str, object, object]]:
+    """In what two cells differ, parameters aside that only the one of today has."""
+    old, new = (msgspec.to_builtins(each) for each in (before, today))
+    new["parameters"] = {name: value for name, value in new["parameters"].items() if name in old["parameters"]}
+    yield from differences(old, new, "cell")
 
 
 def _device(record: Record) -> bool:
