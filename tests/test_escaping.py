@@ -22,7 +22,7 @@ def test_what_would_act_is_spelled_out():
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x202A, 0x202E, 0x2066, 0x2069, 0x200E, 0xD800])
-@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "latex", "svg", "csv"])
+@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "latex", "svg", "html", "csv"])
 def test_no_control_character_reaches_any_target(code, target):
     made = getattr(escaping, target)(f"a{chr(code)}b")
     assert chr(code) not in made or (target, code) == ("terminal", 10)
@@ -44,6 +44,14 @@ def test_latex_has_no_command_of_the_text():
 def test_svg_is_well_formed():
     root = ET.fromstring(f"<text>{escaping.svg(HOSTILE + chr(0) + chr(0xFFFF))}</text>")
     assert root.text.startswith("<img src=x")
+
+
+def test_html_is_text_in_elements_and_attributes():
+    root = ET.fromstring(
+        f"<p title='{escaping.html(HOSTILE)}' id=\"{escaping.html(HOSTILE)}\">{escaping.html(HOSTILE)}</p>"
+    )
+    assert not [*root]
+    assert root.text == root.get("title") == root.get("id") == escaping.visible(HOSTILE)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +95,7 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
     made = altered(made, (("notes",), note))
     failed = altered(record(seed=1, status="failed"), machine, (("reason",), HOSTILE), (("method", "title"), HOSTILE))
     drawings = 0
-    for layout in ("markdown", "latex", "csv", "json"):
+    for layout in ("markdown", "latex", "csv", "json", "html"):
         for name, content in files(pages([made, failed], ()), layout, ()).items():
             assert "\x1b" not in content, name
             assert BIDI not in content, name
@@ -97,6 +105,10 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
             elif name.endswith(".md"):
                 assert "<img" not in content.replace("\\<img", ""), name
                 assert "](javascript" not in content.replace("\\](javascript", ""), name
+            elif name.endswith(".html"):
+                assert "<img" not in content, name
+                assert 'href="javascript' not in content, name
+                assert content.count("<script") == 1, name
             elif name.endswith(".tex"):
                 assert "\\input" not in content, name
             elif name.endswith(".csv"):

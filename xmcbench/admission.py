@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Letters of a text that stands on a page.
 _LONGEST = 200
-_FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json")
+_FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json", "html")
 
 
 @dataclass(frozen=True)

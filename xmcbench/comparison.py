@@ -89,7 +89,7 @@ class Comparison:
     def __str__(self) -> str:
         """The rows, the table of metrics, the verdict, and what else differs."""
         rows = zip("AB", (self.first, self.second), self.problems, strict=True)
-        parts = ["\n".join(_described(*row) for row in rows), self._table()]
+        parts = ["\n".join(described(*row) for row in rows), self._table()]
         parts.append(f"not tested: the rows differ in their {self.unpaired}" if self.unpaired else self._verdict())
         lines = [f"  {place}: {_shown(one)} | {_shown(other)}" for place, (one, other) in self.apart.items()]
         parts.append("\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."]))
@@ -211,7 +211,8 @@ def _differences(
     return differences, scores[0][0].scored, chosen
 
 
-def _described(letter: str, row: Selected, problems: Sequence[str]) -> str:
+def described(letter: str, row: Selected, problems: Sequence[str]) -> str:
+    """A row in one line, and a line for each of its problems."""
     record = row.records[0]
     where = f"{record.cell.dataset}, {record.cell.setting.title}"
     line = f"{letter}: {record.name}, {where}, seed {', '.join(map(str, row.seeds))}"

@@ -79,6 +79,11 @@ def svg(text: str) -> str:
     return escape(visible(text), quote=False)
 
 
+def html(text: str) -> str:
+    """Text in an element or a quoted attribute of an HTML page: nothing in it is a tag or a reference."""
+    return escape(visible(text), quote=True)
+
+
 def csv(text: str) -> str:
     """Text in a field of a CSV file that a spreadsheet may open: it is never a formula. Numbers stay numbers."""
     shown = visible(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import Unavailable, UsageError
-from xmcbench.leaderboard import curves, markup, published, tables
+from xmcbench.leaderboard import curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, grouped, names, rows, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
@@ -84,7 +84,7 @@ class Results:
             import pandas as pd
         except ImportError:
             raise Unavailable("frame() needs pandas", "pip install pandas") from None
-        return pd.DataFrame([_flat(record, self._filter(record), self.standing) for record in self.records])
+        return pd.DataFrame([flat(record, self._filter(record), self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
         """One line for each cell without figures, with its predictions or the last line of its log; and for each stale
@@ -122,11 +122,14 @@ class Results:
 
     def _repr_html_(self) -> str:
         """The tables of metrics in a notebook."""
-        from html import escape
+        from xmcbench import document
 
         parts = self.parts()
-        made = [(f"<p>{escape(part.title)}</p>" if len(parts) > 1 else "") + _html(part.rows()) for part in parts]
-        return "".join([*made, *(f"<p>{escape(problem)}</p>" for problem in self.problems())])
+        shown: list[str] = []
+        for position, part in enumerate(parts, 1):
+            shown += [document.paragraph(part.title)] if len(parts) > 1 else []
+            shown.append(hypertext.table(tables.metric_table(part.rows(), published.MAIN), (), f"results-{position}"))
+        return "".join([*shown, *map(document.paragraph, self.problems())])
 
 
 @dataclass(frozen=True)
@@ -206,17 +209,6 @@ class Ablated(Results):
         return markup.plain(table) if lines else ""
 
 
-def _html(made: Sequence[Row]) -> str:
-    from tabulate import tabulate
-
-    table = tables.metric_table(made, published.MAIN)
-    heads = [table.head, *(column.text for column in table.columns)]
-    lines = [
-        [line.name, *(f"{c.text} ±{c.spread}" if c.spread else c.text for c in line.cells)] for line in table.lines
-    ]
-    return str(tabulate(lines, heads, tablefmt="html", disable_numparse=True))
-
-
 def files_of(record: Record, runs: Path) -> str:
     """The file of a cell's predictions, or the path of its log and its last line, in parentheses; empty where it has
     neither."""
@@ -233,7 +225,11 @@ def files_of(record: Record, runs: Path) -> str:
     return f" (log: {runs / record.log}{f': {last}' if new else ''})"
 
 
-def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
+def flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any]:
+    """A record as one line of a table: identity, every metric and its interval as fractions, costs.
+
+    All records have all columns, in one order.
+    """
     cell, measured = record.cell, record.measured
     flat: dict[str, Any] = {
         "dataset": cell.dataset,
@@ -248,7 +244,6 @@ def _flat(record: Record, filter_name: str, standing: Standing) -> dict[str, Any
         "filter": filter_name,
     }
     figures = record.metrics[filter_name] if record.ok else None
-    # All rows have all columns, in an order that does not depend on the first row.
     for name in METRICS:
         low, high = figures.intervals.get(name, (None, None)) if figures else (None, None)
         flat |= {name: figures.values.get(name) if figures else None, f"{name} low": low, f"{name} high": high}

@@ -71,8 +71,12 @@ def test_a_remark_is_part_of_its_page(inside, runs):
     assert "tyni.md has no page" in ended.stderr
 
 
-def test_a_pip_user_sees_published_rows_beside_the_own_runs(inside, runs, tmp_path):
+def test_published_datasets_are_on_a_board_of_ones_own_if_asked_for(inside, runs, tmp_path):
     assert inside("leaderboard", "--runs", "sent", "--out", "pages").returncode == 0
+    assert not (tmp_path / "pages" / "lf-amazon-131k.md").exists()
+    assert not (tmp_path / "pages" / "ablation.md").exists()
+    assert "Sources" not in (tmp_path / "pages" / "README.md").read_text()
+    assert inside("leaderboard", "--runs", "sent", "--out", "pages", "--published").returncode == 0
     assert "*MACLR*" in (tmp_path / "pages" / "lf-amazon-131k.md").read_text()
     assert "TF-IDF" in (tmp_path / "pages" / "tiny.md").read_text()
     assert inside("leaderboard", "--runs", "sent", "--out", "tex", "--format", "latex").returncode == 0

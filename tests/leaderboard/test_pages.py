@@ -6,6 +6,7 @@ import pytest
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import differences, files, pages, read_remarks, write
 from xmcbench.leaderboard.chart import MARK
+from xmcbench.leaderboard.tables import Table
 from xmcbench.records import as_json
 from xmcbench.setting import Setting
 
@@ -211,3 +212,30 @@ def test_a_file_that_was_written_by_hand_is_not_replaced(tmp_path, some):
         assert (tmp_path / other).read_text() == made[other] + " "
         write(tmp_path, made, force=True)
         assert differences(tmp_path, made) == []
+
+
+def test_methods_that_ignore_pairs_are_in_every_table(record):
+    """Measured without pairs only; a result of their own in the setting takes the place of that."""
+    few = Setting.of("fs", 0.01)
+    board = pages(
+        [
+            record("ignores", value=0.6, supervision="unused"),
+            record("both", value=0.4, supervision="unused"),
+            record("both", value=0.4, supervision="unused", setting=few),
+            record("looks", value=0.5),
+            record("looks", value=0.3, setting=few),
+        ]
+    )
+    page = next(page for page in board if page.name == "tiny")
+    table = next(block for block in page.blocks if isinstance(block, Table) and block.name == few.slug)
+    assert [(line.name, line.notes) for line in table.lines] == [
+        ("IGNORES", ("measured without pairs, which this method ignores",)),
+        ("BOTH", ()),
+        ("LOOKS", ()),
+    ]
+    costs = next(block for block in page.blocks if isinstance(block, Table) and block.name == f"{few.slug}-efficiency")
+    assert [line.name for line in costs.lines] == ["BOTH", "LOOKS"]
+    # Nothing is borrowed where nothing was measured.
+    board = pages([record("ignores", supervision="unused"), record("failed", status="failed", setting=few)])
+    page = next(page for page in board if page.name == "tiny")
+    assert not [block for block in page.blocks if isinstance(block, Table) and block.name == f"{few.slug}-ndcg-psp"]

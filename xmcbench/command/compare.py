@@ -13,26 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from xmcbench.command import request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench compare``."""
-    parser.add_argument("first", metavar="A")
-    parser.add_argument("second", metavar="B")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one on which both have results")
-    parser.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one in which both have results")
-    parser.add_argument("--ratio", type=float, metavar="R", help="of --setting fs")
-    parser.add_argument("--by", choices=("label", "pair"), help="of --setting fs (default: label)")
-    parser.add_argument("--seed", metavar="S[,S..]", help="seeds (default: those that both have)")
-    parser.add_argument(
-        "--filter",
-        choices=("none", "self", "file"),
-        help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
-    )
+    request.add_rows(parser)
     parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
     request.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -41,7 +28,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.command import report
-    from xmcbench.command.request import seeds
     from xmcbench.comparison import compare
     from xmcbench.registry import Registry
 
@@ -49,12 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.first,
         arguments.second,
         runs=arguments.runs,
-        dataset=arguments.dataset,
-        setting=arguments.setting,
-        ratio=arguments.ratio,
-        by=arguments.by,
-        seed=seeds(arguments.seed) if arguments.seed else None,
-        filter=arguments.filter,
+        **request.row_choice(arguments),
         force=arguments.force,
         standing=Registry(arguments.plugin).standing(),
     )

@@ -40,6 +40,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("--out", type=Path, required=True, metavar="DIR")
     _add_force(convert)
 
+    audit = verbs.add_parser("audit", help="look for repeated and empty texts, and test texts in the training set")
+    _add_place(audit)
+    audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
+    audit.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
+    audit.add_argument("--force", action="store_true", help="replace FILE")
+    audit.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
     export = verbs.add_parser("export", help="write a dataset in another format")
     _add_place(export)
     export.add_argument("--out", type=Path, required=True, metavar="DIR")
@@ -83,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         "verify": _verify,
         "info": _info,
         "import": _import,
+        "audit": _audit,
         "export": _export,
         "synth": _synth,
     }
@@ -135,6 +143,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _info(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.data import load_dataset, statistics
+    from xmcbench.data.audit import audit
 
     dataset = load_dataset(request.reference(arguments.name, arguments.columns))
     facts = statistics(dataset)
@@ -147,14 +156,48 @@ def _info(arguments: argparse.Namespace) -> int:
         "license": card.license,
         "sha256": dataset.digest,
     }
+    warnings = audit(dataset, near=False).warnings()
     if arguments.json:
-        print(json.dumps({**about, "notes": dataset.notes, "statistics": facts}, indent=1))
+        print(json.dumps({**about, "notes": dataset.notes, "statistics": facts, "warnings": warnings}, indent=1))
         return 0
     report.show_notes([dataset])
     for name, value in {**about, **facts}.items():
         shown = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
         if shown:
             print(f"{name.replace('_', ' '):42}{shown}")
+    for line in warnings:
+        print(f"warning: {line}")
+    return 0
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from xmcbench import document
+    from xmcbench.command import report
+    from xmcbench.data import load_dataset
+    from xmcbench.data.audit import audit
+    from xmcbench.storage.atomic import write_text
+
+    if arguments.html:
+        report.check_new(arguments.html, arguments.force)
+    found = audit(load_dataset(request.reference(arguments.name, arguments.columns)), near=not arguments.no_near)
+    warnings = found.warnings()
+    if arguments.json:
+        print(json.dumps(found.as_json(), indent=1))
+    else:
+        print("\n".join(warnings) if warnings else f"{found.dataset}: nothing was found")
+    if arguments.html:
+        body = [document.heading(1, f"{found.dataset}: audit"), document.items(warnings or ["Nothing was found."])]
+        for each in found.findings:
+            if each.examples:
+                body += [
+                    document.heading(2, f"{each.side.capitalize()} that {each.kind}"),
+                    document.items(each.examples),
+                ]
+        shares = [(name.capitalize(), f"{100 * share:.2f}%") for name, share in found.scripts.items()]
+        body.append(document.heading(2, "Scripts"))
+        body.append(document.table("Letters of a sample of the texts, by script.", ("Script", "share"), shares))
+        page = document.page(f"{found.dataset}: audit", [document.section("main", body)], mark="xmcbench data audit")
+        write_text(arguments.html, page)
     return 0
 
 

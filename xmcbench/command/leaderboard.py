@@ -3,8 +3,10 @@
 xmcbench leaderboard                         pages and figures in ./leaderboards, from records and remarks there
 xmcbench leaderboard --refresh               run stale cells again first
 xmcbench leaderboard --check                 change nothing; exit 1 if a file is out of date
+xmcbench leaderboard --format html --out site  a site that opens from disk, offline
 xmcbench leaderboard --format latex --out D  write every table as a file to \\input in a paper
-xmcbench leaderboard add RUNS...             score predictions again and copy the records that they confirm
+xmcbench leaderboard add RUNS...             score predictions again and copy the records that they confirm; RUNS is a
+                                             folder, a .tar.gz or .zip of one, or the address of such a file
 xmcbench leaderboard add RUNS... --check     change nothing; list what would be added and what is refused
 """
 
@@ -27,7 +29,9 @@ BOARD = Path("leaderboards")
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench leaderboard``."""
     parser.add_argument("action", nargs="?", choices=("add",), help="add records instead of writing pages")
-    parser.add_argument("sources", nargs="*", type=Path, metavar="RUNS", help="runs folders (with add)")
+    parser.add_argument(
+        "sources", nargs="*", metavar="RUNS", help="runs folders, archives of them, or their addresses (with add)"
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -35,11 +39,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="output folder (default: ./leaderboards, or a subfolder named after the format)",
     )
     parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
-    parser.add_argument("--format", choices=("markdown", "latex", "csv", "json"), default="markdown")
+    parser.add_argument("--format", choices=("markdown", "latex", "csv", "json", "html"), default="markdown")
     parser.add_argument(
         "--force",
         action="store_true",
         help="replace files not generated; with add: a record of the same cell",
+    )
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="also show datasets that have published rows only (default: with ./leaderboards)",
     )
     request.add_plugin(parser)
     parser.add_argument(
@@ -69,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.registry import Registry
 
     if arguments.sources:
-        raise UsageError(f"unexpected argument {str(arguments.sources[0])!r}", "xmcbench leaderboard add RUNS...")
+        raise UsageError(f"unexpected argument {arguments.sources[0]!r}", "xmcbench leaderboard add RUNS...")
     plain = arguments.format == "markdown"
     out = arguments.out or (BOARD if plain else BOARD / arguments.format)
     runs = arguments.runs or (out if plain else BOARD)
@@ -81,13 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(runs)
     records, outdated = _with_current_figures(store, arguments.check)
     left_out = report.warn_left_out(store)
-    made = files(pages(records, remarks=read_remarks(runs / "remarks"), standing=standing), arguments.format)
+    # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
+    own = not arguments.published and not (runs / "published").is_dir()
+    board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own)
+    made = files(board, arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
         print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)
     if not arguments.check:
         write(out, made, arguments.force)
-        index = f", the index is {out / 'README.md'}" if plain else ""
+        first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
+        index = f", the index is {out / first}" if first else ""
         print(f"{len(made)} files in {out}{index}")
         return 1 if failed or left_out else 0
     found = [*outdated, *differences(out, made)]
@@ -162,17 +175,15 @@ def _add(arguments: argparse.Namespace) -> int:
     from xmcbench.records import Store
     from xmcbench.registry import Registry
     from xmcbench.runner.scorer import Scorer
+    from xmcbench.submission import runs_folders
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
-    for root in arguments.sources:
-        if not Store(root).record_files():
-            raise UsageError(f"there are no records in {root}", "a runs folder is what `xmcbench run --runs` wrote")
     board = Store(arguments.out or BOARD)
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
-    with Scorer() as scorer:
+    with runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = Registry(arguments.plugin)
-        found = admission.examine(arguments.sources, board, registry, scorer, datasets, force=arguments.force)
+        found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)
         for path, reason in found.unfinished.items():
             print(f"left out: {path}: {reason}")
         for path, error in found.refused.items():

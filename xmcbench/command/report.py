@@ -8,10 +8,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.api import Options
 from xmcbench.command.progress import Display, duration
+from xmcbench.errors import UsageError
 from xmcbench.layout import laid_out
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
@@ -77,6 +79,12 @@ def dry_run(planned: Plan, options: Options, arguments: argparse.Namespace) -> i
     else:
         print(_plan_table(planned, estimate), _summary(planned, estimate, jobs), sep="\n\n")
     return 0
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Raise UsageError, before any work, for a file that would be replaced without --force."""
+    if path.exists() and not force:
+        raise UsageError(f"{path} already exists", "choose another name, or replace it with --force")
 
 
 def warn_left_out(store: Store) -> int:

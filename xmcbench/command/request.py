@@ -72,12 +72,7 @@ def add_execution(group: Any) -> None:
     """The flags for the runs folder and what a cell may take, for an argument group."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     add_limits(group)
-    group.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto, a GPU if there is one"
-    )
-    group.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
-    )
+    add_device(group)
     group.add_argument(
         "--jobs",
         default="1",
@@ -89,6 +84,16 @@ def add_execution(group: Any) -> None:
     )
     group.add_argument("--force", action="store_true", help="run finished cells again")
     group.add_argument("--refresh", action="store_true", help="run stale cells again: those whose code has changed")
+
+
+def add_device(group: Any) -> None:
+    """The flags for where a cell computes, for an argument group."""
+    group.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto, a GPU if there is one"
+    )
+    group.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
+    )
 
 
 def add_set(group: Any) -> None:
@@ -133,6 +138,40 @@ def add_filter(group: Any) -> None:
     )
 
 
+def add_rows(group: Any) -> None:
+    """Two rows, and the flags that choose among their results, for a parser."""
+    group.add_argument("first", metavar="A")
+    group.add_argument("second", metavar="B")
+    add_choice(group)
+
+
+def add_choice(group: Any) -> None:
+    """The flags that choose among the results of a row, for a parser."""
+    group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    group.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one that has results")
+    group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
+    group.add_argument("--ratio", type=float, metavar="R", help="of --setting fs")
+    group.add_argument("--by", choices=("label", "pair"), help="of --setting fs (default: label)")
+    group.add_argument("--seed", metavar="S[,S..]", help="seeds (default: all that there are)")
+    add_filter(group)
+
+
+def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What ``add_choice`` has read, as arguments of ``compare``. Raises UsageError."""
+    named = ("dataset", "setting", "ratio", "by", "filter")
+    chosen = seeds(arguments.seed) if arguments.seed else None
+    return {**{name: getattr(arguments, name) for name in named}, "seed": chosen}
+
+
+def chosen_setting(arguments: argparse.Namespace) -> Setting | None:
+    """The setting that ``add_choice`` has read, None for any. Raises UsageError."""
+    from xmcbench.setting import Setting
+
+    if arguments.setting is None and (arguments.ratio is not None or arguments.by):
+        raise UsageError("--ratio and --by need --setting fs")
+    return Setting.of(arguments.setting, arguments.ratio, arguments.by) if arguments.setting else None
+
+
 def add_shown(group: Any) -> None:
     """The flags for filter and form of what is printed, for an argument group."""
     add_filter(group)
@@ -166,6 +205,14 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(reference(name, arguments.columns) for name in names)
 
 
+def only_dataset(arguments: argparse.Namespace) -> str:
+    """The name or place of --dataset, for a command that takes one. Raises UsageError."""
+    place, *others = datasets(arguments)
+    if others:
+        raise UsageError(f"--dataset {arguments.dataset} names several datasets", f"this command takes one: {place}")
+    return place
+
+
 def reference(place: str, columns: str | None) -> str:
     """A name or place of a dataset together with --columns. Raises UsageError."""
     from xmcbench.data.sources.finding import reference_to
@@ -177,6 +224,14 @@ def reference(place: str, columns: str | None) -> str:
             raise UsageError(f"--columns {word!r} is not ROLE=COLUMN", "for example text=abstract,labels=subjects")
         found[role.strip()] = column.strip()
     return reference_to(place, found)
+
+
+def only_setting(arguments: argparse.Namespace) -> Setting:
+    """The setting of --setting, --ratio and --by, for a command that takes one. Raises UsageError."""
+    setting, *others = _settings(arguments)
+    if others:
+        raise UsageError("several settings are given", f"this command takes one: {setting.title}")
+    return setting
 
 
 def _settings(arguments: argparse.Namespace) -> tuple[Setting, ...]:
@@ -247,7 +302,7 @@ def options(arguments: argparse.Namespace) -> Options:
         arguments.runs,
         tuple(arguments.plugin),
         limits(arguments),
-        _compute(arguments),
+        compute(arguments),
         arguments.force,
         arguments.refresh,
         jobs=_jobs(arguments.jobs),
@@ -270,7 +325,8 @@ def _at_least_one(flag: str, number: int) -> int:
     return number
 
 
-def _compute(arguments: argparse.Namespace) -> Compute:
+def compute(arguments: argparse.Namespace) -> Compute:
+    """Where cells compute. Raises UsageError."""
     from xmcbench.environment import Compute
 
     return Compute(arguments.device, _at_least_one("--processes", arguments.processes))

@@ -1,48 +1,58 @@
-"""Score a prediction file against a dataset's test pairs, by the metric protocol."""
+"""Score a prediction file against a dataset's test pairs, by the metric protocol.
+
+--format trec reads a run of trec_eval: `query Q0 document rank score tag`, with the uids of instances and labels. With
+--qrels FILE it is scored against these qrels instead of a dataset, without PSP.
+
+  xmcbench score --dataset lf-debian-20k --predictions p.npz
+  xmcbench score --dataset lf-debian-20k --format trec --predictions run.txt
+  xmcbench score --format trec --qrels qrels.txt --predictions run.txt
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from xmcbench.command import request
+
+if TYPE_CHECKING:
+    from xmcbench.metrics import Scores
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench score``."""
-    parser.add_argument("--dataset", required=True, metavar="NAME|FOLDER")
+    parser.add_argument("--dataset", metavar="NAME|FOLDER")
     parser.add_argument(
-        "--predictions", required=True, type=Path, metavar="FILE.npz", help="int32 'indices', float32 'scores' [N, k]"
+        "--predictions",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="npz: int32 'indices', float32 'scores' [N, k]; trec: a run",
     )
-    parser.add_argument(
-        "--filter",
-        choices=("none", "self", "file"),
-        help="predictions left out: none, the instance itself, pairs in a file (default: the card's)",
-    )
+    parser.add_argument("--format", choices=("npz", "trec"), default="npz", help="of --predictions (default: npz)")
+    parser.add_argument("--qrels", type=Path, metavar="FILE", help="true pairs, instead of --dataset (trec)")
+    request.add_filter(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
-    from xmcbench.api import evaluate, filter_of
-    from xmcbench.data import load_dataset
     from xmcbench.layout import laid_out
     from xmcbench.metrics import protocol
     from xmcbench.runner.scoring import figures_of
-    from xmcbench.topk import TopK
 
-    dataset, predictions = load_dataset(arguments.dataset), TopK.load(arguments.predictions)
-    filter_name = filter_of(dataset, arguments.filter)
-    scores = evaluate(predictions, dataset, filter=filter_name)
+    scores, head = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)
     result = msgspec.to_builtins(figures_of(scores))
     if arguments.json:
-        head = {"dataset": dataset.name, "filter": filter_name, "protocol": protocol.VERSION, "depth": predictions.k}
-        print(json.dumps({**head, **result}, indent=1, sort_keys=True))
+        print(json.dumps({**head, "protocol": protocol.VERSION, **result}, indent=1, sort_keys=True))
         return 0
     print(
-        f"{dataset.name}, filter {filter_name}, metric protocol {protocol.VERSION}, {scores.scored:,} test instances "
-        f"scored, {scores.unlabelled:,} without a label left out. Percent, 95% interval.\n"
+        f"{head['dataset']}, filter {head['filter']}, metric protocol {protocol.VERSION}, {scores.scored:,} test "
+        f"instances scored, {scores.unlabelled:,} without a label left out. Percent, 95% interval.\n"
     )
     rows = [
         [
@@ -54,3 +64,38 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     print(laid_out(rows, ["Metric", "value", "interval"], ("left", "right", "right")))
     return 0
+
+
+def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
+    from xmcbench import trec
+    from xmcbench.api import evaluate, filter_of
+    from xmcbench.data import load_dataset
+    from xmcbench.errors import UsageError
+    from xmcbench.topk import TopK
+
+    if not arguments.dataset:
+        raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
+    dataset = load_dataset(arguments.dataset)
+    if arguments.format == "trec":
+        names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
+        predictions = trec.read_run(arguments.predictions, *names)
+    else:
+        predictions = TopK.load(arguments.predictions)
+    filter_name = filter_of(dataset, arguments.filter)
+    scores = evaluate(predictions, dataset, filter=filter_name)
+    return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}
+
+
+def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
+    from xmcbench import metrics, trec
+    from xmcbench.errors import UsageError
+
+    if arguments.format != "trec" or arguments.dataset:
+        raise UsageError("--qrels goes with --format trec, instead of --dataset")
+    if arguments.filter not in (None, "none"):
+        raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
+    names = trec.names_in(arguments.predictions, arguments.qrels)
+    truth = trec.read_qrels(arguments.qrels, *names)
+    predictions = trec.read_run(arguments.predictions, *names, others=True)
+    scores = metrics.evaluate(predictions, truth)
+    return scores, {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}

@@ -48,9 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not 1 <= arguments.k <= 100:
         raise UsageError(f"--k {arguments.k} must be in 1..100")
-    place, *others = request.datasets(arguments)
-    if others:
-        raise UsageError("suggest uses one dataset", f"--dataset {place}")
+    place = request.only_dataset(arguments)
     if arguments.documents:
         place = reference_to(place, {"documents": arguments.documents})
     options = request.options(arguments)

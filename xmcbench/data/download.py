@@ -42,17 +42,20 @@ class _Refused(Exception):
     """An answer that another attempt would not change."""
 
 
-def download(url: str, path: Path, sha256: str | None = None, patience: Patience | None = None) -> Path:
+def download(
+    url: str, path: Path, sha256: str | None = None, patience: Patience | None = None, limit: int | None = None
+) -> Path:
     """Download ``url`` to ``path``, unless it is there already, and return ``path``.
 
-    sha256: of the file, if it is known. A file with other bytes is removed. Raises DataError, with the reason, for a
-    server that does not answer, refuses, or sends other bytes; StorageError for a file that cannot be written.
+    sha256: of the file, if it is known. A file with other bytes is removed. limit: bytes, default those of a large
+    dataset. Raises DataError, with the reason, for a server that does not answer, refuses, or sends other bytes;
+    StorageError for a file that cannot be written.
     """
-    patience = patience or Patience()
+    patience, limit = patience or Patience(), STREAM if limit is None else limit
     part, about = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
     make_folder(path.parent)
     if not path.exists():
-        _until_complete(url, part, about, patience)
+        _until_complete(url, part, about, patience, limit)
         if sha256 is None or sha256_file(part) == sha256:
             os.replace(part, path)
         else:
@@ -64,12 +67,12 @@ def download(url: str, path: Path, sha256: str | None = None, patience: Patience
     return path
 
 
-def _until_complete(url: str, part: Path, about: Path, patience: Patience) -> None:
+def _until_complete(url: str, part: Path, about: Path, patience: Patience, limit: int) -> None:
     failed, reason = 0, ""
     while failed < patience.attempts:
         before = _size(part)
         try:
-            _attempt(url, part, about, patience)
+            _attempt(url, part, about, patience, limit)
             return
         except _Broken as error:
             reason = str(error)
@@ -86,7 +89,7 @@ def _until_complete(url: str, part: Path, about: Path, patience: Patience) -> No
     raise DataError(f"cannot download {url}: {reason}", "the same command goes on where this one stopped")
 
 
-def _attempt(url: str, part: Path, about: Path, patience: Patience) -> None:
+def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) -> None:
     """One request. Raises _Broken, _Refused, Unreadable for too many bytes, OSError for the disk."""
     import httpx
 
@@ -102,10 +105,10 @@ def _attempt(url: str, part: Path, about: Path, patience: Patience) -> None:
             client.stream("GET", url, headers=headers) as response,
         ):
             start, total = _begins(url, response, start)
-            check_size(total or 0, STREAM)
+            check_size(total or 0, limit)
             if not start:
                 _note(about, url, response)
-            _take(response, part, start, total, patience)
+            _take(response, part, start, total, patience, limit)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
         raise _Refused(visible(str(error))) from None
     except httpx.HTTPError as error:
@@ -135,7 +138,7 @@ def _begins(url: str, response: Any, asked: int) -> tuple[int, int | None]:
     return asked, int(total) if total.isdecimal() else None
 
 
-def _take(response: Any, part: Path, start: int, total: int | None, patience: Patience) -> None:
+def _take(response: Any, part: Path, start: int, total: int | None, patience: Patience, limit: int) -> None:
     """Append the bytes of a response from ``start`` on. Raises _Broken where some are missing or come too slowly."""
     done, since, came = start, time.monotonic(), 0
     with part.open("r+b" if start else "wb") as stream:
@@ -143,7 +146,7 @@ def _take(response: Any, part: Path, start: int, total: int | None, patience: Pa
         stream.truncate()
         for piece in response.iter_raw():
             done += len(piece)
-            check_size(done, STREAM)
+            check_size(done, limit)
             if total is not None and done > total:
                 raise _Refused(f"the server sends more than the {total:,} bytes that it announced")
             stream.write(piece)

@@ -16,25 +16,26 @@ from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import STREAM, Unreadable, check_size
 
 #: Files and folders in an archive, and folders within each other.
-FILES, DEPTH = 10_000, 16
+FILES, DEPTH = 100_000, 16
 
 _CHUNK = 1 << 20
 
-#: The first bytes of the archives that are known. A tar archive is always compressed.
-_GZIP, _ZIP, _XZ = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ"
+#: The first bytes of the archives that are known, and those of a tar archive that is not compressed, at 257.
+_GZIP, _ZIP, _XZ, _TAR = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"ustar"
 
 
-def unpack(archive: Path, folder: Path) -> list[Path]:
-    """Unpack a .zip, .tar.gz or .tar.xz, told by its first bytes, into an empty folder; returns the files.
+def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
+    """Unpack a .zip, .tar, .tar.gz or .tar.xz, told by its first bytes, into an empty folder; returns the files.
 
-    Raises DataError for anything else, for a damaged archive, and for one that holds a path that leads out of the
-    folder, a link, a device, a name twice, or more than is allowed.
+    limit: bytes in all, default those of a large dataset. Raises DataError for anything else, for a damaged archive,
+    and for one that holds a path that leads out of the folder, a link, a device, a name twice, or more than is allowed.
     """
+    limit = STREAM if limit is None else limit
     with archive.open("rb") as opened:
-        head = opened.read(len(_XZ))
-    if not head.startswith((_GZIP, _ZIP, _XZ)):
+        head = opened.read(512)
+    if not (head.startswith((_GZIP, _ZIP, _XZ)) or head[257:].startswith(_TAR)):
         page = " it looks like a web page" if head.lstrip()[:1] == b"<" else ""
-        raise DataError(f"{archive} is not an archive:{page or ' expected zip, tar.gz or tar.xz'}")
+        raise DataError(f"{archive} is not an archive:{page or ' expected zip, tar, tar.gz or tar.xz'}")
     written: list[Path] = []
     taken: set[str] = set()
     total = 0
@@ -46,13 +47,13 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                 raise DataError(f"{archive} has {name!r} twice")
             taken.add(key)
             if len(taken) > FILES:
-                raise DataError(f"{archive} has more than {FILES:,} files", "that is no dataset")
+                raise DataError(f"{archive} has more than {FILES:,} files")
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
                 while piece := stream.read(_CHUNK):
                     total += len(piece)
-                    check_size(total, STREAM, "what it unpacks to")
+                    check_size(total, limit, "what it unpacks to")
                     out.write(piece)
             written.append(target)
     except Unreadable as error:
@@ -70,7 +71,7 @@ def _zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(archive) as opened:
         members = opened.infolist()
         if len(members) > FILES:
-            raise DataError(f"{archive} has more than {FILES:,} files", "that is no dataset")
+            raise DataError(f"{archive} has more than {FILES:,} files")
         for member in members:
             kind = member.external_attr >> 28  # the type of the file, where the archive is from a Unix system
             if member.is_dir():
@@ -85,7 +86,7 @@ def _tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with _opened(archive) as opened:
         for number, member in enumerate(opened, 1):
             if number > FILES:
-                raise DataError(f"{archive} has more than {FILES:,} files", "that is no dataset")
+                raise DataError(f"{archive} has more than {FILES:,} files")
             if member.isdir():
                 continue
             if not member.isreg():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xmcbench.escaping import markdown
 from xmcbench.leaderboard.curves import Curve
 from xmcbench.leaderboard.losses import LossCurve
+from xmcbench.leaderboard.overall import Overall
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
@@ -15,17 +16,18 @@ from xmcbench.leaderboard.tables import Table
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; level 2 is a section."""
+    """A heading; level 2 is a section. key: the slug of the setting that a section is about, if it is about one."""
 
     level: int
     text: str
+    key: str = ""
 
 
 @dataclass(frozen=True)
 class Figures:
     """Curves side by side."""
 
-    curves: tuple[Curve | LossCurve, ...]
+    curves: tuple[Curve | LossCurve | Overall, ...]
 
 
 #: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
@@ -47,7 +49,7 @@ def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Blo
     lines = [
         f"[{number}] {markdown(_reference(source))}"
         for number, source in enumerate(printed, 1)
-        if dataset is None or any(row.dataset == dataset for row in source.rows)
+        if (source.rows and dataset is None) or any(row.dataset == dataset for row in source.rows)
     ]
     return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
 

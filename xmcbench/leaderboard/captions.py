@@ -34,6 +34,16 @@ send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
+BORROWED = "measured without pairs, which this method ignores"
+
+OVERALL = """\
+Methods are ranked on every dataset, and the ranks are averaged; figures of different datasets never are. A method is
+ranked if it has a result with the same parameters on every dataset of the setting; the others are listed below the
+tables. Datasets for tuning (`-dev`) do not count. Friedman's test asks whether any two methods differ. Methods under a
+bar differ by less than the critical difference of Nemenyi's test, which with few datasets is large. The tests take
+datasets for independent, which those drawn from one another are not. `xmcbench rank` does the same for chosen datasets
+and metrics."""
+
 CURVE = (
     "Bands reach from the lowest seed to the highest. A method that never looks at pairs is the same at every share: "
     "its line is flat."
@@ -126,6 +136,14 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
 def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     """The caption of a table of times."""
     return f"{dataset}, {setting.title}: time and memory on {machine}. Means over seeds, memory the highest."
+
+
+def makeup(dataset: str, setting: Setting) -> str:
+    """The caption of the table of what rows are made of."""
+    return (
+        f"{dataset}, {setting.title}: what the rows are made of. Outside: on anything but this dataset. Training data "
+        "and license are what the card of a model declares; nobody has checked them, and no rank depends on them."
+    )
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:

@@ -109,7 +109,7 @@ def draw(chart: Chart) -> str:
         'role="img" font-family="Helvetica, Arial, DejaVu Sans, sans-serif" font-size="13">',
         f"<!-- {MARK}; do not edit -->",
         f"<title>{svg(title)}</title>",
-        _style(),
+        style(),
         f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
         f'<text class="ink" x="{_LEFT}" y="24" font-size="14" font-weight="bold">{svg(title)}</text>',
     ]
@@ -142,7 +142,9 @@ def tick_texts(ticks: Sequence[float]) -> list[str]:
     return [f"{tick / size:g}{unit}" if tick else "0" for tick in ticks]
 
 
-def _style() -> str:
+def style() -> str:
+    """The style sheet of a drawing, light and dark."""
+
     def rules(dark: bool) -> Iterator[str]:
         paper, ink, grid = ("#14171c", "#e6e6e6", "#3a4049") if dark else ("#ffffff", "#1f1f1f", "#d9d9d9")
         yield f".paper{{fill:{paper}}} .ink{{fill:{ink}}} .grid{{stroke:{grid}}} .tick{{stroke:{ink}}}"

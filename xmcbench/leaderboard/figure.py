@@ -1,18 +1,21 @@
-"""The figures of a leaderboard as charts: coverage curves and loss curves."""
+"""The figures of a leaderboard as charts: coverage curves, loss curves, critical differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xmcbench.leaderboard import chart
+from xmcbench.leaderboard import chart, diagram
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
 from xmcbench.leaderboard.curves import DAGGER, CoverageLine, Curve
 from xmcbench.leaderboard.losses import LossCurve
+from xmcbench.leaderboard.overall import Overall
 from xmcbench.metrics import protocol
 
 
-def draw(made: Curve | LossCurve) -> str:
+def draw(made: Curve | LossCurve | Overall) -> str:
     """The figure as an SVG document."""
+    if isinstance(made, Overall):
+        return diagram.draw(made)
     return chart.draw(_coverage(made) if isinstance(made, Curve) else _losses(made))
 
 

@@ -1,4 +1,4 @@
-"""Pages as files: Markdown with figures, or only the tables as LaTeX, CSV or JSON. Identical on every machine."""
+"""Pages as files: Markdown or HTML with figures, or tables alone as LaTeX, CSV or JSON. Identical on every machine."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from urllib.parse import quote
 from xmcbench import escaping
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import markdown
-from xmcbench.leaderboard import curves, figure, losses, markup
+from xmcbench.leaderboard import curves, figure, losses, markup, overall, site
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.chart import MARK
 from xmcbench.leaderboard.curves import DAGGER, Curve
 from xmcbench.leaderboard.losses import LossCurve
+from xmcbench.leaderboard.overall import Overall
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
 from xmcbench.storage.atomic import write_text
 
-Format = Literal["markdown", "latex", "csv", "json"]
+Format = Literal["markdown", "latex", "csv", "json", "html"]
 
 #: The subfolder of a board's figures.
 FIGURES = "figures"
 
 #: Suffix -> pattern of the generated files of a layout. The CSV beside a figure has the figure's name.
-_PLACES = {".md": ("*.md", f"{FIGURES}/*.svg"), ".json": ("*.json",), ".tex": ("*/*.tex",)}
+_PLACES = {
+    ".md": ("*.md", f"{FIGURES}/*.svg"),
+    ".json": ("*.json",),
+    ".tex": ("*/*.tex",),
+    ".html": ("*.html", f"{FIGURES}/*.svg"),
+}
 
 
 def files(
@@ -33,15 +39,16 @@ def files(
 ) -> dict[str, str]:
     """Path below the board -> content.
 
-    markdown: one file per page, an .svg and a .csv per figure. latex and csv: one file per table. json: one file per
-    page.
+    markdown and html: one file per page, an .svg and a .csv per figure. latex and csv: one file per table. json: one
+    file per page.
     """
     cited = tuple(sources() if published is None else published)
-    made: dict[str, str] = {}
+    made = site.site(pages, cited, FIGURES) if layout == "html" else {}
     for page in pages:
         tables = [block for block in page.blocks if isinstance(block, Table)]
         if layout == "markdown":
             made[f"{page.name}.md"] = _markdown(page, cited)
+        if layout in ("markdown", "html"):
             for block in page.blocks:
                 for each in block.curves if isinstance(block, Figures) else ():
                     made |= drawing(each, f"{FIGURES}/")
@@ -57,9 +64,12 @@ def files(
     return made
 
 
-def drawing(made: Curve | LossCurve, folder: str = "") -> dict[str, str]:
+def drawing(made: Curve | LossCurve | Overall, folder: str = "") -> dict[str, str]:
     """The two files of a figure: its drawing and its points."""
-    points = curves.as_csv(made) if isinstance(made, Curve) else losses.as_csv(made)
+    if isinstance(made, Curve):
+        points = curves.as_csv(made)
+    else:
+        points = overall.as_csv(made) if isinstance(made, Overall) else losses.as_csv(made)
     return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": points}
 
 

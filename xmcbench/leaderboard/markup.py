@@ -27,7 +27,7 @@ def plain(table: Table) -> str:
 
 def markdown(table: Table, sources: tuple[Source, ...]) -> str:
     """Caption, table and notes. A published row is italic and linked to its source."""
-    marks = _Marks(table, lambda mark: f"<sup>{mark}</sup>")
+    marks = Marks(table, lambda mark: f"<sup>{mark}</sup>")
 
     def name(line: TableLine) -> str:
         shown = escaping.markdown(line.name) + marks.of(line.notes)
@@ -55,7 +55,7 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
 
 def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     r"""A ``table`` environment that a paper can \input; it needs booktabs, graphicx and the entries it cites."""
-    marks = _Marks(table, lambda mark: f"$^{{{mark}}}$")
+    marks = Marks(table, lambda mark: f"$^{{{mark}}}$")
 
     def name(line: TableLine) -> str:
         shown = escaping.latex(line.name) + marks.of(line.notes)
@@ -148,7 +148,7 @@ def as_json(table: Table) -> dict[str, Any]:
     }
 
 
-class _Marks:
+class Marks:
     """Letters for notes, in order of appearance."""
 
     def __init__(self, table: Table, dress: Callable[[str], str]) -> None:
@@ -157,7 +157,8 @@ class _Marks:
             met += [*line.notes, *(note for cell in line.cells for note in cell.notes)]
         self._letters = dict(zip(dict.fromkeys(met), _letters(), strict=False))
         self._dress = dress
-        self.notes = [(dress(letter), note) for note, letter in self._letters.items()]
+        self.lettered = [(letter, note) for note, letter in self._letters.items()]
+        self.notes = [(dress(letter), note) for letter, note in self.lettered]
 
     def of(self, notes: Iterable[str]) -> str:
         marks = ",".join(self._letters[note] for note in notes)

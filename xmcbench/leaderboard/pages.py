@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
-from xmcbench.errors import StorageError
-from xmcbench.escaping import markdown
-from xmcbench.leaderboard import ablation, captions, consistency
+from xmcbench.errors import StorageError, UsageError
+from xmcbench.escaping import markdown, terminal
+from xmcbench.leaderboard import ablation, captions, consistency, makeup, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
@@ -17,9 +17,12 @@ from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
 from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+from xmcbench.storage.canonical import canonical_json
 
 #: The metrics whose coverage curves are on a page, as in the paper's Figure 2.
 CURVES = ("P@5", "R@100")
+#: The page of rankings over datasets, and the metrics that it ranks by.
+OVERALL, RANKED_BY = "over-datasets", ("P@1", "R@100")
 
 
 def pages(
@@ -27,11 +30,13 @@ def pages(
     published: Sequence[Source] | None = None,
     remarks: Mapping[str, str] | None = None,
     standing: Standing | None = None,
+    measured_only: bool = False,
 ) -> list[Page]:
     """The index, a page for each dataset that has records or published rows, and the ablation.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
-    -> text; default: none). standing: today's code, by which stale rows are marked. Raises StorageError for records
+    -> text; default: none). standing: today's code, by which stale rows are marked. measured_only: leave out datasets
+    and ablations that have published rows only. Raises StorageError for records
     that do not fit on one board and for a remark without a page.
     """
     printed = tuple(sources() if published is None else published)
@@ -39,18 +44,24 @@ def pages(
     for record in sorted(records, key=lambda record: record.key):
         datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
+    if measured_only:
+        printed = tuple(each.of_datasets(datasets) for each in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
     standing = standing or Standing()
     made = [_dataset_page(name, datasets.get(name, []), printed, standing) for name in names]
     ablations = ablation.page(datasets, printed, standing)
-    board = [_index(datasets, printed, names, ablations is not None), *made, *([ablations] if ablations else [])]
+    if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
+        ablations = None
+    ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
+    others = [each for each in (ranked, ablations) if each]
+    board = [_index(datasets, printed, names, others), *made, *others]
     return _with_remarks(board, remarks or {})
 
 
 def _check_names(names: Iterable[str]) -> None:
     """Raise an error if the file names of two pages differ only in case."""
-    taken = {"readme": "the index", "ablation": "the ablation"}
+    taken = {"readme": "the index", "ablation": "the ablation", OVERALL: "the ranking over datasets"}
     for name in names:
         other = taken.setdefault(name.lower(), name)
         if other != name:
@@ -66,21 +77,23 @@ def _with_remarks(board: Sequence[Page], remarks: Mapping[str, str]) -> list[Pag
         )
     made = []
     for page in board:
-        own = (Heading(2, "Remarks"), remarks[page.name]) if page.name in remarks else ()
+        own = (Heading(2, "Remarks"), terminal(remarks[page.name])) if page.name in remarks else ()
         place = 0 if isinstance(page.blocks[0], Heading) else 1
         made.append(replace(page, blocks=(*page.blocks[:place], *own, *page.blocks[place:])))
     return made
 
 
 def _index(
-    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str], ablated: bool
+    datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], names: Sequence[str], others: Sequence[Page]
 ) -> Page:
     lines = []
     for name in names:
         settings = by_setting(datasets.get(name, ()))
         kind = captions.settings(settings) if settings else "published rows only"
         lines.append(f"* [{markdown(name)}]({quote(name.lower())}.md): {kind}")
-    if ablated:
+    if OVERALL in (page.name for page in others):
+        lines.append(f"* [Methods over several datasets]({OVERALL}.md): average ranks")
+    if "ablation" in (page.name for page in others):
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
         lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     statistics = _statistics(datasets, printed, names)
@@ -126,14 +139,33 @@ def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source
             for row in source.rows
             if (row.dataset, row.setting) == (name, setting)
         ]
-        blocks.append(Heading(2, setting.title.capitalize()))
+        blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
         if inside or rows_:
-            blocks += _section(name, setting, inside, rows_, printed, standing)
+            borrowed = _ignoring_pairs(complete.get(Setting("ez"), ()), inside) if setting.kind != "ez" else []
+            blocks += _section(name, setting, inside, rows_, printed, standing, borrowed)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     return Page(name.lower(), name, (*blocks, *citations(printed, name)))
+
+
+def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Page | None:
+    """Rankings over datasets, setting by setting; None if no setting has two methods on two datasets."""
+    blocks: list[Block] = []
+    for setting, inside in by_setting(record for group in records for record in group).items():
+        try:
+            made = [overall.overall(inside, setting, metric, standing=standing) for metric in RANKED_BY]
+        except UsageError:  # one dataset, or no two methods on all
+            continue
+        blocks += [
+            Heading(2, setting.title.capitalize(), setting.slug),
+            Figures(tuple(made)),
+            *map(overall.table, made),
+        ]
+        if missing := overall.without_cells(made[0]):
+            blocks.append(markdown(missing))
+    return Page(OVERALL, "Methods over several datasets", (captions.OVERALL, *blocks)) if blocks else None
 
 
 def _section(
@@ -143,9 +175,11 @@ def _section(
     published: Sequence[tuple[int, PublishedRow]],
     printed: Sequence[Source],
     standing: Standing,
+    borrowed: Sequence[Record] = (),
 ) -> list[Block]:
+    """borrowed: results of the zero-shot setting, of methods that ignore pairs."""
     filter_name = records[0].protocol.filter if records else "none"
-    made = rows(records, filter_name, standing)
+    made = _with_borrowed(rows(records, filter_name, standing), rows(borrowed, filter_name, standing))
     notes = {
         metric: each
         for number, row in published
@@ -160,7 +194,31 @@ def _section(
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
                 found += _groups(made, groups, setting, captions.groups(dataset, setting, records, filter_name, groups))
         found += _costs(made, dataset, setting)
+        about = captions.makeup(dataset, setting)
+        found += [
+            Heading(3, "What the rows are made of"),
+            makeup.table(records, f"{setting.slug}-rows", about, standing),
+        ]
     return [*found, *without_a_result(made)]
+
+
+def _ignoring_pairs(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
+    """The zero-shot results of methods that ignore pairs, which are theirs with any pairs, where these have no own."""
+    there = {(each.cell.method, canonical_json(each.cell.parameters)) for each in inside}
+    return [
+        each
+        for each in zero_shot
+        if any(own.ok for own in inside)
+        and each.ok
+        and each.method.supervision == "unused"
+        and (each.cell.method, canonical_json(each.cell.parameters)) not in there
+    ]
+
+
+def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
+    """The rows of a setting and those of the zero-shot one, which a note tells apart; best P@1 first."""
+    noted = [replace(row, marks=(captions.BORROWED, *row.marks), costs={}) for row in borrowed]
+    return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
 def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:

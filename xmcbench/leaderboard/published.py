@@ -11,8 +11,8 @@ import io
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -70,6 +70,14 @@ class Source:
     column_notes: Mapping[str, Mapping[str, tuple[str, ...]]]
     statistics: tuple[Mapping[str, str], ...]
     ablation: Ablation | None
+
+    def of_datasets(self, names: Container[str]) -> Source:
+        """The source with its rows and statistics of these datasets; its ablation stays."""
+        return replace(
+            self,
+            rows=tuple(row for row in self.rows if row.dataset in names),
+            statistics=tuple(line for line in self.statistics if line["dataset"] in names),
+        )
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from xmcbench.leaderboard.provenance import kinds
 from xmcbench.metrics.seeds import half_width
 from xmcbench.records import Record, Standing
 from xmcbench.records.record import Figures, Measured
@@ -47,7 +48,7 @@ class Row:
 
     views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
     problems: one entry per seed that has no result, "seed 1: failed: reason". marks: notes on the figures, such
-    as that they are stale.
+    as that they are stale. kinds: those by which a reader may filter.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Row:
     costs: Mapping[str, Cost]
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
 
 def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
@@ -159,6 +161,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
         marks=standing.problems(done),
+        kinds=kinds(group[0]),
     )
 
 

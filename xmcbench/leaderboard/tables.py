@@ -28,12 +28,13 @@ class TableCell:
 @dataclass(frozen=True)
 class TableLine:
     """One row; ``source`` is the number of its publication, 0 for a measured row; ``notes`` are about all of its
-    figures."""
+    figures; ``kinds`` are those by which a reader may filter (``xmcbench.leaderboard.provenance``)."""
 
     name: str
     cells: tuple[TableCell, ...]
     source: int = 0
     notes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def metric_table(
     several_seeds = any(len(row.seeds) > 1 for row in rows)
     measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [
-        TableLine(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks)
+        TableLine(row.name, (*cells, *([_seeds(row)] if several_seeds else [])), notes=row.marks, kinds=row.kinds)
         for row, cells in zip(rows, measured, strict=True)
     ]
     printed = sorted(published, key=lambda each: (-float(each[1].figures[metrics[0]]), each[1].method))
@@ -130,7 +131,10 @@ def group_table(rows: Sequence[Row], groups: Sequence[str], name: str, caption: 
     rows = [row for row in rows if all(group in row.views for group in groups)]
     pairs = [(group, metric) for group in groups for metric in OF_GROUPS]
     measured = _measured([[row.views[group][metric] for group, metric in pairs] for row in rows])
-    lines = [TableLine(row.name, tuple(cells), notes=row.marks) for row, cells in zip(rows, measured, strict=True)]
+    lines = [
+        TableLine(row.name, tuple(cells), notes=row.marks, kinds=row.kinds)
+        for row, cells in zip(rows, measured, strict=True)
+    ]
     return Table(name, caption, "Method", tuple(Column(group, metric) for group, metric in pairs), tuple(lines))
 
 
@@ -147,7 +151,7 @@ def cost_table(
         texts = [f"{cost.fit_s:.1f}", f"{cost.reused_s:.1f}", f"{cost.predict_ms:.2f}", _gib(cost.peak_memory_bytes)]
         texts += [_gib(cost.peak_gpu_bytes) if cost.peak_gpu_bytes is not None else ""] if gpu else []
         texts += [machines[position]] if machines else []
-        lines.append(TableLine(row.name, tuple(TableCell(text) for text in texts), notes=row.marks))
+        lines.append(TableLine(row.name, tuple(TableCell(text) for text in texts), notes=row.marks, kinds=row.kinds))
     heads = ["fit s", "reused s", "predict ms/instance", "peak memory GiB", *(["peak GPU GiB"] if gpu else [])]
     heads += ["measured on"] if machines else []
     return Table(name, caption, "Method", tuple(Column("", head) for head in heads), tuple(lines))
@@ -160,9 +164,11 @@ def text_table(
     columns: Sequence[str],
     lines: Sequence[tuple[str, Sequence[str], int]],
     ranked: Sequence[str] = (),
+    notes: Mapping[str, tuple[str, ...]] | None = None,
+    kinds: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Table:
     """A table of plain texts, one line per (name, texts, number of the source or 0); the columns ``ranked`` are
-    figures."""
+    figures. notes, kinds: name of a line -> notes on it, its kinds."""
     printed = {
         column: _ranks_as_printed([texts[place] for _, texts, _ in lines])
         for place, column in enumerate(columns)
@@ -176,6 +182,8 @@ def text_table(
                 for column, text in zip(columns, texts, strict=True)
             ),
             source,
+            (notes or {}).get(first, ()),
+            (kinds or {}).get(first, ()),
         )
         for position, (first, texts, source) in enumerate(lines)
     )

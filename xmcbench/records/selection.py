@@ -103,11 +103,40 @@ def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selecte
     return one, other
 
 
+def choose_row(runs: Path, word: str, choice: Choice) -> Selected:
+    """The row that a word selects, in the only dataset and setting where it has a result.
+
+    Raises UsageError if there are several such places or rows; UnknownName for an unknown word.
+    """
+    store = Store(runs)
+    places = _places(word, store, choice)
+    if len(places) > 1:
+        raise UsageError(f"{word} has several results", f"choose one: {_listed(places)}")
+    row = _one_row(word, next(iter(places.values())))
+    return Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
+
+
+def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
+    """The results of a runs folder that meet the conditions, by place. Raises UsageError if there are none."""
+    if not store.root.is_dir():
+        raise UsageError(f"no runs folder at {store.root}", "--runs is the folder that `xmcbench run` wrote")
+    found = _placed(store.records(), choice)
+    if not found:
+        raise UsageError(f"{store.root} has no result in this dataset and setting", "see `xmcbench ls results`")
+    return found
+
+
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
+    found = _placed(_named(word, store), choice)
+    if not found:
+        raise UsageError(f"{word} has no result in this dataset and setting", "see `xmcbench ls results`")
+    return found
+
+
+def _placed(records: Sequence[Record], choice: Choice) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
-    named = _named(word, store)
     dataset = _dataset_name(choice.dataset).casefold() if choice.dataset else None
-    for record in named:
+    for record in records:
         cell = record.cell
         setting = cell.setting
         fits = (
@@ -118,8 +147,6 @@ def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]
         )
         if fits:
             found.setdefault((cell.dataset, cell.dataset_sha256, setting), []).append(record)
-    if not found:
-        raise UsageError(f"{word} has no result in this dataset and setting", "see `xmcbench ls results`")
     return found
 
 

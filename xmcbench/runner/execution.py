@@ -233,7 +233,7 @@ class _Run:
                 staged = files.enter_context(self._place.store.staging())
                 cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
-                executor.submit(self._task(cell, needs[key]))
+                executor.submit(cell_task(planned, self._place, needs[key], staged, cell.files))
                 self._cells[key] = replace(cell, files=files.pop_all(), leading=leading.pop_all())
                 self._count_neighbors()
 
@@ -266,16 +266,6 @@ class _Run:
         running = [each for each in self._cells.values() if not each.ended]
         for each in running:
             each.neighbors = max(each.neighbors, len(running) - 1)
-
-    def _task(self, cell: _Cell, needs: Needs) -> Task:
-        planned, store, limits = cell.planned, self._place.store, self._place.limits
-        for folder in (store.artifacts, cell.staged.predictions_path(planned.cell).parent):
-            make_folder(folder)  # a folder that exists beforehand stays readable in the cell
-        pairs = cell.files.enter_context(store.subset(planned.dataset.slug, planned.subset))
-        memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
-        log = store.log_path(planned.cell)
-        job = cell_job(planned, cell.compute, needs.threads, store, pairs, cell.staged)
-        return Task(planned.cell.key, job, log, needs, limits.time_s, memory)
 
     def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
         """The process of a cell has ended."""
@@ -324,6 +314,20 @@ class _Run:
         if not record.finished:
             store.sweep()  # what its process was writing when it ended
         progress(planned, cell.position, self.records[cell.position])
+
+
+def cell_task(planned: PlannedCell, place: Place, needs: Needs, staged: Store, files: ExitStack) -> Task:
+    """The task of a cell. staged: where its predictions go. files: takes what it holds while it runs.
+
+    Raises StorageError where a folder or the pairs cannot be written.
+    """
+    store, limits = place.store, place.limits
+    for folder in (store.artifacts, staged.predictions_path(planned.cell).parent):
+        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
+    pairs = files.enter_context(store.subset(planned.dataset.slug, planned.subset))
+    memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
+    job = cell_job(planned, place.compute, needs.threads, store, pairs, staged)
+    return Task(planned.cell.key, job, store.log_path(planned.cell), needs, limits.time_s, memory)
 
 
 def cell_job(

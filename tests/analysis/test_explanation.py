@@ -1,0 +1,180 @@
+"""`xmcbench explain`: planted effects are found from stored ranks, and what is shown is what is stored."""
+
+import html
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from xmcbench import load_dataset
+from xmcbench.analysis import attributes, explanation_page
+from xmcbench.analysis.explanation import explain
+from xmcbench.analysis.words import common_words, shared, words
+from xmcbench.errors import UnknownName
+from xmcbench.metrics import TruePairs
+from xmcbench.records import Ranks, Store, Truth
+
+BOARD = Path(__file__).parents[2] / "leaderboards"
+PLANTED = "words of the text: 121 to 2578"
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory):
+    """TF-IDF and BM25 on LF-Debian-20K without pairs, from the committed records: no predictions."""
+    root = tmp_path_factory.mktemp("board")
+    for folder, pattern in (("records", "{}-s0-*.json"), ("ranks", "{}-s0-*.npz")):
+        for name in ("tfidf", "bm25"):
+            for path in (BOARD / folder / "lf-debian-20k" / "ez").glob(pattern.format(name)):
+                place = root / path.relative_to(BOARD)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, place)
+    shutil.copytree(BOARD / "truth", root / "truth")
+    return root
+
+
+def planted(board, root, members, points):
+    """A copy of the board in which TF-IDF is called BM25 and has lost so many points of P@1 on the members."""
+    shutil.copytree(board, root)
+    store = Store(root)
+    tfidf = next(each for each in store.records() if each.name == "TF-IDF")
+    bm25 = next(each for each in store.records() if each.name == "BM25")
+    truth = store.truth(tfidf)
+    ranks = store.ranks(tfidf, truth)
+    changed = {name: each.copy() for name, each in ranks.by_filter.items()}
+    rows = attributes.scored_rows(truth.pairs)[members]
+    for each in changed.values():
+        hit = np.flatnonzero((each == 1) & np.isin(truth.pairs.rows, rows))
+        lost = np.random.RandomState(0).permutation(hit)[: round(points / 100 * len(rows))]
+        each[lost] = 100
+    made = Ranks(changed, ranks.seen)
+    made.save(store.ranks_path(bm25.cell))
+    store.write(msgspec.structs.replace(bm25, ranks=msgspec.structs.replace(bm25.ranks, sha256=made.digest)))
+    return root
+
+
+def groups_of(board):
+    store = Store(board)
+    truth = store.truth(store.records()[0])
+    data = load_dataset("lf-debian-20k")
+    found = attributes.of_labels(truth, [])
+    found += attributes.of_texts(truth, data.test, data.labels, common_words(data.labels.titles))
+    return {name: members for each in found for name, members in each.slices().items()}
+
+
+def test_an_effect_planted_in_stored_ranks_is_named_first(board, tmp_path):
+    members = groups_of(board)[PLANTED]
+    assert members.sum() == pytest.approx(0.1 * len(members), rel=0.03)
+    runs = planted(board, tmp_path / "runs", members, 5)
+    found = explain("tfidf:", "bm25", setting="ez", runs=runs, instances=2)
+    assert next(iter(found.slices)) == found.found[0] == PLANTED
+    contrast = found.slices[PLANTED]
+    assert contrast.inside == pytest.approx(0.05, abs=0.001)
+    assert contrast.outside == 0
+    assert all(moved.difference == 1 for moved in found.better)
+    assert found.worse == ()
+    assert PLANTED in str(found)
+    assert len(found.better) == 2
+    for moved in found.better:
+        assert [label.first for label in moved.labels if 1 in label.first]
+        assert all(label.seen is None for label in moved.labels)
+        assert moved.rankings == (None, None)
+
+
+def test_two_equal_rows_have_no_slice_and_no_instance(board):
+    found = explain("bm25", "bm25", setting="ez", runs=board)
+    assert (found.found, found.better, found.worse) == ([], (), ())
+    assert "In no slice is the difference unlike" in str(found)
+
+
+def test_the_command_gives_text_json_and_a_page(inside, board, tmp_path):
+    command = ("explain", "bm25", "tfidf:", "--setting", "ez", "--runs", board, "--instances", "3")
+    page = tmp_path / "page.html"
+    ended = inside(*command, "--html", page, "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["overall"]["delta"] == pytest.approx(-0.0109, abs=0.0001)
+    assert len(document["better"]) == len(document["worse"]) == 3
+    shown = html.unescape(page.read_text())
+    assert document["found"][0] in shown
+    assert document["better"][0]["text"].split("\t")[0] in shown
+    again = inside(*command, "--html", page)
+    assert (again.returncode, "already exists" in again.stderr) == (2, True)
+
+
+def test_the_difference_of_slices_is_that_of_the_row(board):
+    """Over the groups of one attribute, differences weighted by instances give the whole difference; PSP too."""
+    found = explain("bm25", "tfidf:", setting="ez", runs=board, metric="PSP@5", instances=0)
+    whole = found.comparison.differences["PSP@5"].delta
+    parts = [each for name, each in found.slices.items() if name.startswith("words of the text")]
+    assert sum(each.rows * each.inside for each in parts) / sum(each.rows for each in parts) == pytest.approx(whole)
+
+
+def test_an_unknown_metric_is_refused(board):
+    with pytest.raises(UnknownName, match="unknown metric 'P@2'"):
+        explain("bm25", "tfidf:", metric="P@2", runs=board)
+
+
+def test_without_the_dataset_ranks_are_explained_and_it_says_so(board, tmp_path):
+    """Records whose dataset is another version here."""
+    runs = tmp_path / "runs"
+    shutil.copytree(board, runs)
+    store = Store(runs)
+    for record in store.records():
+        (store.record_path(record.cell)).unlink()
+        cell = msgspec.structs.replace(record.cell, dataset_sha256="0" * 64)
+        for path in (store.ranks_path, store.predictions_path):
+            if path(record.cell).exists():
+                path(cell).parent.mkdir(parents=True, exist_ok=True)
+                path(record.cell).rename(path(cell))
+        store.write(msgspec.structs.replace(record, cell=cell, key=cell.key))
+    found = explain("bm25", "tfidf:", setting="ez", runs=runs, instances=1)
+    assert "another version" in found.note
+    assert not any(name.startswith("words") for name in found.slices)
+    assert found.better[0].text == ""
+    assert found.better[0].labels[0].shared is None
+
+
+def test_a_page_is_inert(board):
+    found = explain("bm25", "tfidf:", setting="ez", runs=board, instances=1)
+    hostile = "<script>alert(1)</script>\u202e\"'&lt;"
+    moved = replace(found.better[0], text=hostile, uid=hostile)
+    moved = replace(moved, labels=(replace(moved.labels[0], text=hostile),), rankings=((hostile,), None))
+    page = explanation_page.page(replace(found, better=(moved,), note=hostile))
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert "&amp;lt;" in page
+
+
+def test_groups_are_of_consecutive_values_and_hold_every_instance():
+    values = np.array([1, 1, 1, 1, 1, 2, 3, 4, 5, 9])
+    groups = attributes._binned(values)
+    assert np.sum([*groups.values()], axis=0).tolist() == [1] * 10
+    assert groups["1"].sum() == 5
+    assert attributes._binned(np.zeros(30)) == {"0": pytest.approx(np.ones(30, bool))}
+
+
+def test_what_true_pairs_say_of_instances():
+    pairs = TruePairs(np.array([0, 0, 2]), np.array([1, 2, 0]), 3)
+    truth = Truth(pairs, np.array([5, 0, 2]), 10)
+    seen = np.array([False, True, False])
+    number, frequency, known = attributes.of_labels(truth, [seen])
+    assert number.groups["2"].tolist() == [True, False]  # the second instance has no label and is not scored
+    assert frequency.groups["1"].tolist() == [True, False]
+    assert {name: each.tolist() for name, each in known.groups.items()} == {
+        "all": [False, False],
+        "some": [True, False],
+        "none": [False, True],
+    }
+    assert len(attributes.of_labels(truth, [np.zeros(3, bool)])) == 2
+
+
+def test_words_in_common():
+    assert words("The R-2 package, a naïve Web_server") == {"the", "package", "naïve", "web", "server"}
+    labels = [f"the label number{row}" for row in range(200)]
+    assert common_words(labels) == {"the", "label"}
+    assert common_words(labels[:50]) == frozenset()
+    assert shared("the web server", "a Server of the web", frozenset({"the"})) == ("server", "web")

@@ -1,0 +1,58 @@
+"""`xmcbench power` on the committed records."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xmcbench.analysis import power
+from xmcbench.metrics.power import Spread
+from xmcbench.setting import Setting
+
+BOARD = Path(__file__).parents[2] / "leaderboards"
+
+
+def test_two_rows_and_all_rows_of_a_dataset(inside):
+    where = ("--runs", BOARD, "--dataset", "lf-debian-20k", "--setting", "ez")
+    ended = inside("power", "tfidf:", "bm25", "--detect", "1", *where, "--json")
+    assert ended.returncode == 0, ended.stderr
+    (document,) = json.loads(ended.stdout)
+    (pair,) = document["pairs"]
+    assert pair["seeds_needed"] is None
+    rows = pair["instances_needed"]["1"]
+    # The half-width of the interval of this pair on 5,115 instances is 0.88 points.
+    assert rows == pytest.approx((2.8 / 0.01) ** 2 * 5_115 * (0.0088 / 1.96) ** 2, rel=0.02)
+
+    ended = inside("power", "--detect", "0.5", *where)
+    assert ended.returncode == 0, ended.stderr
+    assert "BM25 and TF-IDF (pecos)" in ended.stdout
+    assert "Left out, without stored ranks:" in ended.stdout
+    assert "TF-IDF and XR-Linear" in ended.stdout
+    psp = inside("power", "--detect", "2", "--metric", "PSP@1", *where)
+    assert psp.returncode == 0
+
+
+def test_many_pairs_are_summed_up():
+    pairs = tuple(power.Pair("a", f"b{n}", Spread(0.01 * n, (), 100)) for n in range(1, 21))
+    made = power.Needed("D", Setting.of("ez"), "P@1", "none", 0.1, 0.8, 100, pairs, {})
+    needed = [each.spread.rows_needed(0.1, 1) for each in pairs]
+    text = str(made)
+    assert str(needed[9]) in text
+    assert str(needed[17]) in text
+    assert np.all(np.diff(needed) > 0)
+
+
+def test_what_is_refused(inside, tmp_path):
+    for words, said in (
+        (("tfidf", "--detect", "1"), "power needs two rows, or none"),
+        (("--detect", "0"), "--detect 0 must be between"),
+        (("--detect", "1", "--power", "100"), "--power 100 must be between"),
+        (("--detect", "1", "--metric", "X"), "unknown metric 'X'"),
+        (("--detect", "1", "--dataset", "lf-yso-25k", "--setting", "full", "--seed", "5"), "has no result"),
+        (("--detect", "1", "--setting", "fs", "--ratio", "0.33"), "has no result in this dataset and setting"),
+    ):
+        ended = inside("power", *words, "--runs", BOARD)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+    ended = inside("power", "--detect", "1", "--runs", "nowhere")
+    assert (ended.returncode, "no runs folder at nowhere" in ended.stderr) == (2, True)

@@ -1,0 +1,68 @@
+"""`xmcbench show`: what a stored run predicts, and what a method predicts for a text of one's own."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def runs(inside, tiny, tmp_path):
+    """TF-IDF on the dataset Tiny at zero shot."""
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "runs")
+    assert ended.returncode == 0, ended.stderr
+    return tmp_path / "runs"
+
+
+def test_what_is_stored_is_shown_and_a_text_is_predicted_as_in_the_cell(inside, runs, tiny):
+    document = json.loads(inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "--json").stdout)
+    stored = document["labels"]
+    assert document["text"].startswith("apple story 100\t")
+    assert {each["text"] for each in stored if each["true"]} == {"the apple", "the desert"}
+    assert stored[0] == {
+        "rank": 1,
+        "label": 0,
+        "text": "the apple",
+        "score": stored[0]["score"],
+        "frequency": 12,
+        "true": True,
+    }
+    assert [each["rank"] for each in stored] == sorted(each["rank"] for each in stored)
+    text = inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "-k", "1").stdout
+    assert "the apple" in text
+
+    asked = json.loads(inside("show", "tfidf", "--text", document["text"], "--dataset", tiny, "--json").stdout)
+    again = [(each["label"], each["score"]) for each in asked["labels"]]
+    assert again == [(each["label"], pytest.approx(each["score"], rel=1e-6)) for each in stored if each["score"]]
+    assert all(each["true"] is None for each in asked["labels"])
+
+    for path in (runs / "predictions").rglob("*.npz"):
+        path.unlink()
+    document = json.loads(inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "--json").stdout)
+    assert [(each["text"], each["score"]) for each in document["labels"]] == [("the apple", None), ("the desert", None)]
+    assert "predictions" in document["note"]
+    kept = [(each["label"], each["rank"]) for each in stored if each["true"]]
+    assert [(each["label"], each["rank"]) for each in document["labels"]] == kept
+
+
+def test_what_cannot_be_shown_is_refused(inside, runs, tiny):
+    for words, said in (
+        (("tfidf", "--instance", "x"), "has no test instance 'x' (for example '0100')"),
+        (("tfidf", "--instance", "0100", "-k", "0"), "-k 0 must be between 1 and 100"),
+        (("tfidf", "--text", " "), "--text is empty"),
+        (("tfidf", "--text", "a", "--filter", "none"), "--filter goes with --instance"),
+        (("nothing", "--text", "a"), "unknown row"),
+        (("nothing", "--instance", "0100"), "unknown row"),
+        (("tfidf", "--instance", "0100", "--ratio", "0.1"), "--ratio and --by need --setting fs"),
+    ):
+        ended = inside("show", *words, "--dataset", tiny)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+    ended = inside("show", "tfidf")
+    assert ended.returncode == 2
+    assert "--instance --text" in ended.stderr
+
+
+def test_a_method_without_a_result_is_trained(inside, runs, tiny):
+    shown = inside("show", "bm25", "--text", "the garden and the harbor", "--dataset", tiny, "-k", "2", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert {each["text"] for each in json.loads(shown.stdout)["labels"]} == {"the garden", "the harbor"}
+    assert not list((runs / "records").rglob("bm25*"))

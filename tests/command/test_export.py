@@ -1,0 +1,174 @@
+"""Results in the formats of others, and recorded cells that are run again."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from xmcbench.metrics import METRICS
+from xmcbench.records import Ranks, Store
+from xmcbench.storage.canonical import canonical_json
+
+BOARD = Path(__file__).parents[2] / "leaderboards"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the one run of this module is kept."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture
+def runs(inside, tiny, kept, tmp_path):
+    """TF-IDF on the dataset Tiny at zero shot."""
+    if not (kept / "runs").exists():
+        ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "runs")
+        assert ended.returncode == 0, ended.stderr
+        shutil.copytree(tmp_path / "runs", kept / "runs")
+        return tmp_path / "runs"
+    return Path(shutil.copytree(kept / "runs", tmp_path / "runs"))
+
+
+def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny):
+    assert inside("export", "run", "tfidf", "--dataset", tiny, "--out", "run.txt").returncode == 0
+    assert inside("export", "qrels", "--dataset", tiny, "--out", "qrels.txt").returncode == 0
+    (record,) = Store(runs).records()
+    expected = record.metrics["none"].values
+    of_dataset = inside("score", "--format", "trec", "--dataset", tiny, "--predictions", "run.txt", "--json")
+    assert json.loads(of_dataset.stdout)["values"] == pytest.approx(expected)
+    of_qrels = json.loads(
+        inside("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt", "--json").stdout
+    )
+    assert of_qrels["values"] == pytest.approx({name: expected[name] for name in of_qrels["values"]})
+    assert {*METRICS} - {*of_qrels["values"]} == {"PSP@1", "PSP@3", "PSP@5"}
+    assert Path("run.txt").read_text().splitlines()[0].split()[:4] == ["0100", "Q0", "label-apple", "1"]
+
+
+def test_records_as_parquet_and_csv_hold_the_same(inside, tmp_path):
+    for name in ("r.parquet", "r.csv"):
+        ended = inside("export", "records", "--runs", BOARD, "--out", name)
+        assert ended.returncode == 0, ended.stderr
+    records = {record.key: record for record in Store(BOARD).records()}
+    table = pq.read_table(tmp_path / "r.parquet").to_pylist()
+    with (tmp_path / "r.csv").open() as stream:
+        lines = [*csv.DictReader(stream)]
+    assert len(table) == len(lines) == len(records)
+    for row, line in zip(table, lines, strict=True):
+        record = records[row["key"]]
+        values = record.metrics[record.protocol.filter].values
+        assert row["key"] == line["key"]
+        assert {name: row[name] for name in values} == values
+        assert float(line["P@1"]) == row["P@1"]
+        assert line["parameters"] == row["parameters"] == canonical_json(record.cell.parameters)
+
+
+def test_what_cannot_be_exported_is_refused(inside, runs, tiny):
+    Path("there.csv").write_text("mine")
+    for words, said in (
+        (("records", "--out", "there.csv"), "there.csv already exists"),
+        (("records", "--out", "r.xlsx"), "name it .parquet or .csv"),
+        (("records", "--runs", "nowhere", "--out", "r.csv"), "there are no records in nowhere"),
+        (("run", "nothing", "--dataset", tiny, "--out", "x"), "unknown row"),
+    ):
+        ended = inside("export", *words)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+    assert Path("there.csv").read_text() == "mine"
+    shutil.rmtree(runs / "predictions")
+    ended = inside("export", "run", "tfidf", "--dataset", tiny, "--out", "x")
+    assert (ended.returncode, "are not on this machine" in ended.stderr) == (2, True)
+    for words, said in (
+        (("--predictions", "x"), "score needs --dataset"),
+        (("--predictions", "x", "--qrels", "y"), "--qrels goes with --format trec"),
+        (("--predictions", "x", "--qrels", "y", "--format", "trec", "--filter", "self"), "--filter self needs"),
+    ):
+        ended = inside("score", *words)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def changed(runs, hits, processor=None):
+    """The record with so many true pairs lost from the first place, of another machine perhaps."""
+    store = Store(runs)
+    (record,) = store.records()
+    truth = store.truth(record)
+    ranks = store.ranks(record, truth)
+    lost = np.flatnonzero(ranks.by_filter["none"] == 1)[:hits]
+    by_filter = {name: each.copy() for name, each in ranks.by_filter.items()}
+    for each in by_filter.values():
+        each[lost] = 100
+    made = Ranks(by_filter, ranks.seen)
+    made.save(store.ranks_path(record.cell))
+    metrics = {}
+    for name, figures in record.metrics.items():
+        low, high = figures.intervals["P@1"]
+        value = figures.values["P@1"] - hits / 30
+        values, intervals = {**figures.values, "P@1": value}, {**figures.intervals, "P@1": (min(low, value), high)}
+        metrics[name] = msgspec.structs.replace(figures, values=values, intervals=intervals)
+    hardware = record.environment.hardware
+    hardware = msgspec.structs.replace(hardware, processor=processor or hardware.processor)
+    store.write(
+        msgspec.structs.replace(
+            record,
+            metrics=metrics,
+            ranks=msgspec.structs.replace(record.ranks, sha256=made.digest),
+            environment=msgspec.structs.replace(record.environment, hardware=hardware),
+        )
+    )
+    return record.key[:12]
+
+
+def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
+    (record,) = Store(runs).records()
+    words = (record.key[:12], "--runs", runs, "--dataset", tiny)
+    ended = inside("reproduce", *words, "--out", "again", "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert (document["agrees"], document["same_class"], document["largest_change"]) == (True, True, 0)
+    # One instance of 30 is 3 points: too many on the same machine, not significant on another one.
+    changed(runs, 1)
+    ended = inside("reproduce", *words, "--out", "again")
+    assert ended.returncode == 1
+    assert "differs: the largest change is +3.333 points of P@1, and 0.05 are allowed" in ended.stdout
+    changed(runs, 0, "another processor")
+    ended = inside("reproduce", *words, "--out", "again")
+    assert (ended.returncode, "agrees" in ended.stdout) == (0, True), ended.stdout
+    changed(runs, 20)
+    ended = inside("reproduce", *words, "--out", "again")
+    assert (ended.returncode, "differs" in ended.stdout) == (1, True), ended.stdout
+    for words, said in (
+        (("tfidf", "--runs", runs, "--out", "again"), "tfidf is no key of a record"),
+        (("0" * 12, "--runs", runs, "--out", "again"), "unknown row"),
+        ((record.key[:12], "--runs", runs, "--out", runs), "holds the record itself"),
+    ):
+        ended = inside("reproduce", *words)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def older(runs, gained):
+    """The record as if its method had not had a parameter yet: the beginning of its key."""
+    store = Store(runs)
+    (record,) = store.records()
+    parameters = {name: value for name, value in record.cell.parameters.items() if name != gained}
+    cell = msgspec.structs.replace(record.cell, parameters=parameters)
+    store.record_path(record.cell).unlink()
+    store.ranks_path(record.cell).rename(store.ranks_path(cell))
+    store.write(msgspec.structs.replace(record, cell=cell, key=cell.key))
+    return cell.key[:12]
+
+
+def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, runs, tiny):
+    (record,) = Store(runs).records()
+    key = older(runs, "ngrams")
+    ended = inside("reproduce", key, "--runs", runs, "--dataset", tiny, "--out", "again")
+    assert ended.returncode == 0, ended.stderr
+    assert f"with ngrams={record.cell.parameters['ngrams']} added since" in ended.stdout
+    cell = msgspec.structs.replace(Store(runs).records()[0].cell, dataset_sha256="0" * 64)
+    other = Store(runs).records()[0]
+    Store(runs).record_path(other.cell).unlink()
+    Store(runs).write(msgspec.structs.replace(other, cell=cell, key=cell.key))
+    ended = inside("reproduce", cell.key[:12], "--runs", runs, "--dataset", tiny, "--out", "again")
+    assert (ended.returncode, "changed since: cell.dataset_sha256" in ended.stderr) == (2, True), ended.stderr

@@ -1,0 +1,100 @@
+"""What an audit of a dataset finds, and what it does not."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from xmcbench import load_dataset
+from xmcbench.data.audit import NEAR, audit, near_pairs
+
+
+@pytest.fixture
+def planted(tiny):
+    """The dataset Tiny with repeated, empty and leaked texts: its folder."""
+
+    def read(path):
+        with gzip.open(path, "rt") as stream:
+            return [json.loads(line) for line in stream]
+
+    def change(name, **texts):
+        path = tiny / f"{name}.json.gz"
+        lines = read(path)
+        for row, (title, content) in texts.items():
+            lines[int(row[1:])] |= {"title": title, "content": content}
+        with gzip.open(path, "wt") as stream:
+            stream.writelines(json.dumps(line) + "\n" for line in lines)
+
+    long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    change("trn", r3=("leak", "of a text"), r4=(" ", ""), r5=("same", "text"), r6=("same", "text"), r7=("near", long))
+    change("tst", r0=("leak", "of a text"), r1=("near", f"{long} seventeen"), r2=("漢字の文章です", "ながい文" * 20))
+    lines = read(tiny / "lbl.json.gz")
+    lines[1]["title"] = lines[0]["title"]
+    with gzip.open(tiny / "lbl.json.gz", "wt") as stream:
+        stream.writelines(json.dumps(line) + "\n" for line in lines)
+    return tiny
+
+
+def test_what_is_planted_is_found(planted):
+    found = {(each.side, each.kind): each for each in audit(load_dataset(planted)).findings}
+    assert {key: each.rows for key, each in found.items()} == {
+        ("training instances", "are empty"): 1,
+        ("training instances", "have the text of other training instances"): 2,
+        ("labels", "have the text of another label"): 2,
+        ("test instances", "stand in the training set too"): 1,
+        ("test instances", "nearly stand in the training set"): 1,
+    }
+    assert found["test instances", "stand in the training set too"].examples == ("leak\tof a text",)
+    assert found["labels", "have the text of another label"].examples == ("the apple (2 times)",)
+    exact = audit(load_dataset(planted), near=False)
+    assert not any("nearly" in each.kind for each in exact.findings)
+
+
+def test_a_clean_dataset_has_no_finding(tiny):
+    found = audit(load_dataset(tiny))
+    assert found.findings == ()
+    assert found.warnings() == []
+    assert found.scripts == {"LATIN": 1.0}
+
+
+def test_near_duplicates_are_those_of_the_exact_similarity():
+    random = np.random.RandomState(0)
+    words = [f"w{number}" for number in range(400)]
+    texts = [" ".join(random.choice(words, 40)) for _ in range(200)]
+    queries = []
+    for row in range(200):
+        changed = texts[row].split()
+        for _ in range(random.randint(0, 4)):
+            changed[random.randint(40)] = "changed"
+        queries.append(" ".join(changed))
+
+    def shingles(text):
+        split = text.split()
+        return {tuple(split[place : place + 3]) for place in range(len(split) - 2)}
+
+    expected = set()
+    for row, query in enumerate(queries):
+        for other, text in enumerate(texts):
+            one, two = shingles(query), shingles(text)
+            if len(one & two) / len(one | two) >= NEAR:
+                expected.add((row, other))
+    assert 40 < len(expected) < 190
+    assert set(near_pairs(queries, texts)) == expected
+    assert near_pairs(["two words"], ["two words"]) == []
+
+
+def test_info_warns_and_audit_writes_a_page(inside, planted, tmp_path):
+    shown = inside("data", "info", planted).stdout
+    assert "warning: 1 of 30 test instances (3.33%) stand in the training set too" in shown
+    assert "nearly" not in shown
+    assert len(json.loads(inside("data", "info", planted, "--json").stdout)["warnings"]) == 5  # and scripts
+    page = tmp_path / "audit.html"
+    ended = inside("data", "audit", planted, "--html", page)
+    assert ended.returncode == 0, ended.stderr
+    assert "1 of 30 test instances (3.33%) nearly stand in the training set" in ended.stdout
+    assert "Hiragana" in ended.stdout
+    assert "leak of a text" in page.read_text()  # title and content
+    assert inside("data", "audit", planted, "--html", page).returncode == 2
+    document = json.loads(inside("data", "audit", planted, "--no-near", "--json").stdout)
+    assert document["near"] is False

@@ -1,0 +1,109 @@
+"""Methods over several datasets: complete blocks only, nothing averaged but ranks."""
+
+import csv
+import io
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from xmcbench.errors import UsageError
+from xmcbench.leaderboard import diagram, files, overall, pages
+from xmcbench.setting import Setting
+
+BOARD = Path(__file__).parents[2] / "leaderboards"
+EZ = Setting.of("ez")
+
+
+@pytest.fixture
+def results(record, altered):
+    """Records of methods on the datasets A, B, C; ``None`` where there is none."""
+
+    def make(**values):
+        return [
+            altered(record(method=method, value=value), (("cell", "dataset"), name))
+            for method, row in values.items()
+            for name, value in zip("ABC", row, strict=True)
+            if value is not None
+        ]
+
+    return make
+
+
+def test_a_method_that_lacks_a_dataset_leaves_the_ranking(results):
+    made = overall.overall(
+        results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), three=(0.1, 0.05, 0.1), best=(0.99, 0.9, None)), EZ, "P@1"
+    )
+    assert [(each.name, round(each.rank, 2)) for each in made.methods] == [("ONE", 1.33), ("TWO", 1.67), ("THREE", 3.0)]
+    assert made.left_out == {"BEST": ["C"]}
+    assert "BEST (C)" in overall.without_cells(made)
+    assert made.test.p == pytest.approx(0.0970, abs=0.0001)
+    assert made.methods[0].wins == pytest.approx(5 / 6)
+    assert made.methods[0].values == {"A": 0.9, "B": 0.1, "C": 0.5}
+    chosen = overall.overall(results(one=(0.9, 0.1, 0.5), best=(0.99, 0.9, None)), EZ, "P@1", ["A", "B"])
+    assert [each.name for each in chosen.methods] == ["BEST", "ONE"]
+    assert chosen.test is None
+
+
+def test_seeds_are_averaged_within_a_dataset(results, record, altered):
+    records = results(one=(0.5, 0.5, 0.5), two=(0.4, 0.4, 0.4))
+    records.append(altered(record(method="one", seed=1, value=0.1), (("cell", "dataset"), "A")))
+    made = overall.overall(records, EZ, "P@1")
+    assert {each.name: each.values["A"] for each in made.methods} == {"ONE": pytest.approx(0.3), "TWO": 0.4}
+
+
+def test_what_cannot_be_ranked_is_refused(results):
+    with pytest.raises(UsageError, match="needs two of them"):
+        overall.overall(results(one=(0.5, None, None), two=(0.5, None, None)), EZ, "P@1")
+    with pytest.raises(UsageError, match="fewer than two methods"):
+        overall.overall(results(one=(0.5, 0.5, 0.5), two=(0.5, None, None)), EZ, "P@1")
+    with pytest.raises(UsageError, match="D has no result"):
+        overall.overall(results(one=(0.5, 0.5, 0.5)), EZ, "P@1", ["A", "D"])
+
+
+def test_datasets_for_tuning_do_not_count(results, altered):
+    records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    records = [altered(each, (("cell", "dataset"), "A-dev")) if each.cell.dataset == "C" else each for each in records]
+    assert overall.overall(records, EZ, "P@1").datasets == ("A", "B")
+
+
+def test_the_diagram_and_the_page(results, check_boxes):
+    records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), three=(0.1, 0.05, 0.1), four=(0.05, 0.01, 0.0))
+    made = overall.overall(records, EZ, "P@1")
+    drawing = diagram.draw(made)
+    check_boxes(drawing)
+    root = ET.fromstring(drawing)
+    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[-4:] == ["1.33  ONE", "1.67  TWO", "3.00  THREE", "4.00  FOUR"]
+    assert made.groups == [(0, 3)]
+    content = files(pages(records, ()), "markdown", ())
+    page = content["over-datasets.md"]
+    assert "1.33" in page
+    assert "figures/over-datasets-ez-p1.svg" in page
+    assert "over-datasets.md" in content["README.md"]
+    lines = [*csv.DictReader(io.StringIO(content["figures/over-datasets-ez-p1.csv"]))]
+    assert [line["A"] for line in lines] == ["90.0000", "80.0000", "10.0000", "5.0000"]
+    # With one dataset there is no such page.
+    assert "over-datasets.md" not in files(pages(results(one=(0.9, None, None)), ()), "markdown", ())
+
+
+def test_the_command(inside, tmp_path):
+    svg = tmp_path / "d.svg"
+    ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--svg", svg, "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert "LF-Debian-20K-dev" not in document["datasets"]
+    assert document["friedman"]["p"] > 0
+    assert ET.fromstring(svg.read_text()).tag.endswith("svg")
+    ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--svg", svg)
+    assert (ended.returncode, "already exists" in ended.stderr) == (2, True)
+    ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--dataset", "lf-debian-20k,lf-yso-25k")
+    assert "Not ranked, without a result on:" in ended.stdout
+    for words, said in (
+        (("--dataset", "lf-debian-20k"), "needs two"),
+        (("--metric", "X"), "unknown metric"),
+        (("--runs", "nowhere"), "no runs folder"),
+    ):
+        ended = inside("rank", "--setting", "ez", "--runs", BOARD, *words)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr

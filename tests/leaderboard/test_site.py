@@ -1,0 +1,148 @@
+"""The site: the tables of the Markdown pages, links between its own files, nothing from elsewhere.
+
+What a browser makes of it is tested in tests/site.
+"""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from xmcbench.leaderboard import files, pages, sources
+from xmcbench.leaderboard.tables import Table
+from xmcbench.setting import Setting
+
+HOSTILE = "<script>alert(1)</script> | `x` \\input{x} \" ' \u202e [a](javascript:x) &lt;"
+
+
+class Reader(HTMLParser):
+    """Counts elements, and gathers attributes and the texts of the rows of tables."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.rows, self._open = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *each) for each in attrs]
+        if tag not in ("meta", "br", "rect", "path", "hr"):
+            self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in ("path", "rect"):
+            return
+        assert self._open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if {"td", "th"} & {*self._open} and not {"sup", "small", "a"} & {*self._open}:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def board(record):
+    return pages([record("tfidf"), record("bm25", value=0.2), record("tfidf", setting=Setting.of("full"))])
+
+
+def test_its_tables_are_those_of_the_pages(board):
+    made = files(board, "html")
+    for page in board:
+        content = made["index.html" if page.name == "README" else f"{page.name}.html"]
+        tables = [block for block in page.blocks if isinstance(block, Table)]
+        rows = [
+            [text.strip() for text in row]
+            for table in tables
+            for row in (
+                [table.head, *(column.text for column in table.columns)],
+                *([line.name, *(cell.text for cell in line.cells)] for line in table.lines),
+            )
+        ]
+        # The number of a source follows the name of a published row.
+        found = [[re.sub(r" \[\]$", "", text.strip()) for text in row] for row in Reader(content).rows]
+        assert found == rows, page.name
+
+
+def test_every_table_has_a_caption_and_scoped_heads(board):
+    for name, content in files(board, "html").items():
+        if name.endswith(".html"):
+            read = Reader(content)
+            assert read.tags.count("caption") == read.tags.count("table") == read.tags.count("thead")
+            scopes = [value for tag, key, value in read.attributes if (tag, key) == ("th", "scope")]
+            assert len(scopes) == read.tags.count("th")
+            assert {*scopes} <= {"col", "row"}
+            ids = [value for _, key, value in read.attributes if key == "id"]
+            assert len(ids) == len({*ids})
+
+
+def test_it_needs_nothing_but_itself(board):
+    made = files(board, "html")
+    for name, content in made.items():
+        if not name.endswith(".html"):
+            continue
+        read = Reader(content)
+        assert not {"img", "link", "iframe", "object"} & {*read.tags}
+        assert not [each for each in read.attributes if each[1] in ("src", "srcset", "onclick", "onload")]
+        assert "url(" not in content
+        assert "@import" not in content
+        for tag, key, value in read.attributes:
+            if (tag, key) == ("a", "href") and not value.startswith(("#", "https://", "http://")):
+                assert value.partition("#")[0] in made, value
+    homepages = {source.homepage for source in sources()}
+    outside = re.findall(r'href="(https?://[^"]*)"', "".join(made.values()))
+    assert {*outside} <= homepages
+
+
+def test_a_remark_is_shown_as_it_is_and_leads_to_pages(record):
+    remark = "See [the index](README.md#x) and [more](https://a.b/c.md). <b>no</b>\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    remark += "\n\n    code"
+    made = files(pages([record()], remarks={"tiny": remark}), "html")["tiny.html"]
+    assert '<a href="index.html#x">the index</a>' in made
+    assert '<a href="https://a.b/c.md">more</a>' in made
+    assert "&lt;b&gt;no&lt;/b&gt;" in made
+    assert "<pre><code>code" in made
+    assert "<td>2</td>" in made
+
+
+def test_names_titles_notes_and_remarks_are_inert(record, altered):
+    hostile = altered(record(), (("method", "title"), HOSTILE), (("method", "variant"), HOSTILE))
+    failed = altered(record(seed=1, status="failed"), (("reason",), HOSTILE))
+    note = {"name": HOSTILE, "source": HOSTILE, "sha256": "x", "card": {"license": HOSTILE, "training_sets": [HOSTILE]}}
+    hostile = altered(hostile, (("notes",), {"model": note}))
+    made = files(pages([hostile, failed], remarks={"tiny": HOSTILE}), "html")
+    plain = files(pages([record()]), "html")
+    for name, content in made.items():
+        assert "\u202e" not in content, name
+        if name.endswith(".html"):
+            read = Reader(content)
+            assert read.tags.count("script") == 1
+            assert not [each for each in read.attributes if "javascript:" in (each[2] or "") and each[1] == "href"]
+            assert {key for _, key, _ in read.attributes} == {key for _, key, _ in Reader(plain[name]).attributes}
+
+
+def test_kinds_of_rows_are_those_of_their_records(record):
+    model = {"name": "m", "source": "the package p", "sha256": "x", "parameters": 22_000_000, "width": 384}
+    own = {**model, "source": "trained on the corpus, 500 steps"}
+    records = [
+        record("needs", supervision="required"),
+        record("outside", notes={"parts": [{"model": model}]}),
+        record("own", notes={"backbone": own}),
+    ]
+    made = files(pages(records), "html")["tiny.html"]
+    kinds = dict(re.findall(r'<tr data-kinds="([^"]*)"><th scope="row">([A-Z]+)', made))
+    assert {name: kind for kind, name in kinds.items()} == {
+        "NEEDS": "needs pairs|from scratch",
+        "OUTSIDE": "works without pairs|pre-trained outside",
+        "OWN": "works without pairs|from scratch",
+    }
+    row = next(row for row in Reader(made).rows if row[0] == "OUTSIDE" and "the package p" in " ".join(row))
+    assert row[3:7] == ["22,000,000", "384", "not stated", "not stated"]
+    assert row[-1] == f"xmcbench reproduce {records[1].key[:12]}"

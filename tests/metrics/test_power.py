@@ -1,0 +1,112 @@
+"""Power: what is said to show a difference at 80% shows it in 78 to 82% of simulated comparisons."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from xmcbench.errors import DataError
+from xmcbench.metrics import flips, seeds
+from xmcbench.metrics.power import Spread, spread
+from xmcbench.records import Store
+from xmcbench.runner.rescoring import evaluations
+
+BOARD = Store(Path(__file__).parents[2] / "leaderboards")
+TRIALS = 4_000
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """P@1 of every run of BM25, TF-IDF and XR-Linear on LF-Debian-20K without pairs, float64 [runs, instances]."""
+    found = {}
+    for record in BOARD.records():
+        cell = record.cell
+        if (cell.dataset, cell.setting.kind) == ("LF-Debian-20K", "ez") and record.ranks:
+            (scores,) = evaluations([record], BOARD, "self")
+            found.setdefault(record.name, []).append(scores.per_instance["P@1"])
+    return {name: np.stack(runs) for name, runs in found.items()}
+
+
+def test_over_instances_it_holds(stored, monkeypatch):
+    monkeypatch.setattr(flips, "FLIPS", 1_999)
+    one, other = stored["TF-IDF"], stored["BM25"]
+    found = spread(one, other, np.ones(one.shape[1]))
+    assert found.sides == ()
+    rows = found.rows_needed(0.05, 1)
+    assert rows == pytest.approx(
+        7.85 * found.row / 0.0025, rel=0.02
+    )  # (1.96 + 0.84)^2 in the formula for normal values
+    delta = (one - other)[0]
+    random = np.random.RandomState(0)
+    hits = 0
+    for trial in range(TRIALS):
+        drawn = random.choice(delta, rows) - delta.mean() + 0.05
+        hits += flips.verdicts({"P@1": drawn}, {}, seed=trial)["P@1"].p < 0.05
+    assert 0.78 <= hits / TRIALS <= 0.82
+
+
+@pytest.mark.parametrize("runs", [3, 5])
+def test_over_seeds_and_instances_it_holds(stored, runs):
+    """Rows are drawn from stored results; seeds vary as those of XR-Linear with all pairs do, twice as much."""
+    one, other = stored["XR-Linear"], stored["TF-IDF"]
+    measured = spread(one, other, np.ones(one.shape[1]))
+    ((_, both),) = measured.sides
+    assert measured.row > 0.1
+    found = Spread(measured.row, ((0.0004, both),), measured.rows)
+    difference = 0.1 if runs == 3 else 0.06
+    rows = found.rows_needed(difference, runs)
+    assert rows < 2_000
+    delta = (one.mean(axis=0) - other[0]) - (one.mean() - other.mean())
+    delta *= np.sqrt(found.row / delta.var())
+    random = np.random.RandomState(runs)
+    hits = 0
+    for _ in range(TRIALS):
+        noise = random.normal(0, 0.02, (runs, 1)) + random.normal(0, np.sqrt(both), (runs, rows))
+        first = random.choice(delta, rows) + noise + difference
+        hits += seeds.verdict(first, np.zeros((1, rows)), np.ones(rows), matched=False).p < 0.05
+    assert 0.78 <= hits / TRIALS <= 0.82
+
+
+def test_variances_are_those_that_made_the_scores():
+    random = np.random.RandomState(0)
+    rows, runs = 2_000, 40
+    shared = random.normal(0, 1, rows)
+    sides = []
+    for _ in range(2):
+        of_seed = random.normal(0, 0.1, (runs, 1))
+        sides.append(shared + random.normal(0, 0.5, rows) + of_seed + random.normal(0, 0.7, (runs, rows)))
+    found = spread(*sides, np.ones(rows))
+    assert found.row == pytest.approx(0.5, rel=0.1)  # what is shared cancels, 0.25 of each side stays
+    for of_seed, both in found.sides:
+        assert of_seed == pytest.approx(0.01, rel=0.45)
+        assert both == pytest.approx(0.49, rel=0.03)
+    assert found.error(rows, runs) ** 2 == pytest.approx(0.02 / runs + 0.98 / runs / rows + 0.5 / rows, rel=0.4)
+
+
+def test_the_power_of_a_t_test():
+    found = Spread(1.0, (), 100)
+    t = stats.nct(49, 0.4 * np.sqrt(50))
+    beyond = stats.t.ppf(0.975, 49)
+    assert found.power(0.4, 50, 1) == pytest.approx(t.sf(beyond) + t.cdf(-beyond), abs=1e-7)
+    assert found.power(0.0, 50, 1) == pytest.approx(0.05)
+    assert Spread(0.0, (), 10).power(0.1, 50, 1) == 1
+
+
+def test_what_is_needed_is_the_fewest_that_are_enough():
+    found = Spread(0.1, ((0.0001, 0.01), (0.0, 0.02)), 500)
+    rows = found.rows_needed(0.05, 3)
+    assert found.power(0.05, rows, 3) >= 0.8 > found.power(0.05, rows - 1, 3)
+    runs = found.runs_needed(0.03, 1_500)
+    assert found.power(0.03, 1_500, runs) >= 0.8 > found.power(0.03, 1_500, runs - 1)
+    smallest = found.detectable(1_500, runs)
+    assert found.power(smallest, 1_500, runs) == pytest.approx(0.8, abs=1e-6)
+    assert smallest <= 0.03
+
+
+def test_seeds_that_vary_too_much_hide_a_difference_whatever_the_test_set():
+    found = Spread(0.1, ((0.01, 0.0),), 500)
+    assert found.rows_needed(0.01, 3) is None
+    assert Spread(0.1, (), 500).runs_needed(0.001, 500) is None
+    with pytest.raises(DataError, match="1 runs"):
+        found.power(0.1, 500, 1)

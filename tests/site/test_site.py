@@ -1,0 +1,162 @@
+"""The site of the committed records in a browser: nothing is loaded, everything can be read and reached.
+
+Run by `tox -e site`. Elsewhere these tests are skipped, unless playwright, axe-core-python and Chromium are there.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xmcbench.leaderboard import files, pages, read_remarks
+from xmcbench.records import Store
+
+playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_core_python.sync_playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+
+BOARD = Path(__file__).parents[2] / "leaderboards"
+#: The pages of the board: the Markdown files that it has.
+PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.glob("*.md"))
+
+
+def made():
+    return files(pages(Store(BOARD).records(), remarks=read_remarks(BOARD / "remarks")), "html")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site in a folder: the folder, and its pages by name."""
+    folder = tmp_path_factory.mktemp("site")
+    for name, content in made().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser, site):
+    """Open a page of the site; what it requests beside itself and what goes wrong is in ``noise`` at the end."""
+    contexts, noise = [], []
+
+    def open_page(name, width=1280, scheme="light", scripts=True, address=""):
+        context = browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme, java_script_enabled=scripts, offline=True
+        )
+        contexts.append(context)
+        page = context.new_page()
+        url = (site / name).as_uri()
+        page.on("console", lambda message: noise.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: noise.append(str(error)))
+        page.on("request", lambda each: noise.append(each.url) if each.url.partition("#")[0] != url else None)
+        page.goto(url + address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert noise == []
+
+
+def test_the_site_is_small_and_the_same_when_built_again(site):
+    assert sorted(path.name for path in site.glob("*.html")) == PAGES
+    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
+    assert size < 3_000_000
+    for name, content in made().items():
+        assert (site / name).read_bytes() == content.encode(), name
+
+
+def test_every_link_leads_somewhere(site, opened):
+    for name in PAGES:
+        page = opened(name)
+        links = page.eval_on_selector_all("a[href]", "all => all.map(each => each.getAttribute('href'))")
+        ids = set(page.eval_on_selector_all("[id]", "all => all.map(each => each.id)"))
+        assert len(ids) == page.locator("[id]").count(), f"{name}: an id occurs twice"
+        for link in links:
+            target, _, anchor = link.partition("#")
+            if target.startswith(("https://", "http://")):
+                continue
+            assert not target or (site / target).is_file(), f"{name}: {link}"
+            assert target or "=" in anchor or anchor in ids, f"{name}: {link}"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_violation(opened, name, width, scheme):
+    page = opened(name, width, scheme)
+    found = axe.Axe().run(page)["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:300], len(each["nodes"])) for each in found] == []
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+
+
+def test_without_a_script_everything_is_there(site, opened):
+    for name in PAGES:
+        page = opened(name, scripts=False)
+        assert page.locator(".controls:visible").count() == 0
+        rows = page.locator("main tbody tr")
+        assert all(row.is_visible() for row in rows.all()[:5])
+        assert page.locator("main table:visible").count() == page.locator("main table").count() > 0
+
+
+def test_sorting_and_filters_are_in_the_address(opened):
+    page = opened("lf-debian-20k.html")
+    table = page.locator("section[data-setting=ez] table").first
+    head = table.locator("thead th", has_text="R@100")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    figures = [float(text.split()[0].rstrip("abcdefgh")) for text in column(table, "R@100")]
+    assert figures == sorted(figures, reverse=True)
+    head.locator("button").press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    page.get_by_label("Setting").select_option("ez")
+    assert page.locator("section[data-setting=full]").is_hidden()
+    page.get_by_label("Methods").select_option("pre-trained outside")
+    page.get_by_label("Sort by").select_option("P@5")
+    shown = table.locator("tbody tr:visible th").all_inner_texts()
+    assert any("all-MiniLM" in text for text in shown)
+    assert not any(text.startswith(("TF-IDF", "BM25")) for text in shown)
+    address = page.url.partition("#")[2]
+    again = opened("lf-debian-20k.html", address=f"#{address}")
+    assert again.locator("section[data-setting=full]").is_hidden()
+    same = again.locator("section[data-setting=ez] table").first.locator("tbody tr:visible th").all_inner_texts()
+    assert same == shown
+    assert again.get_by_label("Sort by").input_value() == "P@5"
+    again.get_by_role("button", name="Show all").click()
+    assert again.locator("section[data-setting=full]").is_visible()
+    link = page.locator("nav a", has_text="LF-YSO-25K")
+    assert "setting=ez" in link.get_attribute("href")
+
+
+def column(table, name):
+    heads = [head.strip() for head in table.locator("thead th button").all_inner_texts()]
+    return [cells.locator("td").nth(heads.index(name) - 1).inner_text() for cells in table.locator("tbody tr").all()]
+
+
+def test_the_keyboard_reaches_everything(opened):
+    page = opened("lf-debian-2k.html")
+    expected = page.evaluate(
+        """() => [...document.querySelectorAll('a[href], button, select, [tabindex="0"]')]
+               .filter(each => each.checkVisibility()).length"""
+    )
+    reached = set()
+    for _ in range(expected):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("[...document.querySelectorAll('*')].indexOf(document.activeElement)"))
+    assert len(reached) == expected
+
+
+def test_the_time_that_the_largest_page_takes_is_printed(opened, site):
+    largest = max(PAGES, key=lambda name: (site / name).stat().st_size)
+    page = opened(largest)
+    timing = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+    print(f"{largest}: {timing:.0f} ms")
+    assert timing > 0

@@ -1,0 +1,109 @@
+"""Runs folders that are sent as a folder, as an archive, or by address."""
+
+import io
+import tarfile
+import threading
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from xmcbench.data.download import Patience
+from xmcbench.errors import DataError, UsageError
+from xmcbench.submission import runs_folders
+
+
+@pytest.fixture
+def runs(tmp_path):
+    folder = tmp_path / "sent"
+    (folder / "records" / "d").mkdir(parents=True)
+    (folder / "records" / "d" / "r.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The address of a server of the folder of the test."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    handler.func.log_message = lambda *_: None
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def archived(runs, name, inside):
+    path = runs.parent / name
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.write(runs / "records" / "d" / "r.json", f"{inside}records/d/r.json")
+    else:
+        with tarfile.open(path, "w:gz" if name.endswith("gz") else "w") as archive:
+            archive.add(runs, inside or ".")
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tar", "a.zip"])
+@pytest.mark.parametrize("inside", ["", "sent/"])
+def test_folders_archives_and_addresses_hold_the_same(runs, served, name, inside):
+    path = archived(runs, name, inside)
+    with runs_folders([str(runs), str(path), f"{served}/{name}"]) as found:
+        assert found[0] == runs
+        for folder in found:
+            assert (folder / "records" / "d" / "r.json").read_text() == "{}"
+        scratch = found[1]
+    assert not scratch.exists()
+    assert runs.exists()
+
+
+def test_what_holds_no_records_is_refused(tmp_path, served):
+    (tmp_path / "empty").mkdir()
+    archived(tmp_path / "empty", "empty.tar", "")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("other/r.json", "{}")
+    for source, error, said in (
+        (str(tmp_path / "empty"), UsageError, "there are no records in"),
+        (str(tmp_path / "nowhere"), UsageError, "there are no records in"),
+        (str(tmp_path / "empty.tar"), DataError, "is empty"),
+        (str(tmp_path / "other.zip"), UsageError, "there are no records in"),
+        (f"{served}/empty/", DataError, "looks like a web page"),
+        (f"{served}/missing.zip", DataError, "cannot download .*404"),
+        ("http://127.0.0.1:1/a.zip", DataError, "cannot download"),
+    ):
+        with pytest.raises(error, match=said), runs_folders([source], Patience(attempts=1)):
+            pass
+
+
+def test_an_archive_cannot_write_elsewhere_or_fill_the_disk(tmp_path, monkeypatch):
+    def tar(name, member, content=b""):
+        path = tmp_path / name
+        with tarfile.open(path, "w") as archive:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        return path
+
+    link = tarfile.TarInfo("records/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    for path, said in (
+        (tar("link.tar", link), "a link or a device"),
+        (tar("up.tar", tarfile.TarInfo("../out.json"), b"{}"), "leads out of its folder"),
+    ):
+        with pytest.raises(DataError, match=said), runs_folders([str(path)]):
+            pass
+    zipped = tmp_path / "bad.zip"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("../out.json", "{}")
+    with pytest.raises(DataError, match="leads out of its folder"), runs_folders([str(zipped)]):
+        pass
+    assert not list(tmp_path.rglob("out.json"))
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("records/r.json", b" " * 5_000_000)
+    monkeypatch.setattr("xmcbench.submission.ARRAYS", 1_000_000)
+    with pytest.raises(DataError, match="--max-unpacked"), runs_folders([str(zipped)]):
+        pass
+    (tmp_path / "damaged.tgz").write_bytes(b"\x1f\x8bno")
+    with pytest.raises(DataError, match="is damaged"), runs_folders([str(tmp_path / "damaged.tgz")]):
+        pass

@@ -1,0 +1,136 @@
+"""Runs and qrels: other programs read them and give the same figures, and what they write is read."""
+
+import warnings
+
+import numpy as np
+import pytest
+import pytrec_eval
+from scipy.sparse import random as random_matrix
+
+from xmcbench import TopK, trec
+from xmcbench.errors import DataError
+from xmcbench.metrics import evaluate
+from xmcbench.texts import Texts
+
+QUERIES = [f"q{row:03}" for row in range(60)]
+DOCUMENTS = [f"d{label}" for label in range(40)]
+NAMES = {"P_1": "P@1", "P_5": "P@5", "recall_10": "R@10", "recall_100": "R@100", "ndcg_cut_3": "nDCG@3"}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A run with many ties and rows of any length, its qrels, and the scores of the protocol."""
+    random = np.random.RandomState(0)
+    truth = random_matrix(60, 40, 0.08, "csr", random_state=random, dtype=np.float32)
+    truth.data[:] = 1
+    scores = random.randint(0, 6, (60, 40)).astype(np.float32) / 3
+    scores[random.uniform(size=scores.shape) < 0.4] = -np.inf
+    scores[7] = -np.inf  # no prediction
+    predictions = TopK.from_scores(scores, 30)
+    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
+    trec.write_run(run, predictions, QUERIES, DOCUMENTS, "my method")
+    trec.write_qrels(qrels, truth, QUERIES, DOCUMENTS)
+    return run, qrels, predictions, truth
+
+
+def test_pytrec_eval_gives_the_same_figures(files):
+    run, qrels, predictions, truth = files
+    measures = {"P.1,5", "recall.10,100", "ndcg_cut.3"}
+    with run.open() as ranked, qrels.open() as judged:
+        evaluator = pytrec_eval.RelevanceEvaluator(pytrec_eval.parse_qrel(judged), measures)
+        found = evaluator.evaluate(pytrec_eval.parse_run(ranked))
+    scores = evaluate(predictions, truth)
+    queries = [query for query, row in zip(QUERIES, truth, strict=True) if row.nnz]
+    for theirs, ours in NAMES.items():
+        values = [found[query][theirs] if query in found else 0.0 for query in queries]
+        assert scores.per_instance[ours] == pytest.approx(values, abs=1e-9)
+
+
+def test_ir_measures_gives_the_same_figures(files):
+    ir_measures = pytest.importorskip("ir_measures")
+    run, qrels, predictions, truth = files
+    names = {"P@1": "P@1", "P@5": "P@5", "R@10": "R@10", "nDCG@3": "nDCG@3"}
+    measures = {ours: ir_measures.parse_measure(name) for ours, name in names.items()}
+    ranked = list(ir_measures.read_trec_run(str(run)))
+    found = ir_measures.calc_aggregate(measures.values(), list(ir_measures.read_trec_qrels(str(qrels))), ranked)
+    scores = evaluate(predictions, truth)
+    assert {name: found[measure] for name, measure in measures.items()} == {
+        name: pytest.approx(scores.values[name], abs=1e-9) for name in names
+    }
+
+
+@pytest.mark.slow  # it compiles
+@pytest.mark.filterwarnings("ignore")
+def test_ranx_gives_the_same_figures(files):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranx = pytest.importorskip("ranx")
+    run, qrels, predictions, truth = files
+    found = ranx.evaluate(
+        ranx.Qrels.from_file(str(qrels), kind="trec"),
+        ranx.Run.from_file(str(run), kind="trec"),
+        ["precision@1", "precision@5", "recall@10", "ndcg@3"],
+        make_comparable=True,
+    )
+    scores = evaluate(predictions, truth).values
+    assert [*found.values()] == pytest.approx([scores[name] for name in ("P@1", "P@5", "R@10", "nDCG@3")], abs=1e-9)
+
+
+def test_what_is_written_is_read(files):
+    run, qrels, predictions, truth = files
+    found = trec.read_run(run, QUERIES, DOCUMENTS)
+    assert np.array_equal(found.indices, predictions.indices[:, : found.k])
+    assert (trec.read_qrels(qrels, QUERIES, DOCUMENTS) != truth).nnz == 0
+    there = found.scores[:, 1:] > -np.inf
+    assert (found.scores[:, 1:] < found.scores[:, :-1])[there].all()
+    assert "my-method" in run.read_text()
+
+
+def test_a_run_is_read_by_score_with_ties_by_label(tmp_path):
+    path = tmp_path / "run"
+    path.write_text("b Q0 z 1 0.5 t\nb Q0 x 9 0.5 t\nb\tQ0  y 3 1e0 t\n")
+    found = trec.read_run(path, ["a", "b"], ["x", "y", "z"])
+    assert found.indices.tolist() == [[-1, -1, -1], [1, 0, 2]]
+    path.write_text("")
+    assert trec.read_run(path, ["a"], ["x"]).indices.tolist() == [[-1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a Q0 x 1 0.5 t\nc Q0 x 1 0.5 t\n", "line 2 names the query 'c', which is no test instance"),
+        ("a Q0 w 1 0.5 t\n", "line 1 names the document 'w', which is no label"),
+        ("a Q0 x 1 high t\n", "line 1 has the score 'high'"),
+        ("a Q0 x 1 nan t\n", "line 1 has the score 'nan'"),
+        ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t\na Q0 x 1 0.4 t\n", "line 3 names a document of its query again"),
+        ("a Q0 x 1 0.5 t\na Q0 y 1 0.5\n", "line 2 has too few columns"),
+        ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t u v\n", "cannot read"),
+        ("a 0 x 1\n", "has 4 columns, not 6"),
+    ],
+)
+def test_a_damaged_run_is_refused(tmp_path, text, said):
+    path = tmp_path / "run"
+    path.write_text(text)
+    with pytest.raises(DataError, match="(?s).*" + said.replace("(", "[(]")):
+        trec.read_run(path, ["a"], ["x", "y"])
+    with pytest.raises(DataError, match="cannot read"):
+        trec.read_run(tmp_path / "missing", ["a"], ["x"])
+
+
+def test_uids_that_cannot_be_written_give_way_to_row_numbers():
+    assert trec.identifiers(Texts.from_lists(["t", "u"], uids=["007", "a"])) == ["007", "a"]
+    for uids in (["a", "a"], ["a", ""], ["a", "b c"], ["a", "b\u00a0c"]):
+        assert trec.identifiers(Texts.from_lists(["t", "u"], uids=uids)) == ["0", "1"]
+
+
+def test_relevance_of_zero_is_no_pair(tmp_path):
+    path = tmp_path / "qrels"
+    path.write_text("a 0 x 0\na 0 y 2\nb 0 x -1\n")
+    assert trec.read_qrels(path, ["a", "b"], ["x", "y"]).toarray().tolist() == [[0, 1], [0, 0]]
+
+
+def test_scores_without_ties_differ_by_the_least():
+    scores = np.array([[1, 1, 1, 0.5, -np.inf]], np.float32)
+    made = trec.distinct(scores)
+    assert (np.diff(made[0, :4]) < 0).all()
+    assert made == pytest.approx(scores, abs=1e-6)

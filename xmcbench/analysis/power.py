@@ -1,0 +1,227 @@
+"""How much data shows a difference: test instances and seeds, from the variance of stored results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmcbench.errors import UnknownName, UsageError
+from xmcbench.layout import laid_out
+from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.metrics import METRICS, Scores, protocol
+from xmcbench.metrics.power import POWER, Spread, spread
+from xmcbench.records import Record, Store
+from xmcbench.records.selection import Choice, Selected, choose, places
+from xmcbench.runner.rescoring import evaluations
+from xmcbench.setting import Setting
+
+#: Seeds for which the instances that are needed are shown.
+SEEDS = (2, 3, 5, 10)
+#: Rows left out are named up to this number, and counted beyond it.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of one dataset and setting, and the variances of their difference."""
+
+    first: str
+    second: str
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What shows a difference between two rows of one dataset and setting.
+
+    detect: the difference, as a fraction. pairs: all pairs of rows that can be judged. left_out: why others cannot ->
+    their names. instances: of the test set.
+    """
+
+    dataset: str
+    setting: Setting
+    metric: str
+    filter: str
+    detect: float
+    power: float
+    instances: int
+    pairs: tuple[Pair, ...]
+    left_out: Mapping[str, Sequence[str]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON values; null where no number is enough."""
+        return {
+            "dataset": self.dataset,
+            "setting": self.setting.slug,
+            "metric": self.metric,
+            "filter": self.filter,
+            "detect": self.detect,
+            "power": self.power,
+            "instances": self.instances,
+            "pairs": [
+                {
+                    "first": each.first,
+                    "second": each.second,
+                    "variance_between_instances": each.spread.row,
+                    "variances_between_seeds": [of_seed for of_seed, _ in each.spread.sides],
+                    "variances_of_both": [both for _, both in each.spread.sides],
+                    "instances_needed": {str(runs): self._rows(each, runs) for runs in self._seeds([each])},
+                    "seeds_needed": each.spread.runs_needed(self.detect, self.instances, self.power),
+                    "detectable": {
+                        str(runs): each.spread.detectable(self.instances, runs, self.power)
+                        for runs in self._seeds([each])
+                    },
+                }
+                for each in self.pairs
+            ],
+            "left_out": {reason: [*rows] for reason, rows in self.left_out.items()},
+        }
+
+    def __str__(self) -> str:
+        """A table with a line per pair, or, of many pairs, for half and nine tenths of them."""
+        head = (
+            f"{self.dataset}, {self.setting.title}: to show a difference of {100 * self.detect:g} points of "
+            f"{self.metric} with {100 * self.power:g}% power at the 5% level; filter {self.filter}, metric protocol "
+            f"{protocol.VERSION}."
+        )
+        seeds = self._seeds(self.pairs)
+        lines = self._lines(seeds) if len(self.pairs) <= 10 else self._quantiles(seeds)
+        heads = ["Rows", *(f"instances, {runs} seed{'s' if runs > 1 else ''}" for runs in seeds)]
+        heads += [f"seeds, {self.instances:,} instances", f"detectable, {self.instances:,} instances"]
+        aligned = ("left", *["right"] * (len(heads) - 1))
+        parts = [head, laid_out(lines, heads, aligned)]
+        if any(each.spread.sides for each in self.pairs):
+            most = max(seeds)
+            parts.append(
+                f"Seeds are those of each side that depends on the seed. Detectable: the smallest difference that the "
+                f"test set shows with {most} seeds. no: no number is enough, the others vary too much."
+            )
+        for reason, rows in self.left_out.items():
+            named = "; ".join(rows) if len(rows) <= _NAMED else f"{len(rows)} rows"
+            parts.append(f"Left out, {reason}: {named}.")
+        return "\n\n".join(parts)
+
+    def _seeds(self, pairs: Sequence[Pair]) -> tuple[int, ...]:
+        return SEEDS if any(each.spread.sides for each in pairs) else (1,)
+
+    def _rows(self, pair: Pair, runs: int) -> int | None:
+        return pair.spread.rows_needed(self.detect, runs, self.power)
+
+    def _lines(self, seeds: Sequence[int]) -> list[list[str]]:
+        return [
+            [
+                f"{each.first} and {each.second}",
+                *(_count(self._rows(each, runs)) for runs in seeds),
+                _count(each.spread.runs_needed(self.detect, self.instances, self.power)),
+                f"{100 * each.spread.detectable(self.instances, max(seeds), self.power):.2f}",
+            ]
+            for each in self.pairs
+        ]
+
+    def _quantiles(self, seeds: Sequence[int]) -> list[list[str]]:
+        """What is enough for half of the pairs, and for nine tenths of them, column by column."""
+        columns: list[list[float]] = [[_number(self._rows(each, runs)) for each in self.pairs] for runs in seeds]
+        columns.append(
+            [_number(each.spread.runs_needed(self.detect, self.instances, self.power)) for each in self.pairs]
+        )
+        detectable = [each.spread.detectable(self.instances, max(seeds), self.power) for each in self.pairs]
+        lines = []
+        for name, share in (("half", 0.5), ("nine tenths", 0.9)):
+            enough = [np.quantile(column, share, method="inverted_cdf") for column in columns]
+            smallest = np.quantile(detectable, share, method="inverted_cdf")
+            texts = [_count(None if np.isinf(each) else int(each)) for each in enough]
+            lines.append([f"{name} of {len(self.pairs)} pairs of rows", *texts, f"{100 * smallest:.2f}"])
+        return lines
+
+
+def needed(
+    first: str | None = None,
+    second: str | None = None,
+    *,
+    detect: float,
+    metric: str = "P@1",
+    power: float = POWER,
+    runs: str | Path = "runs",
+    choice: Choice | None = None,
+    filter: str | None = None,  # noqa: A002 - the name of the flag
+) -> list[Needed]:
+    """What shows a difference ``detect``, as a fraction, in each dataset and setting of a runs folder.
+
+    first, second: two rows as in ``compare``; default is every pair of rows. choice: dataset, setting and seeds. A row
+    that depends on the seed and has one run is left out: how much its seed matters is not known.
+
+    Raises UnknownName for a metric, UsageError where there are no two rows to judge, and what ``choose`` raises.
+    """
+    if metric not in METRICS:
+        raise UnknownName("metric", metric, METRICS)
+    if not 0 < detect < 1:
+        raise UsageError(f"--detect {100 * detect:g} must be between 0 and 100 points")
+    if not 0.05 < power < 1:
+        raise UsageError(f"--power {100 * power:g} must be between 5 and 100")
+    chosen = choice or Choice()
+    if first is not None and second is not None:
+        rows = choose(Path(runs), first, second, chosen)
+        found = [_needed([*rows], metric, detect, power, filter)]
+    else:
+        store = Store(Path(runs))
+        found = [
+            _needed(_rows(records, store), metric, detect, power, filter) for records in places(store, chosen).values()
+        ]
+    judged = [each for each in found if each.pairs]
+    if not judged:
+        reasons = dict.fromkeys(reason for each in found for reason in each.left_out)
+        why = f"rows are left out: {'; '.join(reasons)}" if reasons else "run two methods"
+        raise UsageError(f"no two rows in {runs} can be judged", why)
+    return judged
+
+
+def _rows(records: Sequence[Record], store: Store) -> list[Selected]:
+    groups = grouped(records)
+    return [Selected(tuple(groups[key]), store) for key in sorted(groups, key=lambda key: names(groups)[key])]
+
+
+def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, filter_name: str | None) -> Needed:
+    record = rows[0].records[0]
+    chosen = filter_name or record.protocol.filter
+    called = names({str(place): row.records for place, row in enumerate(rows)})
+    scores: dict[int, list[Scores]] = {}
+    left_out: dict[str, list[str]] = {}
+    for place, row in enumerate(rows):
+        name = called[str(place)]
+        if not all(each.ranks for each in row.records):
+            left_out.setdefault("without stored ranks", []).append(name)
+            continue
+        scores[place] = evaluations(row.records, row.store, chosen, record.protocol.propensity)
+        if len(row.records) == 1 and not row.deterministic:
+            del scores[place]
+            left_out.setdefault("with one run, although they depend on the seed", []).append(name)
+    pairs = []
+    for one, other in itertools.combinations(scores, 2):
+        subsets = rows[one].subsets == rows[other].subsets and None not in rows[one].subsets
+        first, second = (_stacked(scores[place], metric) for place in (one, other))
+        weights = scores[one][0].attainable.get(metric)
+        weight = np.ones(first.shape[1]) if weights is None else weights / weights.mean()
+        pairs.append(Pair(called[str(one)], called[str(other)], spread(first, second, weight, subsets)))
+    instances = next(iter(scores.values()))[0].scored if scores else 0
+    cell = record.cell
+    return Needed(cell.dataset, cell.setting, metric, chosen, detect, power, instances, tuple(pairs), left_out)
+
+
+def _stacked(scores: Sequence[Scores], metric: str) -> np.ndarray:
+    """The scores of each run, float64 [runs, instances], whose mean is the run's value."""
+    stacked = np.stack([each.per_instance[metric] for each in scores])
+    attainable = scores[0].attainable.get(metric)
+    return stacked if attainable is None else stacked / attainable.mean()
+
+
+def _number(count: int | None) -> float:
+    return float("inf") if count is None else count
+
+
+def _count(count: int | None) -> str:
+    return "no" if count is None else f"{count:,}"

@@ -1,0 +1,218 @@
+"""What a row predicts for one instance or text: labels with their texts, scores and training pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmcbench.analysis import rankings
+from xmcbench.data import load_dataset
+from xmcbench.data.catalogue import default_dataset
+from xmcbench.errors import UnknownName, UsageError
+from xmcbench.layout import laid_out
+from xmcbench.metrics import label_frequency
+from xmcbench.records.selection import Choice, Selected, choose_row
+from xmcbench.records.store import Store
+from xmcbench.runner.execution import Place
+from xmcbench.runner.fitting import predict_texts
+from xmcbench.runner.plan import Request, plan, request_for
+from xmcbench.setting import Setting
+from xmcbench.texts import Texts
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+    from xmcbench.records import Record
+    from xmcbench.registry import Registry
+    from xmcbench.runner.plan import PlannedCell
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A label that is predicted, or is true and was not. rank: from 1; None for a true label beyond the ranking.
+
+    score: None where predictions are not stored. frequency: its training pairs. true: None for a text of one's own.
+    """
+
+    rank: int | None
+    label: int
+    text: str
+    score: float | None
+    frequency: int
+    true: bool | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a row predicts for one text. note: what could not be shown, and why."""
+
+    row: str
+    dataset: str
+    setting: str
+    seed: int
+    filter: str
+    uid: str
+    text: str
+    labels: tuple[Predicted, ...]
+    note: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """The row, the text, and a table of labels; true ones are marked."""
+        head = f"{self.row}, {self.dataset}, {self.setting}, seed {self.seed}, filter {self.filter}"
+        about = f"{self.uid}: {' '.join(self.text.split())}" if self.uid else " ".join(self.text.split())
+        lines = [
+            [
+                "" if each.rank is None else str(each.rank),
+                {True: "true", False: "", None: ""}[each.true],
+                each.text,
+                "" if each.score is None else f"{each.score:.4g}",
+                f"{each.frequency:,}",
+            ]
+            for each in self.labels
+        ]
+        heads = ["rank", "", "label", "score", "training pairs"]
+        table = laid_out(lines, heads, ("right", "left", "left", "right", "right"))
+        return "\n\n".join([f"{head}\n{about}", table, *([self.note] if self.note else [])])
+
+
+def show_instance(
+    word: str,
+    uid: str,
+    *,
+    runs: Path,
+    dataset: str | None = None,
+    setting: Setting | None = None,
+    seed: Sequence[int] | None = None,
+    filter: str | None = None,  # noqa: A002 - the name of the flag
+    k: int = 10,
+) -> Shown:
+    """What a stored run predicts for the test instance with this uid.
+
+    word: a row as in ``compare``; of several seeds the first is shown. Where the runs folder does not hold the
+    predictions, the ranks of the true labels are shown.
+
+    Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
+    """
+    _check_k(k)
+    chosen = choose_row(runs, word, Choice(dataset, setting, seed))
+    record = chosen.records[0]
+    data = load_dataset(dataset or record.cell.dataset)
+    if data.digest != record.cell.dataset_sha256:
+        raise UsageError(
+            f"{data.name} on this machine is another version than that of the record", "fetch that one, or run again"
+        )
+    row = _row_of(uid, data)
+    name = filter or record.protocol.filter
+    truth = chosen.store.truth(record)
+    start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
+    true = truth.pairs.labels[start:end]
+    ranks = chosen.store.ranks(record, truth).by_filter
+    if name not in ranks:
+        raise UsageError(f"{record.name} was not scored under the filter {name}", f"it has: {', '.join(ranks)}")
+    rank_of = dict(zip(true.tolist(), ranks[name][start:end].tolist(), strict=True))
+    predictions = rankings.stored(record, chosen.store)
+    found, note = {}, ""
+    if predictions is None:
+        path = chosen.store.predictions_path(record.cell)
+        note = f"Only true labels are shown, by their stored ranks: the predictions {path} are not on this machine."
+    else:
+        labels, scores = rankings.ranking(predictions, data, row, name, k)
+        found = {int(label): float(score) for label, score in zip(labels, scores, strict=True)}
+    lines = [
+        Predicted(place, label, data.labels.titles[label], score, int(truth.frequency[label]), label in rank_of)
+        for place, (label, score) in enumerate(found.items(), 1)
+    ]
+    lines += [
+        Predicted(rank or None, label, data.labels.titles[label], None, int(truth.frequency[label]), True)
+        for label, rank in sorted(rank_of.items(), key=lambda each: (each[1] or 101, each[0]))
+        if label not in found
+    ]
+    return _shown(record, chosen, name, data.test.uids[row], data.test[row], lines, note)
+
+
+def show_text(
+    word: str,
+    text: str,
+    *,
+    place: Place,
+    registry: Registry,
+    dataset: str | None = None,
+    setting: Setting | None = None,
+    seed: Sequence[int] | None = None,
+    k: int = 10,
+) -> Shown:
+    """What a method predicts for a text of one's own: a title, or title, TAB and content.
+
+    word: a row of the runs folder, which is trained again with its parameters and seed; or NAME or NAME:PRESET of a
+    method that has no result there, in the zero-shot setting of the default dataset unless others are given.
+
+    Raises what planning the cell and ``predict_texts`` raise.
+    """
+    _check_k(k)
+    if not text.strip():
+        raise UsageError("--text is empty", 'for example --text "a web server in Rust"')
+    planned = _planned(word, place.store, registry, dataset, setting, seed)
+    data = planned.dataset
+    title, _, content = text.partition("\t")
+    answer = predict_texts(planned, place, Texts.from_lists([title], [content]), min(k, len(data.labels)))
+    frequency = label_frequency(data.train_pairs())
+    lines = [
+        Predicted(rank, int(label), data.labels.titles[int(label)], float(score), int(frequency[label]), None)
+        for rank, (label, score) in enumerate(zip(answer.indices[0], answer.scores[0], strict=True), 1)
+        if label >= 0
+    ]
+    cell = planned.cell
+    return Shown(planned.name, cell.dataset, cell.setting.title, cell.seed, "none", "", text, tuple(lines), "")
+
+
+def _planned(
+    word: str,
+    store: Store,
+    registry: Registry,
+    dataset: str | None,
+    setting: Setting | None,
+    seed: Sequence[int] | None,
+) -> PlannedCell:
+    try:
+        record = choose_row(store.root, word, Choice(dataset, setting, seed)).records[0]
+        request = request_for(record, dataset or record.cell.dataset, registry)
+    except UsageError as error:
+        missing = isinstance(error, UnknownName) or not store.root.is_dir()
+        if not missing or word.partition(":")[0] not in {entry.name for entry in registry}:
+            raise
+        chosen = (seed or (0,))[:1]
+        request = Request(dataset or default_dataset(), setting or Setting.of("ez"), (word,), None, {}, chosen)
+    return plan([request], registry, store).cells[0]
+
+
+def _row_of(uid: str, data: Dataset) -> int:
+    import pyarrow.compute as pc
+
+    column = data.test.uids.to_arrow()
+    row = pc.index(column, uid).as_py()
+    if row < 0:
+        raise UsageError(f"{data.name} has no test instance {uid!r}", f"for example {data.test.uids[0]!r}")
+    return int(row)
+
+
+def _check_k(k: int) -> None:
+    if not 1 <= k <= 100:
+        raise UsageError(f"-k {k} must be between 1 and 100")
+
+
+def _shown(
+    record: Record, row: Selected, filter_name: str, uid: str, text: str, lines: Sequence[Predicted], note: str
+) -> Shown:
+    where = record.cell
+    others = f" Seed {where.seed} of {', '.join(map(str, row.seeds))} is shown." if len(row.seeds) > 1 else ""
+    said = f"{note}{others}".strip()
+    return Shown(
+        record.name, where.dataset, where.setting.title, where.seed, filter_name, uid, text, tuple(lines), said
+    )

@@ -1,0 +1,80 @@
+"""Stored predictions as texts of labels."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.errors import StorageError, UsageError
+from xmcbench.metrics import filters
+from xmcbench.storage.canonical import sha256_file
+from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    from xmcbench.data import Dataset
+    from xmcbench.records import Record, Store
+
+
+def stored(record: Record, store: Store) -> TopK | None:
+    """The predictions of a record; None where the runs folder does not hold them.
+
+    Raises StorageError where they are not those of the record, DataError where they cannot be read.
+    """
+    path = store.predictions_path(record.cell)
+    if record.predictions is None or not path.is_file():
+        return None
+    return _read(path, record.predictions.sha256)
+
+
+def first_labels(
+    record: Record, store: Store, dataset: Dataset, row: int, filter_name: str, k: int = 5
+) -> tuple[str, ...] | None:
+    """The texts of the first k labels that a record predicts for a test row, under a filter; None without predictions.
+
+    Raises what ``stored`` raises.
+    """
+    predictions = stored(record, store)
+    if predictions is None:
+        return None
+    labels, _ = ranking(predictions, dataset, row, filter_name, k)
+    return tuple(dataset.labels.titles[int(each)] for each in labels)
+
+
+def ranking(predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first k labels of a test row under a filter, and their scores: int32 and float32, at most k each."""
+    removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
+    labels = predictions.indices[row]
+    kept = filters.remove(labels[None], None if removed is None else removed[row])[0]
+    kept = kept[kept >= 0][:k]
+    score = dict(zip(labels.tolist(), predictions.scores[row].tolist(), strict=True))
+    return kept, np.array([score[int(each)] for each in kept], np.float32)
+
+
+def filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -> TopK:
+    """The predictions of a record after a filter, cut at the depth that is scored, with their scores.
+
+    Raises UsageError without stored predictions or for a dataset of another version, and what ``stored`` raises.
+    """
+    predictions = stored(record, store)
+    if predictions is None:
+        path = store.predictions_path(record.cell)
+        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again: xmcbench reproduce")
+    if dataset.digest != record.cell.dataset_sha256:
+        raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
+    removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is
+    kept = filters.remove(predictions.indices, removed)
+    scores = np.full(kept.shape, -np.inf, np.float32)
+    for row, (labels, before, values) in enumerate(zip(kept, predictions.indices, predictions.scores, strict=True)):
+        # A filter takes predictions out and leaves the order alone.
+        scores[row, : int((labels >= 0).sum())] = values[np.isin(before, labels[labels >= 0])]
+    return TopK(kept, scores)
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, sha256: str) -> TopK:
+    if sha256_file(path) != sha256:
+        raise StorageError(f"{path}: checksum mismatch", "run the cell again")
+    return TopK.load(path)

@@ -1,0 +1,153 @@
+"""Running a recorded cell again, and whether its figures come out the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from xmcbench.errors import MethodError, UsageError
+from xmcbench.metrics import paired
+from xmcbench.metrics.corrections import holm
+from xmcbench.records import Cell, Record, Store
+from xmcbench.records.differences import differences
+from xmcbench.records.selection import Choice, choose_row
+from xmcbench.runner.confirmation import LARGEST_CHANGE
+from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.plan import plan, request_for
+from xmcbench.runner.rescoring import evaluations
+
+if TYPE_CHECKING:
+    from xmcbench.registry import Registry
+
+#: A difference on another class of machine is one if its p-value is below this, after Holm's correction.
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A recorded cell and the run that repeats it.
+
+    same_class: whether both ran on one class of machine, with the same kind of device. changes: metric -> second minus
+    first, as a fraction. adjusted: metric -> p-value of the difference over test instances after Holm's correction;
+    empty where the record has no ranks.
+    """
+
+    before: Record
+    after: Record
+    same_class: bool
+    changes: Mapping[str, float]
+    adjusted: Mapping[str, float]
+
+    @property
+    def gained(self) -> dict[str, object]:
+        """Parameters that the method has gained since, with their values."""
+        before = self.before.cell.parameters
+        return {name: value for name, value in self.after.cell.parameters.items() if name not in before}
+
+    @property
+    def largest(self) -> float:
+        """The largest change of a figure, as a fraction."""
+        return max(map(abs, self.changes.values()))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the figures agree within the tolerance of the class of machine.
+
+        On the same class no figure changes by more than 0.05 points. On another one rounding may lead a training
+        elsewhere: then it is enough that no metric differs significantly over the test instances.
+        """
+        if self.largest <= LARGEST_CHANGE:
+            return True
+        return not self.same_class and bool(self.adjusted) and min(self.adjusted.values()) >= LEVEL
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "key": self.before.key,
+            "name": self.before.name,
+            "agrees": self.agrees,
+            "same_class": self.same_class,
+            "gained_parameters": self.gained,
+            "largest_change": self.largest,
+            "changes": dict(self.changes),
+            "p_holm": dict(self.adjusted),
+            "hardware": [each.environment.hardware.kind for each in (self.before, self.after)],
+        }
+
+    def __str__(self) -> str:
+        """The verdict, with its reason."""
+        head = f"{self.before.name}, {self.before.cell.dataset}, {self.before.cell.setting.title}, "
+        head += f"seed {self.before.cell.seed}: {'agrees' if self.agrees else 'differs'}"
+        metric = max(self.changes, key=lambda name: abs(self.changes[name]))
+        change = f"the largest change is {100 * self.changes[metric]:+.3f} points of {metric}"
+        if self.gained:
+            change += f", with {', '.join(f'{name}={value}' for name, value in self.gained.items())} added since"
+        if self.same_class:
+            return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on the same class of machine"
+        machines = " and ".join(each.environment.hardware.kind for each in (self.before, self.after))
+        if not self.adjusted:
+            return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
+        name = min(self.adjusted, key=lambda each: self.adjusted[each])
+        return f"{head}: {change}; other class of machine ({machines}), smallest p {self.adjusted[name]:.4f} ({name})"
+
+
+def command(record: Record, runs: Path) -> str:
+    """The command that reproduces a record of a runs folder."""
+    return f"xmcbench reproduce {record.key[:12]} --runs {shlex.quote(str(runs))}"
+
+
+def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
+    """Run the cell of a record again and compare. key: its first letters. into: where the new run is kept.
+
+    The cell is the same: dataset, setting, subset, parameters and seed. Parameters that the method has gained since
+    have their defaults, and are named. Raises UsageError for an unknown key, for a folder that is that of the record,
+    and for what selects another cell today; MethodError where the run has no result; and what planning raises.
+    """
+    if into.store.root.resolve() == runs.resolve():
+        raise UsageError(f"--out {into.store.root} holds the record itself", "choose another folder")
+    chosen = choose_row(runs, key, Choice(dataset))
+    record = chosen.records[0]
+    if not record.key.startswith(key) or len(chosen.records) > 1:
+        raise UsageError(f"{key} is no key of a record", f"for example {record.key[:12]}, as on its page")
+    name = dataset or record.cell.dataset
+    planned = plan([request_for(record, name, registry)], registry, into.store)
+    if not planned.cells:
+        raise UsageError(f"{record.name} cannot run here", "; ".join(map(str, planned.skipped)))
+    if apart := [place for place, *_ in _differences(record.cell, planned.cells[0].cell)]:
+        raise UsageError(f"{record.name} selects another cell today", f"changed since: {', '.join(apart)}")
+    (after,) = execute(planned, into)
+    if not after.ok:
+        raise MethodError(f"{record.name}: {after.status}: {after.reason}")
+    return compared(record, chosen.store, after, into.store)
+
+
+def compared(before: Record, store: Store, after: Record, fresh: Store) -> Reproduction:
+    """Two records of one cell, and whether their figures agree. Raises what ``evaluations`` raises for the new one."""
+    name = before.protocol.filter
+    old, new = before.metrics[name].values, after.metrics[name].values
+    changes = {metric: new[metric] - old[metric] for metric in new if metric in old}
+    adjusted: dict[str, float] = {}
+    if before.ranks is not None:
+        constants = after.protocol.propensity
+        sides = [evaluations([each], where, name, constants) for each, where in ((before, store), (after, fresh))]
+        adjusted = holm({metric: each.p for metric, each in paired.compare(*sides).items()})
+    machines = [each.environment.hardware.kind for each in (before, after)]
+    same = machines[0] == machines[1] and _device(before) == _device(after)
+    return Reproduction(before, after, same, changes, adjusted)
+
+
+def _differences(before: Cell, today: Cell) -> Iterator[tuple[str, object, object]]:
+    """In what two cells differ, parameters aside that only the one of today has."""
+    old, new = (msgspec.to_builtins(each) for each in (before, today))
+    new["parameters"] = {name: value for name, value in new["parameters"].items() if name in old["parameters"]}
+    yield from differences(old, new, "cell")
+
+
+def _device(record: Record) -> bool:
+    """Whether it computed on a GPU."""
+    return record.measured.peak_gpu_memory_bytes is not None

@@ -1,0 +1,56 @@
+"""Show where two rows differ: in which slices of the test instances, and on which instances.
+
+A and B are rows as in `xmcbench compare`. A slice is a group of instances by length, number of labels, training pairs
+of the labels, known pairs, or words shared with the labels. For each the difference A - B inside is tested against that
+elsewhere, with Holm's correction over all slices. Then come the instances that moved most, with texts, true labels and
+ranks. It uses only the ranks that are stored with the records; texts need the dataset, rankings the predictions.
+
+  xmcbench explain tfidf bm25 --setting ez
+  xmcbench explain ict:small tfidf: --dataset lf-debian-20k --setting ez --runs leaderboards --html explain.html
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from xmcbench.command import request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench explain``."""
+    request.add_rows(parser)
+    parser.add_argument("--metric", default="P@1", metavar="M", help="default: P@1")
+    parser.add_argument(
+        "--instances", type=int, default=5, metavar="N", help="instances listed for each direction (default: 5)"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
+    parser.add_argument("--force", action="store_true", help="replace FILE")
+    request.add_plugin(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Select, test and print. The exit code does not depend on the difference."""
+    from xmcbench.analysis import explanation_page
+    from xmcbench.analysis.explanation import explain
+    from xmcbench.command import report
+    from xmcbench.registry import Registry
+
+    if arguments.html:
+        report.check_new(arguments.html, arguments.force)
+    found = explain(
+        arguments.first,
+        arguments.second,
+        metric=arguments.metric,
+        instances=arguments.instances,
+        runs=arguments.runs,
+        **request.row_choice(arguments),
+        standing=Registry(arguments.plugin).standing(),
+    )
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
+    if arguments.html:
+        explanation_page.write(found, arguments.html)
+    stores = {found.comparison.first.store, found.comparison.second.store}
+    return max(report.warn_left_out(store) for store in stores)

@@ -1,0 +1,88 @@
+"""Write results in formats that other programs read.
+
+  xmcbench export records --out results.parquet            a line per cell; or results.csv
+  xmcbench export run tfidf --setting ez --out run.txt     stored predictions as a run of trec_eval
+  xmcbench export qrels --dataset lf-debian-2k --out qrels.txt
+
+The run is after the filter and cut at 100 predictions. Instances and labels are named by their uids; where these are
+not unique or contain white space, by row numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from xmcbench.command import request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench export``."""
+    verbs = parser.add_subparsers(dest="action", metavar="WHAT", required=True)
+    records = verbs.add_parser("records", help="records, as Parquet or CSV")
+    records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    request.add_plugin(records)
+    ranked = verbs.add_parser("run", help="the predictions of a stored run, as trec_eval reads them")
+    ranked.add_argument("method", metavar="METHOD", help="a row, as in `xmcbench compare`")
+    request.add_choice(ranked)
+    qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
+    request.add_dataset(qrels)
+    for each in (records, ranked, qrels):
+        each.add_argument("--out", type=Path, required=True, metavar="FILE")
+        each.add_argument("--force", action="store_true", help="replace FILE")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the file."""
+    from xmcbench.command import report
+
+    report.check_new(arguments.out, arguments.force)
+    return {"records": _records, "run": _run, "qrels": _qrels}[arguments.action](arguments)
+
+
+def _records(arguments: argparse.Namespace) -> int:
+    from xmcbench.analysis.record_files import write_records
+    from xmcbench.command import report
+    from xmcbench.errors import UsageError
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+
+    store = Store(arguments.runs)
+    records = store.records()
+    if not records:
+        raise UsageError(f"there are no records in {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
+    write_records(records, arguments.out, Registry(arguments.plugin).standing())
+    print(f"{len(records)} records in {arguments.out}")
+    return report.warn_left_out(store)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from xmcbench import trec
+    from xmcbench.analysis.rankings import filtered
+    from xmcbench.data import load_dataset
+    from xmcbench.errors import UsageError
+    from xmcbench.records.selection import Choice, choose_row
+
+    chosen = request.row_choice(arguments)
+    choice = Choice(arguments.dataset, request.chosen_setting(arguments), chosen["seed"])
+    row = choose_row(arguments.runs, arguments.method, choice)
+    if len(row.records) > 1:
+        raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
+    record = row.records[0]
+    dataset = load_dataset(arguments.dataset or record.cell.dataset)
+    found = filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
+    names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
+    trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")
+    print(f"{len(found):,} instances in {arguments.out}")
+    return 0
+
+
+def _qrels(arguments: argparse.Namespace) -> int:
+    from xmcbench import trec
+    from xmcbench.data import load_dataset
+
+    dataset = load_dataset(request.only_dataset(arguments))
+    pairs = dataset.test_pairs()
+    trec.write_qrels(arguments.out, pairs, trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
+    print(f"{pairs.nnz:,} pairs in {arguments.out}")
+    return 0

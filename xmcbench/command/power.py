@@ -1,0 +1,51 @@
+"""Say how many test instances and seeds show a difference, from the variance of stored results.
+
+Without A and B it is for all pairs of rows of each dataset and setting. The answer is for the test that
+`xmcbench compare` makes, at the 5% level. It uses only the ranks that are stored with the records.
+
+  xmcbench power --detect 0.5 --metric P@1 --runs leaderboards
+  xmcbench power tfidf: bm25 --detect 1 --dataset lf-debian-20k --setting ez --runs leaderboards
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from xmcbench.command import request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench power``."""
+    parser.add_argument("first", nargs="?", metavar="A")
+    parser.add_argument("second", nargs="?", metavar="B")
+    parser.add_argument("--detect", type=float, required=True, metavar="POINTS", help="the difference, in points")
+    parser.add_argument("--metric", default="P@1", metavar="M", help="default: P@1")
+    parser.add_argument("--power", type=float, default=80.0, metavar="PERCENT", help="default: 80")
+    request.add_choice(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compute and print."""
+    from xmcbench.analysis.power import needed
+    from xmcbench.errors import UsageError
+    from xmcbench.records.selection import Choice
+
+    if (arguments.first is None) != (arguments.second is None):
+        raise UsageError("power needs two rows, or none", "xmcbench power A B --detect 0.5")
+    chosen = request.row_choice(arguments)
+    found = needed(
+        arguments.first,
+        arguments.second,
+        detect=arguments.detect / 100,
+        metric=arguments.metric,
+        power=arguments.power / 100,
+        runs=arguments.runs,
+        choice=Choice(arguments.dataset, request.chosen_setting(arguments), chosen["seed"]),
+        filter=arguments.filter,
+    )
+    print(
+        json.dumps([each.as_json() for each in found], indent=1) if arguments.json else "\n\n\n".join(map(str, found))
+    )
+    return 0

@@ -1,0 +1,67 @@
+"""Rank methods over several datasets: average rank, win rate, Friedman's test and the critical difference.
+
+Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets leaves
+the ranking and is listed.
+
+  xmcbench rank --setting ez --runs leaderboards
+  xmcbench rank --setting fs --ratio 0.01 --metric R@100 --dataset lf-debian-2k,lf-debian-20k --svg ranks.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from xmcbench.command import request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench rank``."""
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    parser.add_argument(
+        "--dataset", metavar="NAME[,NAME..]", help="default: all with results in the setting, but those named -dev"
+    )
+    request.add_setting(parser, required=True)
+    parser.add_argument("--metric", default="P@1", metavar="M", help="default: P@1")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the critical-difference diagram")
+    parser.add_argument("--force", action="store_true", help="replace FILE")
+    request.add_plugin(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Rank and print."""
+    from xmcbench.command import report
+    from xmcbench.errors import UnknownName, UsageError
+    from xmcbench.leaderboard import diagram, markup, overall
+    from xmcbench.metrics import METRICS
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+    from xmcbench.storage.atomic import write_text
+
+    if arguments.metric not in METRICS:
+        raise UnknownName("metric", arguments.metric, METRICS)
+    if not arguments.runs.is_dir():
+        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
+    if arguments.svg:
+        report.check_new(arguments.svg, arguments.force)
+    store = Store(arguments.runs)
+    records = store.records()
+    spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
+    given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
+    made = overall.overall(
+        records,
+        request.only_setting(arguments),
+        arguments.metric,
+        [spelled.get(name.casefold(), name) for name in dict.fromkeys(given)] or None,
+        Registry(arguments.plugin).standing(),
+    )
+    if arguments.svg:
+        write_text(arguments.svg, diagram.draw(made))
+    if arguments.json:
+        print(json.dumps(overall.as_json(made), indent=1))
+    else:
+        table = overall.table(made)
+        print("\n\n".join(filter(None, [table.caption, markup.plain(table), overall.without_cells(made)])))
+    return report.warn_left_out(store)

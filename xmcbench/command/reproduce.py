@@ -1,0 +1,55 @@
+"""Run a recorded cell again, and say whether its figures agree.
+
+KEY is the first letters of a record's key, as on its page. On the same class of machine no figure may
+change by more than 0.05 points. On another one it is enough that no metric differs significantly over the test
+instances. The new run goes to --out; exit code 1 if the figures differ.
+
+  xmcbench reproduce 3f2a91c0d4e5 --runs leaderboards
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from xmcbench.command import request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench reproduce``."""
+    parser.add_argument("key", metavar="KEY")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("leaderboards"), metavar="DIR", help="default: ./leaderboards"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("reproduced"),
+        metavar="DIR",
+        help="runs folder of the new run (default: ./reproduced)",
+    )
+    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the name in the record")
+    request.add_limits(parser)
+    request.add_device(parser)
+    request.add_plugin(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run, compare, print."""
+    from xmcbench.analysis.reproduction import reproduce
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+    from xmcbench.runner.execution import Place
+
+    place = Place(Store(arguments.out), request.limits(arguments), request.compute(arguments))
+    found = reproduce(
+        arguments.key,
+        runs=arguments.runs,
+        into=place,
+        registry=Registry(arguments.plugin),
+        dataset=arguments.dataset,
+    )
+    print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
+    return 0 if found.agrees else 1

@@ -1,0 +1,57 @@
+"""Show what a row predicts for one test instance, or for a text of your own.
+
+METHOD is a row as in `xmcbench compare`. --instance reads stored predictions; without these it shows the ranks of the
+true labels. --text trains the method as its cell does and asks it; a method without a stored result is trained too.
+
+  xmcbench show tfidf --instance 0ad --dataset lf-debian-20k --setting ez
+  xmcbench show bm25 --text "a web server in Rust"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from xmcbench.command import request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``xmcbench show``."""
+    parser.add_argument("method", metavar="METHOD")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--instance", metavar="UID", help="a test instance of the dataset")
+    what.add_argument("--text", metavar="TEXT", help="any text: a title, or title, TAB and content")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="labels shown (default: 10)")
+    request.add_choice(parser)
+    request.add_plugin(parser)
+    request.add_limits(parser)
+    request.add_device(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look the prediction up, or make it, and print it."""
+    from xmcbench.analysis import prediction
+    from xmcbench.errors import UsageError
+    from xmcbench.records import Store
+    from xmcbench.registry import Registry
+    from xmcbench.runner.execution import Place
+
+    chosen = request.row_choice(arguments)
+    name = chosen.pop("filter")
+    chosen["setting"] = request.chosen_setting(arguments)
+    del chosen["ratio"], chosen["by"]
+    if arguments.instance is not None:
+        shown = prediction.show_instance(
+            arguments.method, arguments.instance, runs=arguments.runs, **chosen, filter=name, k=arguments.k
+        )
+    else:
+        if name is not None:
+            raise UsageError("--filter goes with --instance", "a text of your own is no instance of the dataset")
+        place = Place(Store(arguments.runs), request.limits(arguments), request.compute(arguments))
+        registry = Registry(arguments.plugin)
+        shown = prediction.show_text(
+            arguments.method, arguments.text, place=place, registry=registry, **chosen, k=arguments.k
+        )
+    print(json.dumps(shown.as_json(), indent=1) if arguments.json else shown)
+    return 0

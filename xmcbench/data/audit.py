@@ -1,0 +1,202 @@
+"""What a reader of results should know of a dataset: empty, repeated and leaked texts, scripts.
+
+None of this is an error. No method can tell labels of one text apart, and a test text that stands in the training set,
+or nearly so, is an answer that a method with pairs may look up.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from xmcbench.data.dataset import Dataset
+    from xmcbench.texts import Texts
+
+#: Words of a shingle, hash functions, and bands of them: texts with a similarity of 0.8 share a band in 99.98% of
+#: cases.
+_SHINGLE, _HASHES, _BANDS = 3, 64, 16
+#: The least Jaccard similarity of the shingles of near duplicates.
+NEAR = 0.8
+
+#: Scripts whose words are not separated by spaces, by the first word of the names of their letters in Unicode.
+_UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
+#: Texts of a side whose letters are counted, and examples of a finding.
+_SAMPLED, _EXAMPLES = 2_000, 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Rows of a dataset with something in common. kind: what. of: the side, and its number of rows. examples: texts."""
+
+    kind: str
+    side: str
+    rows: int
+    of: int
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        share = f"{100 * self.rows / self.of:.2f}%" if self.of else "0%"
+        return f"{self.rows:,} of {self.of:,} {self.side} ({share}) {self.kind}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The findings on a dataset, and the share of letters of each script in a sample of its texts.
+
+    near: whether near duplicates were looked for.
+    """
+
+    dataset: str
+    findings: tuple[Finding, ...]
+    near: bool
+    scripts: Mapping[str, float] = field(default_factory=dict)
+
+    def warnings(self) -> list[str]:
+        """One line for each finding, and for scripts without spaces between words."""
+        found = [str(each) for each in self.findings]
+        unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= 0.01}
+        if unspaced:
+            listed = ", ".join(f"{name.capitalize()} {100 * share:.1f}%" for name, share in unspaced.items())
+            found.append(
+                f"letters of scripts without spaces between words: {listed}; methods that split at spaces take a "
+                "sentence for one word"
+            )
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {**asdict(self), "warnings": self.warnings()}
+
+
+def audit(dataset: Dataset, near: bool = True) -> Audit:
+    """Look for empty texts, repeated texts, labels of one text, and test texts that stand in the training set.
+
+    near: also for test texts nearly in the training set: a Jaccard similarity of 0.8 of the sets of three words in a
+    row, found by MinHash (Broder, 1997). It takes memory and time for every text.
+    """
+    sides = {"training instances": dataset.train, "test instances": dataset.test, "labels": dataset.labels}
+    findings: list[Finding] = []
+    for name, texts in sides.items():
+        findings += _within(name, texts)
+    findings += _leaked(dataset, near)
+    scripts: Counter[str] = Counter()
+    for texts in sides.values():
+        step = max(1, len(texts) // _SAMPLED)
+        for row in range(0, len(texts), step):
+            scripts.update(_scripts(texts[row]))
+    total = max(1, sum(scripts.values()))
+    shares = {name: count / total for name, count in scripts.most_common(8)}
+    return Audit(dataset.name, tuple(findings), near, shares)
+
+
+def _within(name: str, texts: Texts) -> Iterator[Finding]:
+    """Empty texts and texts that stand there before."""
+    import pyarrow.compute as pc
+
+    column = _column(texts)
+    empty = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(column)), 0)
+    if count := int(pc.sum(empty).as_py() or 0):
+        yield Finding("are empty", name, count, len(texts))
+    counted = pc.value_counts(column.filter(pc.invert(empty)))
+    values, counts = counted.field("values"), counted.field("counts").to_numpy()
+    repeated = np.flatnonzero(counts > 1)
+    if len(repeated):
+        order = repeated[np.argsort(-counts[repeated], kind="stable")][:_EXAMPLES]
+        examples = tuple(f"{values[int(row)].as_py()} ({counts[row]} times)" for row in order)
+        kind = "have the text of another label" if name == "labels" else f"have the text of other {name}"
+        yield Finding(kind, name, int(counts[repeated].sum()), len(texts), examples)
+
+
+def _leaked(dataset: Dataset, near: bool) -> Iterator[Finding]:
+    """Test texts in the training set, exactly and nearly."""
+    import pyarrow.compute as pc
+
+    train, test = _column(dataset.train), _column(dataset.test)
+    nonempty = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(test)), 0)
+    exact = pc.and_(pc.is_in(test, value_set=pc.unique(train)), nonempty).to_numpy(zero_copy_only=False)
+    if exact.any():
+        examples = tuple(dataset.test[int(row)] for row in np.flatnonzero(exact)[:_EXAMPLES])
+        yield Finding("stand in the training set too", "test instances", int(exact.sum()), len(test), examples)
+    if near:
+        pairs = [(row, other) for row, other in near_pairs(dataset.test, dataset.train) if not exact[row]]
+        if pairs:
+            examples = tuple(f"{dataset.test[row]} | {dataset.train[other]}" for row, other in pairs[:_EXAMPLES])
+            kind = "nearly stand in the training set"
+            yield Finding(kind, "test instances", len(pairs), len(test), examples)
+
+
+def near_pairs(queries: Iterable[str], texts: Iterable[str]) -> list[tuple[int, int]]:
+    """(query, text) of every query that has a near duplicate among the texts: the first one found, by position.
+
+    Of texts with fewer than three words nothing is said.
+    """
+    kept = [(row, _shingles(text)) for row, text in enumerate(texts)]
+    buckets: dict[tuple[int, bytes], list[int]] = {}
+    for place, (_, shingles) in enumerate(kept):
+        for key in _bands(shingles):
+            buckets.setdefault(key, []).append(place)
+    found = []
+    for row, query in enumerate(queries):
+        shingles = _shingles(query)
+        candidates = sorted({place for key in _bands(shingles) for place in buckets.get(key, ())})
+        for place in candidates:
+            if _similarity(shingles, kept[place][1]) >= NEAR:
+                found.append((row, kept[place][0]))
+                break
+    return found
+
+
+def _similarity(one: np.ndarray, other: np.ndarray) -> float:
+    both = len(np.intersect1d(one, other, assume_unique=True))
+    return both / (len(one) + len(other) - both)
+
+
+def _shingles(text: str) -> np.ndarray:
+    """The hashes of three words in a row, each once."""
+    words = text.casefold().split()
+    joined = {" ".join(words[place : place + _SHINGLE]) for place in range(len(words) - _SHINGLE + 1)}
+    return np.unique(np.fromiter((zlib.crc32(each.encode()) for each in joined), np.uint64, len(joined)))
+
+
+@cache
+def _coefficients() -> tuple[np.ndarray, np.ndarray]:
+    """Factors (odd) and offsets of the hash functions, uint64 [hashes] each."""
+    drawn = np.frombuffer(np.random.RandomState(0).bytes(16 * _HASHES), np.uint64)
+    return drawn[:_HASHES] | np.uint64(1), drawn[_HASHES:]
+
+
+def _bands(shingles: np.ndarray) -> list[tuple[int, bytes]]:
+    """The keys under which texts that are alike meet; none without shingles."""
+    if not len(shingles):
+        return []
+    factors, offsets = _coefficients()
+    # Multiply-shift (Dietzfelbinger et al., 1997): modulo 2^64, of which the upper half counts.
+    hashed = (shingles[:, None] * factors + offsets) >> np.uint64(32)
+    lowest = hashed.min(axis=0).reshape(_BANDS, -1)
+    return [(band, row.tobytes()) for band, row in enumerate(lowest)]
+
+
+def _scripts(text: str) -> Counter[str]:
+    """Letters by script: the first word of their names in Unicode."""
+    counts: Counter[str] = Counter()
+    for letter, count in Counter(text).items():
+        if letter.isalpha():
+            counts[unicodedata.name(letter, "UNKNOWN").split()[0]] += count
+    return counts
+
+
+def _column(texts: Texts) -> pa.Array:
+    """The texts as one Arrow array."""
+    import pyarrow as pa
+
+    return pa.concat_arrays([*texts.batches()]) if len(texts) else pa.array([], pa.large_string())

@@ -1,0 +1,95 @@
+"""HTML pages that need nothing but themselves: no script, no request, light and dark, legible on a phone.
+
+A page is made of fragments of HTML. The functions below make them from text and escape it; only ``page``, ``section``
+and ``scrolling`` take what is HTML already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from xmcbench.escaping import html
+
+#: Colors have a contrast of at least 4.5 in both modes (WCAG 2.1, 1.4.3).
+STYLE = """\
+:root { color-scheme: light dark; --ink: #1b1b1f; --faint: #55555f; --paper: #fff; --line: #c9c9d2; --band: #f3f3f7;
+  --link: #0b57b0; --good: #14663a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8ee; --faint: #b0b0bc; --paper: #16161a; --line: #44444f;
+  --band: #212128; --link: #8cbcff; --good: #7fd6a2; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 80rem; font: 1rem/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper); overflow-wrap: anywhere; }
+a { color: var(--link); }
+h1, h2, h3 { line-height: 1.2; margin: 1.6em 0 .5em; }
+h1 { margin-top: .2em; }
+p, li { max-width: 48rem; }
+code { font-size: .9em; background: var(--band); padding: .1em .3em; }
+pre { white-space: pre-wrap; background: var(--band); padding: .6rem; }
+pre code { padding: 0; }
+.wide { overflow-x: auto; margin: .8rem 0; }
+.wide:focus-visible, a:focus-visible, button:focus-visible, select:focus-visible, summary:focus-visible {
+  outline: 3px solid var(--link); outline-offset: 2px; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; color: var(--faint); padding: 0 0 .4rem; }
+caption span { display: block; position: sticky; left: 0; max-width: min(48rem, calc(100vw - 2.2rem)); }
+th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 11rem; }
+thead th { vertical-align: bottom; background: var(--band); }
+tbody th { font-weight: normal; }
+.faint, small { color: var(--faint); }
+article { border: 1px solid var(--line); padding: .6rem .9rem; margin: .8rem 0; }
+article h3 { margin: 0 0 .3em; font-size: 1rem; }
+"""
+
+
+def page(title: str, body: Iterable[str], *, style: str = "", head: str = "", mark: str = "") -> str:
+    """A whole page. body: fragments of HTML. style: CSS besides ``STYLE``. head: HTML. mark: says what made it."""
+    comment = f"<!-- {html(mark).replace('--', '- -')} -->\n" if mark else ""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n{comment}<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html(title)}</title>\n<style>\n{STYLE}{style}</style>\n{head}</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def heading(level: int, text: str, anchor: str = "") -> str:
+    """A heading; ``anchor`` is the id that links lead to."""
+    own = f' id="{html(anchor)}"' if anchor else ""
+    return f"<h{level}{own}>{html(text)}</h{level}>"
+
+
+def paragraph(text: str) -> str:
+    """A paragraph; line breaks stay."""
+    return f"<p>{'<br>'.join(map(html, text.split(chr(10))))}</p>"
+
+
+def items(texts: Iterable[str]) -> str:
+    """A list."""
+    return f"<ul>{''.join(f'<li>{html(text)}</li>' for text in texts)}</ul>"
+
+
+def section(kind: str, parts: Iterable[str]) -> str:
+    """HTML inside an element."""
+    return f"<{kind}>{''.join(parts)}</{kind}>"
+
+
+def table(caption: str, heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table of texts; the first column names the rows."""
+    columns = "".join(f'<th scope="col">{html(head)}</th>' for head in heads)
+    rows = "".join(
+        f'<tr><th scope="row">{html(line[0])}</th>{"".join(f"<td>{html(each)}</td>" for each in line[1:])}</tr>\n'
+        for line in lines
+    )
+    return scrolling(
+        caption,
+        f"<table><caption><span>{html(caption)}</span></caption>\n<thead><tr>{columns}</tr></thead>\n"
+        f"<tbody>\n{rows}</tbody></table>",
+    )
+
+
+def scrolling(label: str, content: str) -> str:
+    """HTML that may be wider than the page: it scrolls by itself, also by keyboard."""
+    return f'<div class="wide" role="region" tabindex="0" aria-label="{html(label)}">{content}</div>'

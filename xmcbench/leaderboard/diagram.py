@@ -1,0 +1,78 @@
+"""Critical-difference diagrams (Demšar, 2006): average ranks on a line, with bars over methods that cannot be told
+apart."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator
+
+from xmcbench.escaping import svg
+from xmcbench.leaderboard.chart import MARK, style
+from xmcbench.leaderboard.curves import DAGGER
+from xmcbench.leaderboard.overall import Overall, Placed
+
+_WIDTH, _LEFT, _RIGHT = 720, 40, 680
+#: Where the axis lies, the space between bars below it, and the height of a line of text.
+_AXIS, _BAR, _LEADING = 96, 9, 19
+#: Letters of a name in one line.
+_LETTERS = 78
+
+
+def draw(made: Overall) -> str:
+    """The diagram as an SVG document: a line of names per method, in the order of their ranks."""
+    methods = len(made.methods)
+    names = [textwrap.wrap(_label(each), _LETTERS) for each in made.methods]
+    first = _AXIS + 16 + _BAR * len(made.groups) + 26
+    height = first + _LEADING * sum(map(len, names)) + 14
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        'role="img" font-family="Helvetica, Arial, DejaVu Sans, sans-serif" font-size="13">',
+        f"<!-- {MARK}; do not edit -->",
+        f"<title>{svg(made.title)}</title>",
+        style(),
+        f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
+        f'<text class="ink" x="{_LEFT}" y="24" font-size="14" font-weight="bold">{svg(made.title)}</text>',
+        *_axis(methods),
+    ]
+    if made.difference is not None:
+        parts += _ruler(made.difference, methods)
+    for place, (low, high) in enumerate(made.groups):
+        y = _AXIS + 16 + _BAR * place
+        start, end = (_x(made.methods[each].rank, methods) for each in (low, high))
+        parts.append(f'<path class="tick" stroke-width="4" d="M{start - 3:.1f} {y}H{end + 3:.1f}"/>')
+    y = first
+    for number, (each, lines) in enumerate(zip(made.methods, names, strict=True)):
+        x = _x(each.rank, methods)
+        color = number % 7
+        parts.append(f'<path class="m{color}" d="M{x:.1f} {_AXIS - 2}l-5 -9h10Z"/>')
+        parts.append(f'<path class="m{color}" d="M{_LEFT} {y - 4}l-5 -9h10Z"/>')
+        for line in lines:
+            parts.append(f'<text class="ink" x="{_LEFT + 14}" y="{y}">{svg(line)}</text>')
+            y += _LEADING
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _label(each: Placed) -> str:
+    return f"{each.rank:.2f}  {each.name}{DAGGER if each.marks else ''}"
+
+
+def _x(rank: float, methods: int) -> float:
+    return _LEFT + (rank - 1) / max(1, methods - 1) * (_RIGHT - _LEFT)
+
+
+def _axis(methods: int) -> Iterator[str]:
+    yield f'<path class="tick" d="M{_LEFT} {_AXIS}H{_RIGHT}"/>'
+    step = math.ceil(methods / 14)
+    for rank in range(1, methods + 1, step):
+        yield f'<path class="tick" d="M{_x(rank, methods):.1f} {_AXIS}v5"/>'
+        yield f'<text class="ink" x="{_x(rank, methods):.1f}" y="{_AXIS - 16}" text-anchor="middle">{rank}</text>'
+
+
+def _ruler(difference: float, methods: int) -> Iterator[str]:
+    """The critical difference as a length; the whole axis if it is longer."""
+    shown = min(difference, max(1, methods - 1))
+    beyond = ", longer than the axis" if shown < difference else ""
+    end = _x(1 + shown, methods)
+    yield f'<path class="tick" d="M{_LEFT} 52v-8M{_LEFT} 48H{end:.1f}M{end:.1f} 52v-8"/>'
+    yield f'<text class="ink" x="{_LEFT}" y="66" font-size="11">critical difference {difference:.2f}{beyond}</text>'

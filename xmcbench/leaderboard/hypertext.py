@@ -1,0 +1,59 @@
+"""A table as HTML: the same object as in Markdown, with a caption, scoped heads and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xmcbench import document
+from xmcbench.escaping import html
+from xmcbench.leaderboard.markup import Marks
+from xmcbench.leaderboard.published import Source
+from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
+
+
+def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
+    """The table, scrolling by itself where it is wide, and its notes. anchor: begins the ids of the notes.
+
+    A row carries its kinds, and a cell the number that it is sorted by, for the script of the site.
+    """
+    marks = Marks(made, lambda letters: _mark(letters, anchor))
+
+    def name(line: TableLine) -> str:
+        shown = html(line.name)
+        if line.source:
+            shown = f'<em>{shown}</em> [<a href="{html(sources[line.source - 1].homepage)}">{line.source}</a>]'
+        return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
+
+    def cell(line: TableLine, each: TableCell) -> str:
+        text = html(each.text)
+        text = f"<strong>{text}</strong>" if each.rank == 0 else f"<u>{text}</u>" if each.rank == 1 else text
+        text = f"<em>{text}</em>" if line.source and text else text
+        spread = f" <small>±{html(each.spread)}</small>" if each.spread else ""
+        return f"<td>{text}{marks.of(each.notes)}{spread}</td>"
+
+    heads = "".join(
+        f'<th scope="col">{html(column.text)}{marks.of(column.notes)}</th>'
+        for column in (Column("", made.head), *made.columns)
+    )
+    rows = "\n".join(
+        f"<tr{_kinds(line)}>{name(line)}{''.join(cell(line, each) for each in line.cells)}</tr>" for line in made.lines
+    )
+    whole = (
+        f'<table id="{html(anchor)}"><caption><span>{html(made.caption)}</span></caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n"
+        f"<tbody>\n{rows}\n</tbody></table>"
+    )
+    notes = "".join(
+        f'<li id="{html(anchor)}-{letter}"><sup>{letter}</sup> {html(note)}</li>' for letter, note in marks.lettered
+    )
+    label = f"{made.caption or made.name}"
+    return document.scrolling(label, whole) + (f'\n<ul class="notes">{notes}</ul>' if notes else "")
+
+
+def _kinds(line: TableLine) -> str:
+    return f' data-kinds="{html("|".join(line.kinds))}"' if line.kinds else ""
+
+
+def _mark(letters: str, anchor: str) -> str:
+    links = (f'<a href="#{html(anchor)}-{each}">{each}</a>' for each in letters.split(","))
+    return f"<sup>{','.join(links)}</sup>"

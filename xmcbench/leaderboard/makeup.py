@@ -1,0 +1,42 @@
+"""The table of what each row is made of, so that a reader need not ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xmcbench.leaderboard.provenance import kinds, models
+from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard.tables import Table, text_table
+from xmcbench.records import Record, Standing
+
+_PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
+_HEADS = ("pairs", "model", "parameters", "width", "trained outside on, by its card", "license", "state", "reproduce")
+
+
+def table(records: Iterable[Record], name: str, caption: str, standing: Standing) -> Table:
+    """A line for each row that has a result, by name; the command is that of its first seed."""
+    done = [record for record in records if record.ok]
+    groups = grouped(done)
+    lines, sorts = [], {}
+    for key, called in sorted(names(groups).items(), key=lambda each: each[1]):
+        group = groups[key]
+        first, used = group[0], models(group[0])
+        stale = standing.problems(group)
+        lines.append(
+            (
+                called,
+                [
+                    _PAIRS[first.method.supervision],
+                    "; ".join(f"{each.name} ({each.source})" for each in used),
+                    "; ".join(f"{each.parameters:,}" for each in used if each.parameters is not None),
+                    "; ".join(f"{each.width:,}" for each in used if each.width is not None),
+                    "; ".join("; ".join(each.data) or "not stated" for each in used if each.outside),
+                    "; ".join(each.license or "not stated" for each in used if each.outside),
+                    "; ".join(stale) or "fresh",
+                    f"xmcbench reproduce {first.key[:12]}",
+                ],
+                0,
+            )
+        )
+        sorts[called] = kinds(first)
+    return text_table(name, caption, "Method", _HEADS, lines, kinds=sorts)

@@ -1,0 +1,217 @@
+"""Methods ranked over datasets. Only ranks are averaged, and only over datasets on which all methods have run."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from xmcbench import escaping
+from xmcbench.errors import UsageError
+from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard.tables import Table, text_table
+from xmcbench.metrics import friedman, protocol
+from xmcbench.metrics.friedman import Friedman
+from xmcbench.records import Record, Standing
+from xmcbench.setting import Setting
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A method's place. rank: average over the datasets, 1 is best. low, high: its 95% interval over datasets. wins:
+    share of comparisons won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
+
+    name: str
+    rank: float
+    low: float
+    high: float
+    wins: float
+    values: Mapping[str, float]
+    marks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Overall:
+    """Methods ranked over datasets in one setting by one metric, the best average rank first.
+
+    test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
+    fewer than two datasets. left_out: method -> the datasets on which it has no result.
+    """
+
+    setting: Setting
+    metric: str
+    datasets: tuple[str, ...]
+    methods: tuple[Placed, ...]
+    test: Friedman | None
+    difference: float | None
+    left_out: Mapping[str, Sequence[str]]
+
+    @property
+    def stem(self) -> str:
+        """The name of its files."""
+        return f"over-datasets-{self.setting.slug}-{self.metric.lower().replace('@', '')}"
+
+    @property
+    def title(self) -> str:
+        """The title of the drawing."""
+        return f"Average rank by {self.metric}, {self.setting.title}"
+
+    @property
+    def short(self) -> str:
+        """A short title for a row of drawings."""
+        return self.metric
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Empty: what is left out is listed with the table."""
+        return ()
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """Methods that the critical difference does not tell apart: positions of the first and last of each group."""
+        if self.difference is None:
+            return []
+        return friedman.cliques(np.array([each.rank for each in self.methods]), self.difference)
+
+
+def overall(
+    records: Iterable[Record],
+    setting: Setting,
+    metric: str,
+    datasets: Sequence[str] | None = None,
+    standing: Standing | None = None,
+) -> Overall:
+    """Rank the methods of a setting over datasets, by default all that have a result and are not for tuning (``-dev``).
+
+    A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
+    dataset's own filter. A method that lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer
+    than two datasets or methods.
+    """
+    inside = [record for record in records if record.ok and record.cell.setting == setting]
+    there = sorted({record.cell.dataset for record in inside})
+    chosen = [name for name in there if not name.lower().endswith("-dev")] if datasets is None else list(datasets)
+    for name in chosen:
+        if name not in there:
+            raise UsageError(f"{name} has no result in the setting {setting.title}", f"there are: {', '.join(there)}")
+    if len(chosen) < 2:
+        known = f"there are results on {', '.join(there) or 'none'}"
+        raise UsageError(f"a ranking over datasets needs two of them in the setting {setting.title}", known)
+    groups = grouped(record for record in inside if record.cell.dataset in chosen)
+    called = names(groups)
+    whole: dict[str, dict[str, float]] = {}
+    left_out: dict[str, list[str]] = {}
+    for key, group in groups.items():
+        values = _by_dataset(group, metric)
+        if lacking := [name for name in chosen if name not in values]:
+            left_out[called[key]] = lacking
+        else:
+            whole[key] = values
+    if len(whole) < 2:
+        raise UsageError(
+            f"fewer than two methods have results on all of {', '.join(chosen)}", "choose other datasets: --dataset A,B"
+        )
+    matrix = np.array([[whole[key][name] for key in whole] for name in chosen])
+    average, wins = friedman.ranks(matrix).mean(axis=0), friedman.win_rates(matrix)
+    intervals = friedman.rank_intervals(matrix)
+    judged = standing or Standing()
+    methods = [
+        Placed(
+            called[key],
+            float(average[place]),
+            float(intervals[place, 0]),
+            float(intervals[place, 1]),
+            float(wins[place]),
+            {name: whole[key][name] for name in chosen},
+            judged.problems(groups[key]),
+        )
+        for place, key in enumerate(whole)
+    ]
+    return Overall(
+        setting,
+        metric,
+        tuple(chosen),
+        tuple(sorted(methods, key=lambda each: (each.rank, each.name))),
+        friedman.friedman(matrix),
+        friedman.critical_difference(len(whole), len(chosen)),
+        left_out,
+    )
+
+
+def table(made: Overall) -> Table:
+    """The ranking as a table: average rank, interval, win rate, and the metric on each dataset."""
+    lines = []
+    for each in made.methods:
+        figures = [f"{100 * each.values[name]:.2f}" for name in made.datasets]
+        rank = [f"{each.rank:.2f}", f"{each.low:.2f} to {each.high:.2f}", f"{100 * each.wins:.0f}%"]
+        lines.append((each.name, [*rank, *figures], 0))
+    heads = ["average rank", "95% interval", "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
+    marks = {each.name: each.marks for each in made.methods}
+    return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
+
+
+def caption(made: Overall) -> str:
+    """What is ranked, Friedman's test, and the critical difference."""
+    parts = [
+        f"{made.setting.title.capitalize()}: average rank by {made.metric} over {', '.join(made.datasets)}, 1 is best; "
+        f"metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks are averaged. The interval "
+        "is over other draws of the datasets."
+    ]
+    if made.test:
+        parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {made.test.p:.4f}.")
+    if made.difference is not None:
+        parts.append(f"Critical difference (Nemenyi, 5%): {made.difference:.2f}.")
+    return " ".join(parts)
+
+
+def without_cells(made: Overall) -> str:
+    """The methods that lack a dataset, in one line; empty if none does."""
+    listed = "; ".join(f"{name} ({', '.join(lacking)})" for name, lacking in sorted(made.left_out.items()))
+    return f"Not ranked, without a result on: {listed}." if listed else ""
+
+
+def as_csv(made: Overall) -> str:
+    """One line per method: rank, interval, win rate, and the metric on each dataset in percent."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    head = ["setting", "metric", "method", "average_rank", "low", "high", "wins", *made.datasets, "protocol", "marks"]
+    writer.writerow([escaping.csv(each) for each in head])
+    for each in made.methods:
+        figures = [f"{value:.4f}" for value in (each.rank, each.low, each.high, each.wins)]
+        on = [f"{100 * each.values[name]:.4f}" for name in made.datasets]
+        line = [made.setting.slug, made.metric, each.name, *figures, *on, str(protocol.VERSION), " ".join(each.marks)]
+        writer.writerow([escaping.csv(each) for each in line])
+    return stream.getvalue()
+
+
+def as_json(made: Overall) -> dict[str, object]:
+    """Everything as JSON values."""
+    return {
+        "setting": made.setting.slug,
+        "metric": made.metric,
+        "datasets": [*made.datasets],
+        "methods": [
+            {
+                "name": each.name,
+                "average_rank": each.rank,
+                "interval": [each.low, each.high],
+                "wins": each.wins,
+                "values": dict(each.values),
+                "marks": [*each.marks],
+            }
+            for each in made.methods
+        ],
+        "friedman": made.test._asdict() if made.test else None,
+        "critical_difference": made.difference,
+        "left_out": {name: [*lacking] for name, lacking in made.left_out.items()},
+    }
+
+
+def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for record in group:
+        values.setdefault(record.cell.dataset, []).append(record.metrics[record.protocol.filter].values[metric])
+    return {name: fmean(each) for name, each in values.items()}

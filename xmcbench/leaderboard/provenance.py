@@ -1,0 +1,73 @@
+"""What a row is made of: whether it needs pairs, which models it starts from, what these were trained on.
+
+A note of a record describes a model if it has a ``name``, a ``source`` and a ``sha256``, at any depth. ``parameters``,
+``width`` and ``card`` (``training_sets``, ``license``) are shown if they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xmcbench.records import Record
+
+#: The beginning of the source of a model that was made in the cell.
+_OWN = "trained on the corpus"
+#: What the pages call the kinds of rows, by which a board is filtered.
+NEEDS_PAIRS, NO_PAIRS = "needs pairs", "works without pairs"
+OUTSIDE, SCRATCH = "pre-trained outside", "from scratch"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that a row starts from. outside: whether it was trained on anything but the dataset. None: not stated."""
+
+    name: str
+    source: str
+    outside: bool
+    parameters: int | None
+    width: int | None
+    data: tuple[str, ...]
+    license: str
+
+
+def models(record: Record) -> tuple[Model, ...]:
+    """The models that the notes of a record describe, each once."""
+    return tuple(dict.fromkeys(_model(note) for note in _notes(record.notes)))
+
+
+def kinds(record: Record) -> tuple[str, ...]:
+    """The kinds of a row: whether it needs pairs, and whether a model of it was trained outside."""
+    pairs = NEEDS_PAIRS if record.method.supervision == "required" else NO_PAIRS
+    return pairs, OUTSIDE if any(each.outside for each in models(record)) else SCRATCH
+
+
+def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The notes that describe a model, at any depth."""
+    if isinstance(value, Mapping):
+        if all(isinstance(value.get(name), str) for name in ("name", "source", "sha256")):
+            yield value
+        for each in value.values():
+            yield from _notes(each)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for each in value:
+            yield from _notes(each)
+
+
+def _model(note: Mapping[str, Any]) -> Model:
+    card = note["card"] if isinstance(note.get("card"), Mapping) else {}
+    data = card.get("training_sets") or ()
+    return Model(
+        name=note["name"],
+        source=note["source"],
+        outside=not note["source"].startswith(_OWN),
+        parameters=_count(note.get("parameters")),
+        width=_count(note.get("width")),
+        data=(data,) if isinstance(data, str) else tuple(map(str, data)),
+        license=str(card.get("license") or ""),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

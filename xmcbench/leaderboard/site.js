@@ -1,0 +1,110 @@
+// Sorting and filtering. Everything is there without this script; what is chosen is kept in the address.
+"use strict";
+(() => {
+  const form = document.querySelector(".controls");
+  const tables = [...document.querySelectorAll("main table")];
+  const sections = [...document.querySelectorAll("section[data-setting]")];
+  const original = new Map(tables.map((table) => [table, [...table.tBodies[0].rows]]));
+
+  const columns = (table) => [...table.tHead.rows[0].cells];
+  const name = (head) => head.dataset.name;
+  const value = (row, column) => {
+    const text = row.cells[column].textContent.trim();
+    const number = parseFloat(text.replace(/,/g, ""));
+    return text === "" ? null : Number.isNaN(number) ? text : number;
+  };
+  const before = (one, other) => {
+    if (typeof one === typeof other) return one < other ? -1 : one > other ? 1 : 0;
+    return typeof one === "number" ? -1 : 1;
+  };
+
+  function sort(table, column, direction) {
+    const rows = [...original.get(table)];
+    columns(table).forEach((head, place) => {
+      if (place === column && direction) head.setAttribute("aria-sort", direction);
+      else head.removeAttribute("aria-sort");
+    });
+    if (direction) {
+      const sign = direction === "ascending" ? 1 : -1;
+      rows.sort((a, b) => {
+        const [one, other] = [value(a, column), value(b, column)];
+        if (one === null || other === null) return (one === null) - (other === null);
+        return sign * before(one, other);
+      });
+    }
+    table.tBodies[0].append(...rows);
+  }
+
+  function apply() {
+    const chosen = new URLSearchParams(location.hash.slice(1));
+    const setting = sections.some((each) => each.dataset.setting === chosen.get("setting")) ? chosen.get("setting") : "";
+    sections.forEach((each) => { each.hidden = Boolean(setting) && each.dataset.setting !== setting; });
+    const kind = chosen.get("kind") || "";
+    let shown = 0;
+    tables.forEach((table) => {
+      const filtered = original.get(table).some((row) => row.dataset.kinds);
+      original.get(table).forEach((row) => {
+        row.hidden = Boolean(kind) && filtered && !(row.dataset.kinds || "").split("|").includes(kind);
+        shown += row.hidden ? 0 : 1;
+      });
+    });
+    const metric = chosen.get("metric") || "";
+    const [which, column, direction] = (chosen.get("sort") || "").split("~");
+    tables.forEach((table) => {
+      const place = columns(table).findIndex((head) => name(head) === metric);
+      if (table.id === which && columns(table)[column] && /^(as|des)cending$/.test(direction)) {
+        sort(table, Number(column), direction);
+      } else sort(table, place, place < 0 ? "" : "descending");
+    });
+    if (form) {
+      form.elements.setting.value = setting;
+      form.elements.kind.value = kind;
+      form.elements.metric.value = metric;
+      form.querySelector(".status").textContent = `${shown} rows shown`;
+    }
+    document.querySelectorAll("nav a[href]").forEach((link) => {
+      const rest = new URLSearchParams(chosen);
+      rest.delete("sort");
+      const kept = [...rest].some(([key]) => ["setting", "kind", "metric"].includes(key));
+      link.setAttribute("href", link.getAttribute("href").split("#")[0] + (kept ? `#${rest}` : ""));
+    });
+  }
+
+  function choose(changes) {
+    const chosen = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+    for (const [key, each] of Object.entries(changes)) {
+      if (each) chosen.set(key, each);
+      else chosen.delete(key);
+    }
+    history.replaceState(null, "", `#${chosen}`);
+    apply();
+  }
+
+  tables.forEach((table) => {
+    columns(table).forEach((head, column) => {
+      const mark = head.querySelector("sup");
+      if (mark) mark.remove();
+      head.dataset.name = head.textContent.trim();
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button, ...(mark ? [mark] : []));
+      button.addEventListener("click", () => {
+        const next = head.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
+        choose({ sort: `${table.id}~${column}~${next}` });
+      });
+    });
+  });
+  if (form) {
+    const metrics = new Set(tables.flatMap((table) => columns(table).map(name)).filter((each) => /^[A-Za-z]+@\d+$/.test(each)));
+    metrics.forEach((each) => form.elements.metric.append(new Option(each, each)));
+    form.hidden = false;
+    form.addEventListener("change", (event) => choose({ [event.target.name]: event.target.value, sort: "" }));
+    form.addEventListener("reset", (event) => {
+      event.preventDefault();
+      choose({ setting: "", kind: "", metric: "", sort: "" });
+    });
+  }
+  addEventListener("hashchange", () => { if (location.hash.includes("=") || !location.hash) apply(); });
+  apply();
+})();

@@ -1,0 +1,150 @@
+"""Pages as a site: HTML files that open from disk, offline, and without JavaScript.
+
+Tables, paragraphs and figures are those of the Markdown pages. A script of a few kilobytes in every page sorts and
+filters; it loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.resources import files as resources
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from xmcbench import document
+from xmcbench.escaping import html
+from xmcbench.leaderboard import figure, hypertext
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
+from xmcbench.leaderboard.chart import MARK
+from xmcbench.leaderboard.curves import DAGGER, Curve
+from xmcbench.leaderboard.losses import slug
+from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
+from xmcbench.leaderboard.published import Source
+from xmcbench.leaderboard.tables import Table
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+#: The page of this name is the first one of a site.
+_INDEX = "README"
+
+
+def site(pages: Sequence[Page], cited: Sequence[Source], figures: str) -> dict[str, str]:
+    """The files of a site: name -> content. figures: the folder of drawings and their points."""
+    return {_file(page.name): _page(page, pages, cited, figures) for page in pages}
+
+
+def _file(name: str) -> str:
+    return "index.html" if name == _INDEX else f"{name}.html"
+
+
+def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], figures: str) -> str:
+    parts = ['<a class="skip" href="#main">Skip to the content</a>', f"<header>{_navigation(page, pages)}</header>"]
+    body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, cited, figures)]
+    parts.append(f'<main id="main">\n{chr(10).join(body)}\n</main>')
+    script = _resource("site.js")
+    # In a script nothing is a reference; only its end tag must not occur.
+    assert "</" not in script
+    parts.append(f"<script>\n{script}</script>")
+    return document.page(page.title, parts, style=_resource("site.css"), mark=f"{MARK} from records; do not edit")
+
+
+def _navigation(page: Page, pages: Iterable[Page]) -> str:
+    links = []
+    for each in pages:
+        current = ' aria-current="page"' if each.name == page.name else ""
+        links.append(f'<li><a href="{html(quote(_file(each.name)))}"{current}>{html(each.title)}</a></li>')
+    return f'<nav aria-label="Pages"><ul>{"".join(links)}</ul></nav>'
+
+
+def _controls(page: Page) -> list[str]:
+    """What a reader can choose on a page with several settings; the script shows it."""
+    settings = [(each.key, each.text) for each in page.blocks if isinstance(each, Heading) and each.key]
+    if not settings:
+        return []
+    kinds = [(each, each) for each in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE)]
+    chosen = [
+        _select("setting", "Setting", "all settings", settings),
+        _select("kind", "Methods", "all methods", kinds),
+        _select("metric", "Sort by", "the order of the page", []),
+    ]
+    rest = '<button type="reset">Show all</button><p class="status" role="status"></p>'
+    return [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}{rest}</form>']
+
+
+def _select(name: str, label: str, everything: str, options: Iterable[tuple[str, str]]) -> str:
+    listed = "".join(f'<option value="{html(value)}">{html(text)}</option>' for value, text in options)
+    return f'<label>{label}<select name="{name}"><option value="">{everything}</option>{listed}</select></label>'
+
+
+def _sections(blocks: Sequence[Block], cited: Sequence[Source], figures: str) -> Iterable[str]:
+    """The blocks; what follows a heading of level 2 is a section of its own."""
+    markdown, open_section = _markdown(), False
+    taken: dict[str, int] = {}
+    for block in blocks:
+        if isinstance(block, Heading):
+            anchor = _anchor(block.text, taken)
+            if block.level == 2:
+                if open_section:
+                    yield "</section>"
+                setting = f' data-setting="{html(block.key)}"' if block.key else ""
+                yield f'<section aria-labelledby="{anchor}"{setting}>'
+                open_section = True
+            yield document.heading(block.level, block.text, anchor)
+        elif isinstance(block, Table):
+            yield hypertext.table(block, cited, _anchor(f"table {block.name}", taken))
+        elif isinstance(block, Figures):
+            yield _figures(block, figures)
+        else:
+            yield str(markdown.render(block)).strip()
+    if open_section:
+        yield "</section>"
+
+
+def _anchor(text: str, taken: dict[str, int]) -> str:
+    """An id that no other element of the page has."""
+    base = slug(text)
+    taken[base] = taken.get(base, 0) + 1
+    return base if taken[base] == 1 else f"{base}-{taken[base]}"
+
+
+def _figures(block: Figures, folder: str) -> str:
+    parts = []
+    for each in block.curves:
+        files = f"{folder}/{quote(each.stem)}"
+        links = f'<a href="{html(files)}.csv">points</a>, <a href="{html(files)}.svg">drawing</a>'
+        drawing = figure.draw(each).strip()
+        parts.append(f"<figure>{drawing}<figcaption>{html(each.title)}: {links}</figcaption></figure>")
+    missing = dict.fromkeys(each for made in block.curves for each in made.missing)
+    marked: dict[str, dict[str, None]] = {}
+    for line in (line for made in block.curves if isinstance(made, Curve) for line in made.lines):
+        for mark in line.marks:
+            marked.setdefault(mark, {})[line.name] = None
+    notes = [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in marked.items()]
+    notes += [f"Missing: {'; '.join(missing)}."] if missing else []
+    return "\n".join([*parts, *map(document.paragraph, notes)])
+
+
+def _markdown() -> MarkdownIt:
+    """A reader of paragraphs and remarks: what looks like HTML in them is shown as text."""
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("commonmark", {"html": False}).enable("table")
+    made.core.ruler.push("pages", lambda state: _relink(state.tokens))
+    return made
+
+
+def _relink(tokens: Iterable[Token]) -> None:
+    """Links to Markdown pages beside this one lead to their HTML files."""
+    for token in tokens:
+        _relink(token.children or [])
+        if token.type == "link_open":
+            target = str(token.attrGet("href") or "")
+            name, _, rest = target.partition("#")
+            if name.endswith(".md") and "/" not in name and ":" not in name:
+                token.attrSet("href", _file(name.removesuffix(".md")) + (f"#{rest}" if rest else ""))
+
+
+def _resource(name: str) -> str:
+    return (resources("xmcbench.leaderboard") / name).read_text(encoding="utf-8")

@@ -1,0 +1,134 @@
+"""Power: how many test rows and runs it takes to show a difference of two methods, from the variances of stored runs.
+
+The variances are those of ``xmcbench.metrics.seeds``: V_row between the rows of the difference, V_seed and V_both of
+each side that depends on the seed. With n runs on each such side and N rows, a difference has the variance
+
+    sum over sides of (V_seed + V_both / N) / n  +  V_row / N
+
+and the test is that of ``paired.compare``: its power is that of a t-test with the same degrees of freedom, so the
+probability that a noncentral t lies beyond the critical value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.errors import DataError
+from xmcbench.metrics.seeds import _degrees, _runs, vary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Two-sided level of the tests, and the power that is asked for unless another is.
+LEVEL, POWER = 0.05, 0.8
+
+#: No search goes beyond these.
+MOST_ROWS, MOST_RUNS = 1_000_000_000, 10_000
+#: Student's t of more degrees is normal.
+_MANY_DEGREES = 1e6
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The variances of a difference, of one row and one run, as squares of fractions.
+
+    row: between rows. sides: (V_seed, V_both) of each side that depends on the seed; matched runs are one side. rows:
+    how many the variances are estimated from.
+    """
+
+    row: float
+    sides: tuple[tuple[float, float], ...]
+    rows: int
+
+    @property
+    def least_runs(self) -> int:
+        """The least runs of a side from which the test can be made: two where a side depends on the seed."""
+        return 2 if self.sides else 1
+
+    def error(self, rows: int, runs: int) -> float:
+        """The standard error of the difference."""
+        return math.sqrt(self._of_seeds(rows, runs) + self.row / rows)
+
+    def power(self, difference: float, rows: int, runs: int) -> float:
+        """The probability that a true difference, as a fraction, is called significant at the 5% level.
+
+        runs: of each side that depends on the seed; others need one. Raises DataError for fewer rows than two, or fewer
+        runs than ``least_runs``.
+        """
+        from scipy.special import nctdtr, ndtr, stdtrit
+
+        if rows < 2 or runs < self.least_runs:
+            raise DataError(f"nothing can be tested with {rows} rows and {runs} runs")
+        degrees, error = self._degrees(rows, runs), self.error(rows, runs)
+        if not error:
+            return 1.0 if difference else 0.0
+        beyond = float(stdtrit(min(degrees, _MANY_DEGREES), 1 - LEVEL / 2))
+        shift = abs(difference) / error
+        if degrees > _MANY_DEGREES or shift > 30:
+            return float(ndtr(shift - beyond) + ndtr(-shift - beyond))
+        return float(1 - nctdtr(degrees, shift, beyond) + nctdtr(degrees, shift, -beyond))
+
+    def rows_needed(self, difference: float, runs: int, power: float = POWER) -> int | None:
+        """The fewest rows that show a difference with this power; None where no number of rows does."""
+        return _fewest(lambda rows: self.power(difference, rows, runs) >= power, 2, MOST_ROWS)
+
+    def runs_needed(self, difference: float, rows: int, power: float = POWER) -> int | None:
+        """The fewest runs of a side that show a difference with this power; None where no number of runs does."""
+        most = MOST_RUNS if self.sides else 1
+        return _fewest(lambda runs: self.power(difference, rows, runs) >= power, self.least_runs, most)
+
+    def detectable(self, rows: int, runs: int, power: float = POWER) -> float:
+        """The smallest difference that so many rows and runs show with this power, as a fraction."""
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.power(middle, rows, runs) >= power else (middle, high)
+        return high
+
+    def _of_seeds(self, rows: int, runs: int) -> float:
+        return sum(of_seed + both / rows for of_seed, both in self.sides) / runs
+
+    def _degrees(self, rows: int, runs: int) -> float:
+        if not self.sides or not self._of_seeds(rows, runs):
+            return rows - 1
+        degrees_of_seeds = len(self.sides) * (runs - 1)
+        return _degrees(self._of_seeds(rows, runs), degrees_of_seeds, self.row / rows, rows - 1)
+
+
+def spread(
+    first: NDArray[np.float64], second: NDArray[np.float64], weight: NDArray[np.float64], matched: bool = False
+) -> Spread:
+    """The variances of the difference of two methods, from their runs: float64 [n, rows] and [m, rows].
+
+    Scores and weight are those of ``seeds.verdict``. A side with one run, or whose runs are all alike, counts as one
+    that does not depend on the seed; whoever calls this knows whether that is so. matched: the runs of the two sides
+    belong together in order. Raises DataError for fewer than two rows.
+    """
+    rows = first.shape[1]
+    if rows < 2:
+        raise DataError("the variance between rows needs two of them")
+    by_row = first.mean(axis=0) - second.mean(axis=0)
+    varying = [each for each in ([first - second] if matched else [first, second]) if vary(each)]
+    runs = [_runs(each, weight) for each in varying]
+    left = by_row - by_row.mean() * weight
+    row = float((left**2).sum()) / (rows - 1) - sum(each.both / each.number for each in runs)
+    sides = tuple((max(0.0, each.between - each.both / rows), each.both) for each in runs)
+    return Spread(max(0.0, row), sides, rows)
+
+
+def _fewest(enough: Callable[[int], bool], least: int, most: int) -> int | None:
+    """The smallest number from ``least`` to ``most`` that is enough, if more is always enough too."""
+    if not enough(most):
+        return None
+    low, high = least - 1, least
+    while not enough(high):  # near the answer first: far from it the distribution of t is slow to compute
+        low, high = high, min(most, 2 * high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,59 @@
+"""Predictions for texts that are in no dataset: a cell's method is trained again and asked about them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from xmcbench.errors import MethodError, Unavailable
+from xmcbench.runner.execution import Place, cell_task, sweep
+from xmcbench.runner.executors.local import Local
+from xmcbench.runner.job import TextFile
+from xmcbench.runner.recording import status_of
+from xmcbench.runner.schedule import capacity, needs_of
+from xmcbench.storage.temporary import scratch
+from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    from xmcbench.runner.plan import PlannedCell
+    from xmcbench.texts import Texts
+
+#: Seconds between two looks at the process.
+_LOOK_S = 0.05
+
+
+def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> TopK:
+    """The k best labels of each text by the method of a planned cell, trained as that cell trains it.
+
+    The method runs in a process of its own, as in a cell; features and pre-training that the runs folder has are used
+    again. Nothing is recorded. Raises Unavailable where the method lacks something, MethodError where it fails,
+    StorageError.
+    """
+    from xmcbench.data.store import rows_of, write_texts
+
+    sweep(place.store)
+    room = capacity(1, 1, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    needs = needs_of(planned, 1, place.compute, None, len(set(room.gpus)))
+    with ExitStack() as files:
+        folder, staged = files.enter_context(scratch()), files.enter_context(place.store.staging())
+        written = write_texts(folder / "texts.arrow", rows_of(texts, np.arange(len(texts))))
+        task = cell_task(planned, place, needs, staged, files)
+        asked = TextFile(str(folder / "texts.arrow"), written.digest)
+        with Local(room) as executor:
+            executor.submit(replace(task, job=msgspec.structs.replace(task.job, test=asked, k=k)))
+            while not (found := executor.watch(_LOOK_S)):
+                pass
+        (ended,) = found
+        status, reason = status_of(ended.outcome, ended.ending, place.limits.time_s)
+        if status == "skipped":
+            raise Unavailable(reason)
+        if status != "ok":
+            raise MethodError(f"{planned.name}: {reason}", f"log: {task.log}")
+        predictions = TopK.load(staged.predictions_path(planned.cell))
+        predictions.check(len(texts), k, planned.dataset.label_corpus.rows)
+        return predictions

@@ -1,0 +1,46 @@
+"""Runs folders that somebody sends: a folder, an archive of one, or the address of an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from xmcbench.data.download import Patience, download
+from xmcbench.data.unpacking import unpack
+from xmcbench.errors import UsageError
+from xmcbench.storage.reading import ARRAYS
+from xmcbench.storage.temporary import scratch
+
+_URLS = ("https://", "http://")
+
+
+@contextmanager
+def runs_folders(sources: Sequence[str], patience: Patience | None = None) -> Iterator[list[Path]]:
+    """The runs folders of sources, for a block: folders in place, archives and downloads in a scratch folder.
+
+    An archive is what ``data.unpacking`` unpacks, at most 2 GiB, which ``--max-unpacked`` raises; it holds a runs
+    folder, or one folder that is one. Raises UsageError for a source that holds no records, DataError for a download or
+    an archive that cannot be read.
+    """
+    with scratch() as temporary:
+        yield [_folder(source, temporary / str(number), patience) for number, source in enumerate(sources)]
+
+
+def _folder(source: str, place: Path, patience: Patience | None) -> Path:
+    path = Path(source)
+    if source.startswith(_URLS):
+        path = download(source, place / "archive", patience=patience, limit=ARRAYS)
+    if path.is_file():
+        unpack(path, place / "unpacked", ARRAYS)
+        path = place / "unpacked"
+    return _runs(path, source)
+
+
+def _runs(folder: Path, source: str) -> Path:
+    """The folder, or the only one in it, that holds records. Raises UsageError."""
+    inside = [each for each in sorted(folder.iterdir()) if each.is_dir()] if folder.is_dir() else []
+    for each in (folder, *(inside if len(inside) == 1 else [])):
+        if (each / "records").is_dir() and any((each / "records").rglob("*.json")):
+            return each
+    raise UsageError(f"there are no records in {source}", "a runs folder is what `xmcbench run --runs` wrote")

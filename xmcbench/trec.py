@@ -1,0 +1,170 @@
+"""Runs and qrels in the formats of trec_eval: the true pairs and the predictions as other programs read them.
+
+A run has a line ``query Q0 document rank score tag`` for each prediction, qrels ``query 0 document relevance`` for each
+true pair. Queries are test instances and documents are labels, by uid; where uids are not unique, are empty or contain
+white space, which these files cannot hold, all are named by row number. Programs that follow trec_eval ignore the rank
+and sort by score, read as float32, and break ties in a way of their own: in what is written here no two scores of a
+query are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench.errors import DataError
+from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import STREAM, check_size, open_regular
+from xmcbench.topk import TopK
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.texts import Texts
+
+_RUN = ("query", "Q0", "document", "rank", "score", "tag")
+_QRELS = ("query", "iteration", "document", "relevance")
+
+
+def identifiers(texts: Texts) -> list[str]:
+    """The names of instances or labels in these files: their uids, or the row numbers where uids cannot be used."""
+    uids = list(texts.uids)
+    usable = len({*uids}) == len(uids) and all(uid and len(uid.split()) == 1 and uid.isprintable() for uid in uids)
+    return uids if usable else [str(row) for row in range(len(uids))]
+
+
+def write_run(path: Path, predictions: TopK, queries: Sequence[str], documents: Sequence[str], tag: str) -> None:
+    """Write predictions [N, k] as a run. tag: names the run, in one word. Raises StorageError."""
+    name = "-".join(tag.split()) or "xmcbench"
+    scores = distinct(predictions.scores)
+    with atomic_file(path) as stream:
+        for row, (labels, values) in enumerate(zip(predictions.indices.tolist(), scores, strict=True)):
+            lines = [
+                f"{queries[row]} Q0 {documents[label]} {place} {value:.9g} {name}\n"
+                for place, (label, value) in enumerate(zip(labels, values, strict=True), 1)
+                if label >= 0
+            ]
+            stream.write("".join(lines).encode())
+
+
+def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents: Sequence[str]) -> None:
+    """Write true pairs [N, L] as qrels, each with relevance 1. Raises StorageError."""
+    with atomic_file(path) as stream:
+        for row, (start, end) in enumerate(zip(pairs.indptr[:-1], pairs.indptr[1:], strict=True)):
+            lines = [f"{queries[row]} 0 {documents[label]} 1\n" for label in pairs.indices[start:end].tolist()]
+            stream.write("".join(lines).encode())
+
+
+def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], others: bool = False) -> TopK:
+    """The predictions of a run, in the order of the protocol: by score, ties by lower label id.
+
+    Rank and tag are ignored. Queries without a line have no predictions. others: leave out queries that are not among
+    these. Raises DataError, naming the line, for another format, a query or document that is not there, a score that is
+    not a finite number, and a document that is given twice.
+    """
+    table = _read(path, _RUN, "query Q0 document rank score tag")
+    if others:
+        table = table[table["query"].isin(queries)].reset_index(drop=True)
+    rows, labels = _known(path, table, queries, documents)
+    scores = _numbers(path, table["score"], "score")
+    _once(path, rows, labels, len(documents))
+    order = np.lexsort((labels, -scores, rows))
+    starts = np.searchsorted(rows[order], np.arange(len(queries) + 1))
+    deepest = int(np.diff(starts).max(initial=1))
+    return TopK.from_rows(starts, labels[order], scores[order].astype(np.float32), deepest)
+
+
+def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> csr_matrix:
+    """The true pairs of qrels, binary CSR float32 [N, L]: those with a relevance above 0. Raises what ``read_run``
+    raises."""
+    from scipy.sparse import csr_matrix
+
+    table = _read(path, _QRELS, "query 0 document relevance")
+    rows, labels = _known(path, table, queries, documents)
+    _once(path, rows, labels, len(documents))
+    true = _numbers(path, table["relevance"], "relevance") > 0
+    shape = (len(queries), len(documents))
+    return csr_matrix((np.ones(int(true.sum()), np.float32), (rows[true], labels[true])), shape=shape)
+
+
+def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
+    """All queries and documents of a run and its qrels, in the order of the alphabet. Raises what ``read_run`` raises.
+
+    Queries of the run alone are left out: nothing is known of them.
+    """
+    judged, ranked = _read(qrels, _QRELS, "query 0 document relevance"), _read(run, _RUN, "query Q0 document rank ...")
+    return sorted({*judged["query"]}), sorted({*judged["document"], *ranked["document"]})
+
+
+def distinct(scores: np.ndarray) -> np.ndarray:
+    """Scores [N, k], best first, lowered by the least that float32 can so that no two of a row are equal."""
+    made = np.array(scores, np.float32)
+    for place in range(1, made.shape[1]):
+        below = np.nextafter(made[:, place - 1], np.float32(-np.inf))
+        made[:, place] = np.minimum(made[:, place], below)
+    return made
+
+
+def _read(path: Path, columns: Sequence[str], layout: str) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        with open_regular(path) as stream:
+            check_size(path.stat().st_size, STREAM)
+            table = pd.read_csv(
+                stream, sep=r"\s+", header=None, dtype=str, quoting=3, na_filter=False, encoding="utf-8-sig"
+            )
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame({name: [] for name in columns}, dtype=str)
+    except (OSError, ValueError) as error:  # pandas's errors of parsing and Unicode's are ValueErrors
+        raise DataError(f"cannot read {path}: {' '.join(str(error).split())}", f"a line is `{layout}`") from error
+    if table.shape[1] != len(columns):
+        raise DataError(f"{path} has {table.shape[1]} columns, not {len(columns)}", f"a line is `{layout}`")
+    table.columns = pd.Index(columns)
+    short = (table[columns[-1]] == "").to_numpy()
+    if short.any():
+        raise DataError(f"{path}: line {int(short.argmax()) + 1} has too few columns", f"a line is `{layout}`")
+    return table
+
+
+def _known(
+    path: Path, table: pd.DataFrame, queries: Sequence[str], documents: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The row and the label of every line, int64."""
+    import pandas as pd
+
+    found = []
+    for name, known in (("query", queries), ("document", documents)):
+        place = pd.Index(known).get_indexer(pd.Index(table[name]))
+        if (place < 0).any():
+            line = int((place < 0).argmax())
+            what = "test instance" if name == "query" else "label"
+            raise DataError(
+                f"{path}: line {line + 1} names the {name} {table[name].iloc[line]!r}, which is no {what}",
+                f"for example {known[0]!r}" if known else "",
+            )
+        found.append(np.asarray(place, np.int64))
+    return found[0], found[1]
+
+
+def _numbers(path: Path, column: pd.Series, what: str) -> np.ndarray:
+    import pandas as pd
+
+    values = np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
+    if not np.isfinite(values).all():
+        line = int((~np.isfinite(values)).argmax())
+        raise DataError(f"{path}: line {line + 1} has the {what} {column.iloc[line]!r}, not a finite number")
+    return values
+
+
+def _once(path: Path, rows: np.ndarray, labels: np.ndarray, documents: int) -> None:
+    pairs = rows * max(1, documents) + labels
+    order = np.argsort(pairs, kind="stable")
+    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    if len(again):
+        line = int(order[again + 1].min())
+        raise DataError(f"{path}: line {line + 1} names a document of its query again", "each pair has one line")
