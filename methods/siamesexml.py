@@ -151,21 +151,16 @@ class SiameseXML(Method):
     def _classifiers(self, documents: Bags, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
         from functools import partial
 
-        from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
+        from xmcbench.methods.deepxml.classifiers import shortlisted, trained_classifiers
         from xmcbench.methods.deepxml.losses import contrastive_loss
-        from xmcbench.methods.dense.search import top_k
 
         embedded = self._encoder.embed(documents)
-        size = min(self.shortlist, len(labels))
-        near = top_k(embedded, labels, size, device=self._device, seed=self.seed).indices
-        candidates, true = candidate_labels(pairs, near, size, np.random.default_rng(self.seed))
-        width = max(1, int(true.sum(axis=1).max(initial=0)))
-        kept = np.r_[:width, size : candidates.shape[1]]
+        candidates, true = shortlisted(embedded, labels, pairs, self.shortlist, self.seed, self._device)
         trained, curve = trained_classifiers(
             embedded,
             labels,
-            candidates[:, kept],
-            true[:, kept],
+            candidates,
+            true,
             partial(contrastive_loss, c=self.classifier_c, d=self.classifier_d, threshold=self.threshold),
             batch=256,
             epochs=self.classifier_epochs,

@@ -39,6 +39,23 @@ def candidate_labels(
     return both, np.concatenate([known >= 0, np.zeros(false.shape, bool)], axis=1)
 
 
+def shortlisted(
+    documents: np.ndarray, labels: np.ndarray, pairs: csr_matrix, shortlist: int, seed: int, device: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """What each document is trained on: its known labels, and the ``shortlist`` labels nearest to it.
+
+    documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. Returns what ``candidate_labels`` does.
+    """
+    from xmcbench.methods.dense.search import top_k
+
+    size = min(shortlist, len(labels))
+    near = top_k(documents, labels, size, device=device, seed=seed).indices
+    candidates, true = candidate_labels(pairs, near, size, np.random.default_rng(seed))
+    width = max(1, int(true.sum(axis=1).max(initial=0)))
+    kept = np.r_[:width, size : candidates.shape[1]]
+    return candidates[:, kept], true[:, kept]
+
+
 class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
     """One vector a label, float32 [L, d], of length 1 where they are used."""
 

@@ -30,3 +30,18 @@ def in_batch(
     own = torch.zeros_like(logits, dtype=torch.bool)
     own.diagonal(first).fill_(True)
     return logits, own
+
+
+def triplet_loss(
+    cosines: torch.Tensor, own: torch.Tensor, true: torch.Tensor, margin: float, hardest: int
+) -> torch.Tensor:
+    """Mean over anchors of the mean hinge ``margin`` - positive + negative over their hardest negatives.
+
+    cosines: float [n, m]; own: bool [n, m], the positive of each anchor; true: bool [n, m], what is no negative.
+    hardest: how many negatives of an anchor count, those with the largest cosines. An anchor without any costs nothing.
+    """
+    positive = cosines[own][:, None]
+    negative, _ = cosines.masked_fill(true | own, -torch.inf).topk(min(hardest, cosines.shape[1]), dim=1)
+    there = negative > -torch.inf
+    hinge = torch.relu(margin - positive + torch.where(there, negative, torch.zeros_like(negative))) * there
+    return (hinge.sum(dim=1) / there.sum(dim=1).clamp(min=1)).mean()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from xmcbench import MethodError
-from xmcbench.methods.encoder.encoding import encode
+from xmcbench.methods.encoder.clustering import clustered
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
@@ -54,29 +53,7 @@ def clusters_of(
     context: DistributedContext,
     points: int = FAISS_POINTS,
 ) -> np.ndarray:
-    """The cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n], on every process.
-
-    Every process embeds its share of the texts; the first one clusters them for all.
-    """
+    """The k-means cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n]."""
     if clusters >= len(rows):
         return np.arange(len(rows))
-    # Assigned longest first, so that all processes have about the same number of tokens.
-    dealt = np.argsort(-store.lengths[rows], kind="stable")
-    part = -(-len(rows) // context.processes)
-    own = np.zeros((part, encoder.width), np.float32)
-    mine = dealt[context.rank :: context.processes]
-    encode(encoder, store, own[: len(mine)], rows[mine])
-    if context.processes == 1:
-        vectors = np.empty_like(own)
-        vectors[dealt] = own
-        return k_means(vectors, clusters, restarts, points)
-    from accelerate.utils import broadcast
-
-    gathered = context.accelerator.gather(torch.from_numpy(own).to(context.device))
-    found = torch.zeros(len(rows), dtype=torch.int64, device=context.device)
-    if context.rank == 0:
-        parts = gathered.cpu().numpy().reshape(context.processes, part, encoder.width)
-        vectors = np.empty((len(rows), encoder.width), np.float32)
-        vectors[dealt] = parts.transpose(1, 0, 2).reshape(-1, encoder.width)[: len(rows)]
-        found.copy_(torch.from_numpy(k_means(vectors, clusters, restarts, points)))
-    return np.array(broadcast(found, from_process=0).cpu())
+    return clustered(encoder, store, rows, context, lambda vectors: k_means(vectors, clusters, restarts, points))

@@ -1,0 +1,144 @@
+"""NGAME: an encoder trained on batches of documents that are alike, then a classifier for each label."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, pairs_digest
+from xmcbench.methods.encoder.budgets import FINETUNING, GPU, HOUR, QUICK, SMALL
+from xmcbench.methods.encoder.dual_encoder import DualEncoder
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+    from xmcbench.methods.encoder.tower import Tower
+
+_PAPER = "NGAME, section 3"
+#: What of a shared budget is about pairs.
+_OF_PAIRS = (*FINETUNING, "instance_length", "label_length")
+
+
+def _budget(values: dict[str, object], **own: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if name in _OF_PAIRS} | own
+
+
+class NGAME(DualEncoder):
+    """A dual encoder with negatives mined by batches, and label classifiers (Dahiya et al., WSDM 2023).
+
+    Documents are clustered by their vectors, anew as these change, and a batch takes whole clusters: the labels of the
+    other documents are then hard negatives, found without a search. Afterwards the documents are embedded once, each
+    is given the labels nearest to it, and one classifier a label is trained on these by the probabilistic loss of
+    SiameseXML, beginning at the label's own vector; the paper has another loss there.
+
+    The score of a label is the cosine with (1 - fusion) x its vector + fusion x its classifier. A label without a known
+    pair has its vector for a classifier.
+    """
+
+    title = "NGAME"
+    supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
+    presets: ClassVar = {
+        "quick": _budget(QUICK, classifier_epochs=2),
+        "small": _budget(SMALL),
+        "hour": _budget(HOUR),
+        "gpu": _budget(GPU),
+    }
+
+    pair_loss: Annotated[
+        Literal["triplet", "contrastive"],
+        Doc("triplet: a hinge on the hardest labels of the batch, as in the paper; contrastive: MACLR's equation 2"),
+    ] = "triplet"
+    margin: Annotated[float, Gt(0), Doc("of the hinge", _PAPER)] = 0.3
+    hardest: Annotated[int, Ge(1), Unit("labels"), Doc("of the batch that a document's hinge counts")] = 10
+    cluster_size: Annotated[int, Ge(1), Unit("documents"), Doc("of a cluster at most")] = 8
+    clusters_updated_every: Annotated[int, Ge(1), Unit("steps"), Doc("after which documents are clustered again")] = 100
+    shortlist: Annotated[int, Ge(1), Unit("labels"), Doc("of a document, to train the classifiers on")] = 100
+    classifier_epochs: Annotated[int, Ge(0), Doc("of the classifiers, over the documents with a pair")] = 10
+    classifier_rate: Annotated[float, Gt(0), Doc("of the classifiers' training")] = 2e-4
+    c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1, for the classifiers")] = 0.75
+    d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine")] = 3.0
+    fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5
+
+    def describe(self) -> str:
+        """The backbone and the budget of its training."""
+        return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises."""
+        super().fit(raw_X, raw_Y, pairs)
+        assert pairs is not None, "supervision is required"
+        assert self._tower is not None, "fit has opened it"
+        rows = np.flatnonzero(np.diff(pairs.indptr))
+        if len(rows) and self.classifier_epochs and self.fusion:
+            labels = _unit(self._labels)
+            trained = self._classifiers(self._tower, raw_X.take(rows), labels, pairs[rows])
+            self._labels = ((1 - self.fusion) * labels + self.fusion * trained).astype(self._dtype)
+
+    def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
+        from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
+        from xmcbench.methods.encoder.fine_tuning import effort
+
+        rows = np.flatnonzero(np.diff(pairs.indptr))
+        task = ClusteredPairs(
+            tower.instance_tokens(raw_X.take(rows), self.instance_length),
+            tower.label_tokens(raw_Y, self.label_length),
+            pairs[rows],
+            self.finetune_batch,
+            Mining(self.cluster_size, self.clusters_updated_every),
+            PairLoss(self.pair_loss, self.margin, self.hardest, tower.temperature),
+            self.seed,
+        )
+        planned = effort(
+            pairs,
+            steps=self.finetune_steps,
+            batch=self.finetune_batch,
+            rate=self.finetune_rate,
+            growth=self.finetune_growth,
+            epochs=self.finetune_epochs,
+            full_rate_pairs=self.finetune_full_rate,
+        )
+        identity = {
+            "kind": "clustered pairs",
+            "pairs": pairs_digest(pairs.indptr, pairs.indices),
+            "instances": raw_X.digest,
+            "labels": raw_Y.digest,
+            "mining": [self.cluster_size, self.clusters_updated_every],
+            "loss": [self.pair_loss, self.margin, self.hardest],
+        }
+        plan = self._plan(planned.steps, planned.rate)
+        note = tower.train(task, plan, identity, self.finetune_batch, keep=False, share=share)
+        self.notes["fine-tuning"] = {**note, "share": share}
+
+    def _classifiers(self, tower: Tower, known: Texts, labels: np.ndarray, pairs: csr_matrix) -> np.ndarray:
+        from xmcbench.methods.deepxml.classifiers import shortlisted, trained_classifiers
+        from xmcbench.methods.deepxml.losses import contrastive_loss
+
+        with tower.embeddings(tower.instance_tokens(known, self.instance_length)) as vectors:
+            documents = _unit(np.array(vectors))
+        candidates, true = shortlisted(documents, labels, pairs, self.shortlist, self.seed, tower.device)
+        trained, curve = trained_classifiers(
+            documents,
+            labels,
+            candidates,
+            true,
+            partial(contrastive_loss, c=self.c, d=self.d),
+            batch=256,
+            epochs=self.classifier_epochs,
+            rate=self.classifier_rate,
+            seed=self.seed,
+            device=tower.device,
+        )
+        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve}
+        return trained
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """The vectors, scaled to length 1: float32."""
+    wide = vectors.astype(np.float32)
+    unit: np.ndarray = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+    return unit

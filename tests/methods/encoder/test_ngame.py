@@ -1,0 +1,182 @@
+"""NGAME: batches of clusters, the hinge on hard labels, classifiers on top, and what is strange."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from xmcbench import Artifacts, MethodError, Texts
+from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
+from xmcbench.methods.encoder.clustering import balanced_clusters
+from xmcbench.methods.encoder.contrastive import Vectors
+from xmcbench.methods.encoder.losses import triplet_loss
+from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.ngame import NGAME
+
+QUICK = {
+    "instance_length": 24,
+    "label_length": 16,
+    "finetune_steps": 6,
+    "finetune_batch": 8,
+    "finetune_rate": 1e-3,
+    "clusters_updated_every": 3,
+    "cluster_size": 4,
+    "classifier_epochs": 3,
+}
+
+
+@given(st.integers(0, 70), st.integers(1, 9), st.integers(0, 99))
+@settings(deadline=None)
+def test_clusters_are_equal_to_within_one_at_each_split(count, size, seed):
+    vectors = np.random.default_rng(seed).standard_normal((count, 3)).astype(np.float32)
+    found = balanced_clusters(vectors, size, seed)
+    sizes = sorted(Counter(found.tolist()).values())
+
+    def halved(rows):
+        return [rows] if rows <= size else sorted(halved(rows // 2) + halved(rows - rows // 2))
+
+    assert sizes == (halved(count) if count else [])
+    assert {*found.tolist()} == set(range(len(sizes)))
+
+
+def test_clusters_hold_what_is_alike():
+    rng = np.random.default_rng(0)
+    centers = np.eye(4, dtype=np.float32)
+    vectors = np.repeat(centers, 8, axis=0) + 0.05 * rng.standard_normal((32, 4)).astype(np.float32)
+    order = rng.permutation(32)
+    found = balanced_clusters(vectors[order], 8, 1)
+    assert all(len({*(order[found == each] // 8).tolist()}) == 1 for each in range(4))
+    with pytest.raises(MethodError, match="NaN or infinite"):
+        balanced_clusters(np.full((3, 2), np.nan, np.float32), 2, 0)
+
+
+def test_the_hinge_equals_its_transcription():
+    rng = np.random.default_rng(0)
+    cosines = rng.uniform(-1, 1, (5, 6))
+    own, true = np.zeros((5, 6), bool), np.zeros((5, 6), bool)
+    own[np.arange(5), np.arange(5) + 1] = True
+    true[0, 3] = True
+    true[4] = True  # no negative is left
+    for hardest in (1, 2, 99):
+        costs = []
+        for row in range(5):
+            negatives = sorted(
+                (cosines[row, j] for j in range(6) if not own[row, j] and not true[row, j]), reverse=True
+            )
+            hinges = [max(0.0, 0.3 - cosines[row][own[row]][0] + each) for each in negatives[:hardest]]
+            costs.append(sum(hinges) / len(hinges) if hinges else 0.0)
+        tensors = [torch.from_numpy(each) for each in (cosines, own, true)]
+        assert triplet_loss(*tensors, 0.3, hardest).item() == pytest.approx(np.mean(costs))
+
+
+def test_the_gradient_of_the_hinge():
+    cosines = torch.rand(4, 4, dtype=torch.float64, requires_grad=True)
+    own = torch.eye(4, dtype=torch.bool)
+    assert torch.autograd.gradcheck(lambda each: triplet_loss(each, own, own, 2.5, 3), (cosines,))
+
+
+@pytest.fixture
+def task(checkpoint, tmp_path):
+    rng = np.random.default_rng(0)
+    dense = rng.random((20, 6)) < 0.3
+    dense[np.arange(20), rng.integers(6, size=20)] = True
+    texts = [Texts.from_lists([f"story {'red ' * (row % 5)}" for row in range(count)]) for count in (20, 6)]
+    stores = [TokenStore.of(Artifacts(tmp_path), each, open_tokenizer(checkpoint()), 8) for each in texts]
+
+    def made(batch=6, seed=0, kind="triplet"):
+        loss = PairLoss(kind, 0.3, 10, 0.05)
+        return ClusteredPairs(*stores, csr_matrix(dense.astype(np.float32)), batch, Mining(3, 4), loss, seed)
+
+    return made, dense
+
+
+def test_a_batch_takes_whole_clusters_and_every_document_once_an_epoch(task):
+    made, dense = task
+    one = made()
+    one.resume({"clusters": np.arange(20) // 3})
+    steps = [one.draw(step) for step in range(6)]
+    for first in (0, 3):
+        rows = np.concatenate([each["anchor"].rows for each in steps[first : first + 3]])
+        assert len({*rows.tolist()}) == 18
+        in_order = (rows // 3).tolist()
+        changes = sum(a != b for a, b in pairwise(in_order))
+        assert changes == len({*in_order}) - 1  # documents of a cluster stand together
+    for each in steps:
+        assert dense[each["anchor"].rows, each["positive"].rows].all()
+    orders = [np.concatenate([steps[first + i]["anchor"].rows for i in range(3)]).tolist() for first in (0, 3)]
+    assert orders[0] != orders[1]
+    again = made()
+    again.resume(one.state())
+    assert again.draw(4)["anchor"].rows.tolist() == steps[4]["anchor"].rows.tolist()
+    assert again.draw(4)["positive"].rows.tolist() == steps[4]["positive"].rows.tolist()
+    drawn = [tuple(made(seed=seed).draw(0)["positive"].rows.tolist()) for seed in range(4)]
+    assert len({*drawn}) > 1
+
+
+@pytest.mark.parametrize("kind", ["triplet", "contrastive"])
+def test_own_labels_of_a_document_are_no_negatives(task, kind):
+    """Moving a vector that stands for another true label of a document changes nothing for it."""
+    made, dense = task
+    one = made(kind=kind)
+    one.resume({"clusters": np.arange(20) // 3})
+    views = one.draw(0)
+    true = dense[views["anchor"].rows][:, views["positive"].rows]
+    row, column = next((i, j) for i, j in np.argwhere(true).tolist() if i != j)
+    vectors = torch.nn.functional.normalize(torch.rand(6, 4, generator=torch.manual_seed(0)), dim=1)
+    labels = vectors.clone().requires_grad_()
+    anchors = vectors[row : row + 1]
+    found = one.compare(0, views, {"anchor": Vectors(anchors, anchors, row), "positive": Vectors(labels, labels, row)})
+    found[kind].sum().backward()
+    assert labels.grad[column].abs().sum() == 0
+    assert labels.grad[row].abs().sum() > 0
+
+
+@pytest.fixture
+def run(checkpoint, stories, tmp_path):
+    def go(pairs=None, k=5, **values):
+        raw_X, raw_Y, known = stories
+        method = NGAME(backbone=str(checkpoint()), **{**QUICK, **values})
+        method.artifacts = Artifacts(tmp_path / "store")
+        method.fit(raw_X, raw_Y, known if pairs is None else pairs)
+        found = method.predict(raw_X, k)
+        found.check(len(raw_X), k, len(raw_Y))
+        return found, method
+
+    return go
+
+
+def test_pairs_teach_encoder_and_classifiers(run, stories):
+    pairs = stories[2].toarray()
+
+    def hits(**values):
+        return np.take_along_axis(pairs, run(k=1, **values)[0].indices, 1).mean()
+
+    untrained = hits(finetune_steps=0, classifier_epochs=0)
+    taught = hits(finetune_steps=80, finetune_rate=5e-3, classifier_epochs=0)
+    classified = hits(finetune_steps=0, classifier_epochs=60, classifier_rate=5e-2, fusion=1.0)
+    assert taught > untrained + 0.2
+    assert classified > untrained + 0.2
+
+
+def test_equal_runs_are_equal_and_a_seed_is_another(run):
+    first, method = run()
+    assert first.scores.tobytes() == run()[0].scores.tobytes()
+    assert [*method.notes["fine-tuning"]["losses"]] == ["triplet"]
+    assert method.notes["classifiers"]["curve"][-1][0] == 3
+    assert not np.array_equal(first.scores, run(pair_loss="contrastive")[0].scores)
+    assert not np.array_equal(first.scores, run(fusion=0.0)[0].scores)
+
+
+@pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
+def test_hardly_any_pairs(run, stories, known):
+    shape = stories[2].shape
+    rows, columns = ([each[i] for each in known] for i in (0, 1))
+    pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=shape)
+    found, _ = run(pairs=pairs, k=20)
+    assert np.isfinite(found.scores[:, :10]).all()
