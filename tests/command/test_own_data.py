@@ -1,11 +1,18 @@
 """Data of a user from file to table: any layout, no split, no pairs."""
 
+import argparse
 import csv
 import json
+import shutil
 
+import pytest
+
+from xmcbench import UsageError
 from xmcbench.api import evaluate
+from xmcbench.command import request
 from xmcbench.data import export, load_dataset
 from xmcbench.records import Store
+from xmcbench.setting import Setting
 from xmcbench.topk import TopK
 
 
@@ -26,6 +33,36 @@ def test_a_table_without_a_split_is_run_and_the_record_says_so(inside, tiny, tmp
     assert record.data_notes == load_dataset(f"{path}?text=abstract&labels=subjects").notes
     assert len(record.data_notes) == 2
     assert inside(*run[:3], "--columns", "abstract", *run[5:], "--methods", "tfidf").returncode == 2
+    shutil.copy(path, tmp_path / "tales.csv")
+    (tmp_path / "x.toml").write_text(
+        'setting = "ez"\nmethods = "tfidf"\n[[grid]]\ndataset = "lf-debian-2k"\n'
+        '[[grid]]\ndataset = ["stories.csv", "tales.csv"]\ncolumns = ["text=abstract", "labels=subjects"]\n'
+    )
+    ended = inside("run", "--config", "x.toml", "--dry-run")
+    assert (ended.returncode, "3 cells: 3 to run." in ended.stdout) == (0, True), ended.stderr
+    assert [f"note: {name}: there is one set" in ended.stderr for name in ("stories", "tales")] == [True, True]
+
+
+def test_datasets_are_a_list_of_places(tmp_path):
+    place = tmp_path / "a,b.csv"
+
+    def datasets(dataset, columns=None):
+        return request.datasets(argparse.Namespace(dataset=dataset, columns=columns))
+
+    assert datasets(str(place)) == (str(place.parent / "a"), "b.csv")
+    place.touch()
+    assert datasets(str(place), "text=x") == (f"{place}?text=x",)
+    assert datasets(f"{place}?text=x", "labels=y") == (f"{place}?text=x&labels=y",)
+    assert datasets("one, two,one") == ("one", "two")
+    assert datasets("one?text=x,two") == ("one?text=x", "two")
+    assert datasets(None) == ("lf-debian-2k",)
+    assert request.only_dataset(argparse.Namespace(dataset="one", columns=None)) == "one"
+    with pytest.raises(UsageError, match="names several datasets"):
+        request.only_dataset(argparse.Namespace(dataset="one,two", columns=None))
+    one = argparse.Namespace(setting="fs", ratio="0.5", by=None)
+    assert request.only_setting(one) == Setting.of("fs", 0.5)
+    with pytest.raises(UsageError, match="several settings are given"):
+        request.only_setting(argparse.Namespace(setting="fs", ratio="0.5,1", by=None))
 
 
 def test_import_export_verify_and_layouts(inside, tiny, tmp_path):
@@ -63,6 +100,7 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
 
     (tmp_path / "new.txt").write_text("the engine and the bridge\nzzz\n")
     words = ("suggest", "--dataset", tiny, "--method", "tfidf", "--documents", "new.txt", "--k", "2")
+    assert "these are 2" in inside(*words, "--out", "labels.tsv", "--seed", "0,1").stderr
     ended = inside(*words, "--out", "labels.tsv")
     assert ended.returncode == 0, ended.stderr
     assert "2 documents; 1 of them without a suggestion" in ended.stdout
@@ -85,3 +123,6 @@ def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny
     predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
     assert "PSP@1" not in evaluate(predictions, tmp_path / "few").values
     assert inside("leaderboard", "--runs", "runs", "--out", "pages").returncode == 0
+    curve = ("curve", "--dataset", "few", "--methods", "tfidf", "--no-run", "--ratios", "1", "--metric")
+    assert "no results to draw" in inside(*curve, "PSP@1").stdout
+    assert "rows are left out: without PSP@1" in inside("power", "--detect", "1", "--metric", "PSP@1").stderr

@@ -197,7 +197,10 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
             left_out.setdefault("without stored ranks", []).append(name)
             continue
         scores[place] = evaluations(row.records, row.store, chosen, record.protocol.propensity)
-        if len(row.records) == 1 and not row.deterministic:
+        if metric not in scores[place][0].per_instance:  # without propensities there is no PSP
+            del scores[place]
+            left_out.setdefault(f"without {metric}", []).append(name)
+        elif len(row.records) == 1 and not row.deterministic:
             del scores[place]
             left_out.setdefault("with one run, although they depend on the seed", []).append(name)
     pairs = []

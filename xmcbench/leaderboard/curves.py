@@ -100,7 +100,7 @@ def curve(
     for key, name in names(by_row).items():
         group = by_row[key]
         dataset = group[0].cell.dataset
-        done = [record for record in group if record.ok]
+        done = [record for record in group if record.ok and metric in record.metrics[filter_name].values]
         groups[name] = (
             str(group[0].method.supervision),
             [(ratio, record) for record in done if (ratio := _ratio(record.cell.setting, by)) is not None],

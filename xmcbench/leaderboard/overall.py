@@ -213,5 +213,7 @@ def as_json(made: Overall) -> dict[str, object]:
 def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for record in group:
-        values.setdefault(record.cell.dataset, []).append(record.metrics[record.protocol.filter].values[metric])
+        found = record.metrics[record.protocol.filter].values
+        if metric in found:  # without propensities there is no PSP
+            values.setdefault(record.cell.dataset, []).append(found[metric])
     return {name: fmean(each) for name, each in values.items()}
