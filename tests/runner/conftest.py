@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from xmcbench.processes.supervisor import Ending
@@ -44,7 +45,7 @@ def at_hand(monkeypatch):
             return noted.ending
 
     def send(self, request):
-        self.asked, self.answers = True, scorer._answer(request, {})
+        self.asked, self.answers = True, scorer._answer(msgspec.json.encode(request), {})
 
     monkeypatch.setattr(worker, "_raise_oom_score", lambda: noted.calls.append("oom"))
     monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))

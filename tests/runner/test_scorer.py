@@ -117,7 +117,8 @@ def test_a_process_that_ends_is_said_and_replaced(cell, store):
 def test_whatever_goes_wrong_in_the_process_is_an_answer(cell, store):
     with Scorer() as scorer:
         with pytest.raises(XmcbenchError, match="scoring failed: ValidationError"):
-            scorer._ask({"cell": 1})
+            scorer._send({"cell": 1})
+            scorer.answer()
         predict(store, cell())
         assert scorer.score(cell(), store.root, SAMPLE, 117)
 

@@ -96,7 +96,7 @@ def warn_left_out(store: Store) -> int:
 
 def show_notes(datasets: Iterable[Dataset]) -> None:
     """One line for everything that was left out, assumed or drawn when datasets were read."""
-    different = {dataset.digest: dataset for dataset in datasets}.values()
+    different = {(dataset.name, dataset.digest): dataset for dataset in datasets}.values()
     for dataset in different:
         whose = f"{dataset.name}: " if len(different) > 1 else ""
         for note in dataset.notes:

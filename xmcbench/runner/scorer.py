@@ -169,14 +169,14 @@ def _serve(parent: int) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin.buffer:
-        answer = _answer(msgspec.json.decode(line, type=_Request), datasets)
+        answer = _answer(line, datasets)
         answers.write(msgspec.json.encode(answer) + b"\n")
         answers.flush()
 
 
-def _answer(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
+def _answer(line: bytes, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
     try:
-        return _Answer(scored=_score(request, datasets))
+        return _Answer(scored=_score(msgspec.json.decode(line, type=_Request), datasets))
     except XmcbenchError as error:
         kind = errors.UsageError if isinstance(error, errors.UnknownName) else type(error)
         return _Answer(error=kind.__name__, message=error.message, hint=error.hint)
