@@ -25,7 +25,6 @@ class DualEncoder(Method):
     contrastive loss (equation 2).
     """
 
-    supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("backbone",)
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {
