@@ -20,7 +20,7 @@ from xmcbench.storage.artifacts import UNFINISHED
 from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
-from xmcbench.storage.temporary import hold_folder, remove_folder, sweep
+from xmcbench.storage.temporary import folder_in, sweep
 
 
 class Store:
@@ -100,15 +100,8 @@ class Store:
 
         Raises StorageError when it cannot be made.
         """
-        make_folder(self.root)
-        try:
-            held, folder = hold_folder(self.root, ".")
-        except OSError as error:
-            raise StorageError.from_os_error(error, self.root) from error
-        try:
+        with folder_in(self.root) as folder:
             yield Store(folder)
-        finally:
-            remove_folder(held, folder)
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
