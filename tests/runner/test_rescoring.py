@@ -7,22 +7,10 @@ from xmcbench.errors import DataError, StorageError
 from xmcbench.records import Store
 from xmcbench.runner.rescoring import evaluations
 
-CHANCE = """
-    import numpy as np
-    from xmcbench import Method, TopK
-
-    class Chance(Method):
-        def fit(self, raw_X, raw_Y, pairs=None):
-            self.labels = len(raw_Y)
-
-        def predict(self, raw_X, k=100):
-            return TopK.from_scores(np.random.RandomState(0).rand(len(raw_X), self.labels), k)
-"""
-
 
 @pytest.fixture
-def stored(run_here, plugin, tmp_path):
-    (record,) = run_here(plugin(CHANCE), methods=["chance"])
+def stored(run_here, chance, tmp_path):
+    (record,) = run_here(chance, methods=["chance"])
     return record, Store(tmp_path / "runs")
 
 
