@@ -13,7 +13,6 @@ from xmcbench.runner.execution import execute
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting
 
-
 CHANCE = """
     import numpy as np
     from xmcbench import Method, TopK
