@@ -78,12 +78,17 @@ class Entry:
     plugin: Path | None = None
     subject: Subject | None = field(default=None, repr=False)
 
-    def usable(self) -> Description:
-        """The description. Raises PluginError when the method is broken, Unavailable when a package is missing."""
+    def described(self) -> Description:
+        """The description. Raises PluginError when the method is broken."""
         if self.description is None:
             raise PluginError(f"{self.name} ({self.origin}): {self.problem}")
-        self.description.check_packages(self.name)
         return self.description
+
+    def usable(self) -> Description:
+        """The description. Raises PluginError when the method is broken, Unavailable when a package is missing."""
+        description = self.described()
+        description.check_packages(self.name)
+        return description
 
     @property
     def title(self) -> str:
@@ -105,8 +110,11 @@ class Entry:
             self._said("require", values)
 
     def uses(self, values: Mapping[str, object]) -> tuple[str, ...]:
-        """Other methods that a run with these parameters goes through. Raises what the method raises."""
-        said = self._said("uses", dict(values)) if self._has("uses") else ""  # type: ignore[arg-type]
+        """Other methods that a run with these parameters goes through. Raises what the method raises.
+
+        Packages may be missing: which code made a record is the same on every machine.
+        """
+        said = self._said("uses", dict(values)) if self.described().uses else ""  # type: ignore[arg-type]
         return tuple(said.splitlines())
 
     def _has(self, which: str) -> bool:
@@ -191,7 +199,7 @@ class Registry:
     def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
         """A method and all that it uses with these parameters, by name, itself first.
 
-        Raises UnknownName, UsageError, PluginError, Unavailable.
+        Raises UnknownName, UsageError, PluginError.
         """
         found = [name]
         for spec in self[name].uses(values):
@@ -203,7 +211,7 @@ class Registry:
         """A method and all its parameters by NAME or NAME:PRESET, as ``xmcbench.Part`` reads it."""
         name, _, preset = (each.strip() for each in spec.partition(":"))
         entry = self[name]
-        method = entry.usable()
+        method = entry.described()
         preset = preset or DEFAULT_PRESET
         if preset not in method.presets and ":" in spec:
             raise UnknownName(f"preset of {name}:", preset, method.presets)

@@ -16,6 +16,24 @@ from xmcbench.runner.executors import local
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting
 
+CHANCE = """
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Chance(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.random.RandomState(1).rand(len(raw_X), self.labels), k)
+"""
+
+
+@pytest.fixture
+def chance(plugin):
+    """A plug-in with a method that draws its scores."""
+    return plugin(CHANCE)
+
 
 @pytest.fixture
 def at_hand(monkeypatch):

@@ -4,10 +4,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from xmcbench.environment import Compute
 from xmcbench.records import Standing, Store
 from xmcbench.records.ranks import Ranks
 from xmcbench.registry import Registry
+from xmcbench.runner import confirmation
 from xmcbench.runner.confirmation import Group, Verdict, confirm, groups
+from xmcbench.runner.execution import Place, execute
 from xmcbench.setting import Setting
 
 METHOD = """
@@ -66,6 +69,26 @@ def test_a_check_is_written_into_all_that_it_covers(group, tiny):
         (check,) = record.checks
         assert (check.key, check.same_ranks, check.largest_change) == (checked.records[0].key, 1.0, 0.0)
         assert check.source_sha256 == record.method.source_sha256
+
+
+def test_the_cell_runs_as_it_did_then(group, tiny, monkeypatch):
+    """On the device and on as many processes."""
+    checked, registry, store = group
+    places = []
+
+    def executed(planned, place):
+        places.append(place)
+        return execute(planned, Place(place.store))
+
+    monkeypatch.setattr(confirmation, "execute", executed)
+    first = checked.records[0]
+    environment = msgspec.structs.replace(first.environment, compute=Compute(device="cpu", processes=3))
+    first = store.write(msgspec.structs.replace(first, environment=environment))
+    assert confirm(Group((first,)), str(tiny), store, registry).stands
+    environment = msgspec.structs.replace(first.environment, compute=None)
+    first = store.write(msgspec.structs.replace(first, environment=environment))
+    assert confirm(Group((first,)), str(tiny), store, registry).stands
+    assert [place.compute for place in places] == [Compute(device="cpu", processes=3), Compute()]
 
 
 def test_a_result_that_is_another_stands_no_more(group, tiny):

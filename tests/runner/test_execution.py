@@ -1,6 +1,8 @@
 """From a planned cell to its record: what the process of a cell is told, what it does, and what is recorded of it."""
 
+import re
 import resource
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -200,6 +202,16 @@ def test_an_outcome_that_cannot_be_read(tmp_path):
         (tmp_path / "outcome.json").write_bytes(content)
         with pytest.raises(StorageError, match="the outcome of the cell cannot be read"):
             Outcome.read(tmp_path / "outcome.json")
+
+
+def resident():
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+
+
+def test_memory_is_what_the_system_lists():
+    before = resident()
+    assert before <= worker._high_water_mark() <= resident()
 
 
 def test_memory_where_the_system_does_not_list_it(monkeypatch):

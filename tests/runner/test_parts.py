@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from xmcbench import Artifacts, Method, Texts, TopK
 from xmcbench.environment import Compute
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.runner.parts import Part, keep_ranking
+from xmcbench.runner.parts import Part, classes, keep_ranking
 
 
 class Frequent(Method):
@@ -60,6 +60,7 @@ def test_pairs_that_a_part_does_not_look_at_do_not_count(part):
     one = part(Blind)
     for pairs in (known(1), known(0), None):
         one.ranking(TEXTS, pairs, 3)
+    assert Blind.trained == 1
     part(Blind, seed=1).ranking(TEXTS, None, 3)
     assert Blind.trained == 0  # counted from anew, and nothing was trained again
 
@@ -73,6 +74,26 @@ def test_a_finished_cell_leaves_its_ranking(part, tmp_path):
     assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
     assert one.outer.artifacts.reused_s == 7.0
     assert one.ranking(TEXTS, known(2), 3)[0].indices[0, 0] == 2  # another cell
+
+
+def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no links here")
+
+    one = part(Frequent)
+    TopK.from_scores(np.array([[0.0, 5.0, 1.0]]), 3).save(tmp_path / "kept.npz")
+    method = Frequent()
+    method.seed, method.artifacts = 0, one.outer.artifacts
+    with monkeypatch.context() as patch:
+        patch.setattr("xmcbench.runner.parts.os.link", refuse)
+        keep_ranking("part", method, TEXTS, known(0), 3, tmp_path / "kept.npz", 7.0)
+    assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
+
+
+def test_the_classes_of_a_method_are_those_of_its_parts_too():
+    hybrid = Part.of("hybrid", Frequent()).kind(parts="tfidf,bm25")
+    assert [each.__name__ for each in classes(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
+    assert classes(Frequent()) == [Frequent]
 
 
 def test_names_of_parts():

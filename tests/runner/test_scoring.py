@@ -80,8 +80,8 @@ def test_a_request_that_is_not_about_this_data_is_refused(asked):
             asked(scores, depth=depth)
 
 
-def test_figures_follow_from_the_ranks_and_the_constants(run_here, plugin, tmp_path):
-    (record,) = run_here(plugin(CHANCE), "full", methods=["chance"])
+def test_figures_follow_from_the_ranks_and_the_constants(run_here, chance, tmp_path):
+    (record,) = run_here(chance, "full", methods=["chance"])
     store = Store(tmp_path / "runs")
     same = Scorer().rescore(record.cell, store.root, record.protocol.filter, record.protocol.propensity)
     assert (same.metrics, same.protocol, same.ranks) == (record.metrics, record.protocol, record.ranks)
@@ -94,19 +94,6 @@ def test_figures_follow_from_the_ranks_and_the_constants(run_here, plugin, tmp_p
     assert other.metrics == expected
     for name in record.metrics:
         assert other.metrics[name].values["P@5"] == record.metrics[name].values["P@5"]
-
-
-CHANCE = """
-    import numpy as np
-    from xmcbench import Method, TopK
-
-    class Chance(Method):
-        def fit(self, raw_X, raw_Y, pairs=None):
-            self.labels = len(raw_Y)
-
-        def predict(self, raw_X, k=100):
-            return TopK.from_scores(np.random.RandomState(1).rand(len(raw_X), self.labels), k)
-"""
 
 
 def test_a_request_survives_the_pipe(asked):

@@ -1,7 +1,6 @@
 """The digest of source code: what a result depends on changes it, and nothing else does."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -395,27 +394,6 @@ def test_a_digest_is_pinned(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
     assert module_digest("sample_of_syntax") == PINNED
-
-
-@pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_other_versions_of_python_give_the_same_digests(tmp_path, version):
-    python = shutil.which(f"python{version}")
-    # A version manager may have a launcher of that name for a version that is not selected.
-    if python is None or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
-        pytest.skip(f"there is no python{version}")
-    (tmp_path / "sample_of_syntax.py").write_text(SAMPLE)
-    (tmp_path / "syntax.py").write_text((ROOT / "xmcbench" / "storage" / "syntax.py").read_text())
-    code = (
-        "import syntax, sys, pathlib\n"
-        "for file in ['sample_of_syntax.py', *sorted(pathlib.Path(sys.argv[1]).rglob('*.py'))]:\n"
-        "    print(file, syntax.parsed(pathlib.Path(file).read_bytes(), 'name', False).tree)\n"
-    )
-
-    def run(interpreter):
-        words = [interpreter, "-c", code, ROOT / "methods"]
-        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, env={}).stdout.split()
-
-    assert run(python) == run(sys.executable)
 
 
 def test_a_script_has_a_source(tmp_path):

@@ -21,7 +21,7 @@ from xmcbench.storage.artifacts import UNFINISHED
 from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
-from xmcbench.storage.temporary import hold_folder, remove_folder, sweep
+from xmcbench.storage.temporary import folder_in, sweep
 
 #: The end of the names of claims.
 CLAIM = ".claim"
@@ -111,15 +111,8 @@ class Store:
 
         Raises StorageError when it cannot be made.
         """
-        make_folder(self.root)
-        try:
-            held, folder = hold_folder(self.root, ".")
-        except OSError as error:
-            raise StorageError.from_os_error(error, self.root) from error
-        try:
+        with folder_in(self.root) as folder:
             yield Store(folder)
-        finally:
-            remove_folder(held, folder)
 
     def stagings(self) -> list[Path]:
         """The folders of all results that are not taken over yet."""

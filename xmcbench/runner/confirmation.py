@@ -113,5 +113,5 @@ def _compared(group: Group, store: Store, after: Record, fresh: Store) -> Verdic
     old, new = store.ranks(before, truth).by_filter, fresh.ranks(after, truth).by_filter
     shares = [float(np.mean(old[name] == new[name])) for name in new]
     values = [record.metrics[before.protocol.filter].values for record in (before, after)]
-    change = max(abs(values[0][name] - values[1][name]) for name in values[1] if name in values[0])
+    change = max(abs(values[0][name] - values[1][name]) for name in values[1])
     return Verdict(group, min(shares), change)

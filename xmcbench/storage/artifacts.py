@@ -20,13 +20,13 @@ from msgspec import Struct
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.escaping import visible
-from xmcbench.storage.atomic import atomic_folder, make_folder
+from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file, sha256_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
-from xmcbench.storage.temporary import hold_folder, remove_folder, scratch_folder
+from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
@@ -126,16 +126,8 @@ class Artifacts:
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A temporary folder, removed when the block ends. Raises StorageError."""
-        make_folder(self.root)
-        try:
-            held, folder = hold_folder(self.root, ".")
-        except OSError as error:
-            raise StorageError.from_os_error(error, self.root) from error
-        try:
-            with closing(in_use(folder / TEMPORARY_LOCK)):
-                yield folder
-        finally:
-            remove_folder(held, folder)
+        with folder_in(self.root) as folder, closing(in_use(folder / TEMPORARY_LOCK)):
+            yield folder
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
         """The folder of unfinished work on an artifact, for a build that can continue after it was killed.

@@ -63,6 +63,20 @@ def _held(descriptor: int, name: str) -> bool:
         return False
 
 
+@contextmanager
+def folder_in(parent: Path) -> Iterator[Path]:
+    """A folder in ``parent``, which is made where it is missing, for a block. Raises StorageError."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        held, folder = hold_folder(parent, ".")
+    except OSError as error:
+        raise StorageError.from_os_error(error, parent) from error
+    try:
+        yield folder
+    finally:
+        remove_folder(held, folder)
+
+
 def scratch_folder() -> tuple[int, Path]:
     """A new folder in the system's folder of temporary files, held: as ``hold_folder``. Raises StorageError."""
     try:

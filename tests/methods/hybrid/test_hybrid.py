@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, Part, UsageError
+from xmcbench import Artifacts, Part, Unavailable, UsageError
 from xmcbench.errors import UnknownName
 from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.hybrid import Hybrid
@@ -129,6 +129,15 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
         seed=0,
     )
     assert Registry().standing().used(cell) == ("hybrid", "tfidf", "bm25")
+
+
+def test_whether_a_hybrid_is_stale_does_not_depend_on_what_is_installed(monkeypatch):
+    values = {"parts": "tfidf,sentbert:quick"}
+    here = Registry().source("hybrid", values)
+    monkeypatch.setattr("xmcbench.description._installed", lambda package: False)
+    with pytest.raises(Unavailable):
+        Registry()["tfidf"].usable()
+    assert Registry().source("hybrid", values) == here
 
 
 def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path):
