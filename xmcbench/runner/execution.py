@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -130,7 +130,6 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
 
-@dataclass
 class _Cell:
     """A cell that runs, or is scored.
 
@@ -138,17 +137,16 @@ class _Cell:
     pre-training is done.
     """
 
-    planned: PlannedCell
-    position: int
-    compute: Compute
-    staged: Store
-    claim: Claim
-    files: ExitStack
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    begin: float = field(default_factory=time.perf_counter)
-    neighbors: int = 0
-    ended: Ended | None = None
-    leading: ExitStack = field(default_factory=ExitStack)
+    def __init__(
+        self, planned: PlannedCell, position: int, compute: Compute, staged: Store, claim: Claim, files: ExitStack
+    ) -> None:
+        self.planned, self.position, self.compute = planned, position, compute
+        self.staged, self.claim, self.files = staged, claim, files
+        self.leading = ExitStack()
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.begin = time.perf_counter()
+        self.neighbors = 0
+        self.ended: Ended | None = None
 
 
 class _Run:
@@ -234,7 +232,8 @@ class _Run:
                 cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
                 executor.submit(cell_task(planned, self._place, needs[key], staged, cell.files))
-                self._cells[key] = replace(cell, files=files.pop_all(), leading=leading.pop_all())
+                cell.files, cell.leading = files.pop_all(), leading.pop_all()
+                self._cells[key] = cell
                 self._count_neighbors()
 
     def _leads(self, planned: PlannedCell, leading: ExitStack) -> bool:
