@@ -108,6 +108,8 @@ class GloVe(Method):
         self._words = WordVectors.from_arrays(arrays, self.lowercase)
         self.notes["words"] = len(self._words.vocabulary)
         self.notes["dimensions"] = int(self._words.vectors.shape[1])
+        if self.vectors != "corpus":
+            self.notes["vectors"]["width"] = self.notes["dimensions"]
         labels, known = self._words.embed(raw_Y, self.normalize)
         if not known.any():
             raise UsageError(
@@ -134,7 +136,12 @@ class GloVe(Method):
         name = self.vectors.removeprefix(_DOWNLOAD)
         path = vector_file.downloaded(name) if name != self.vectors else Path(name).expanduser()
         digest = vector_file.sha256(path)
-        self.notes["vectors_sha256"] = digest
+        source = "a local file" if name == self.vectors else "gensim-data"
+        self.notes["vectors"] = {
+            "name": path.name if name == self.vectors else name,
+            "source": source,
+            "sha256": digest,
+        }
 
         def build(folder: Path) -> None:
             import pyarrow as pa
