@@ -49,6 +49,12 @@ CURVE = (
     "its line is flat."
 )
 
+TRADEOFF = (
+    "A row is on the Pareto front of a cost if no other row of the drawing is at least as good and as cheap, and "
+    "better or cheaper. The front is one of means and ignores their intervals. Times on other classes of machine are "
+    "in drawings of their own."
+)
+
 TRAINING = (
     "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the "
     "lowest seed to the highest; rows that share a training share a line. Losses of different methods "

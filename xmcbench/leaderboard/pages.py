@@ -11,10 +11,12 @@ from xmcbench.escaping import markdown, terminal
 from xmcbench.leaderboard import ablation, captions, consistency, makeup, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
+from xmcbench.leaderboard.groups import group_figure
 from xmcbench.leaderboard.losses import loss_curves
 from xmcbench.leaderboard.published import MAIN, PublishedRow, Source, sources
 from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
 from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.tradeoff import tradeoffs
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -192,8 +194,9 @@ def _section(
         found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
         for groups in (("seen", "unseen"), ("head", "middle", "tail")):
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
-                found += _groups(made, groups, setting, captions.groups(dataset, setting, records, filter_name, groups))
-        found += _costs(made, dataset, setting)
+                caption = captions.groups(dataset, setting, records, filter_name, groups)
+                found += _groups(made, groups, dataset, setting, filter_name, caption)
+        found += _costs(made, dataset, setting, filter_name)
         about = captions.makeup(dataset, setting)
         found += [
             Heading(3, "What the rows are made of"),
@@ -221,17 +224,22 @@ def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
     return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
-def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
+def _groups(
+    made: Sequence[Row], groups: Sequence[str], dataset: str, setting: Setting, filter_name: str, caption: str
+) -> list[Block]:
     if not any(all(group in row.views for group in groups) for row in made):
         return []
+    name = f"{setting.slug}-{groups[0]}"
+    drawn = group_figure(made, groups, dataset, setting, filter_name, f"{dataset.lower()}-{name}")
     return [
         Heading(3, f"By label: {', '.join(groups)}"),
-        group_table(made, groups, f"{setting.slug}-{groups[0]}", caption),
+        group_table(made, groups, name, caption),
+        *([Figures((drawn,))] if drawn else []),
     ]
 
 
-def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
-    """One table per class of machine: times from different machines are not comparable."""
+def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str) -> list[Block]:
+    """One table per class of machine, and its drawings: times from different machines are not comparable."""
     machines: dict[str, list[tuple[Row, Cost]]] = {}
     for row in made:
         for machine, cost in row.costs.items():
@@ -240,4 +248,6 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
     for number, machine in enumerate(sorted(machines), 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
+        drawn = tradeoffs(machines[machine], dataset, setting, filter_name, machine, f"{dataset.lower()}-{name}")
+        found += [captions.TRADEOFF, Figures(drawn)] if drawn else []
     return found

@@ -75,12 +75,14 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
 def measured_on(record: Record) -> str:
     """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
 
-    All cores and no other cell beside it is what goes without saying.
+    All cores and no other cell beside it is what goes without saying. Old records do not have the threads.
     """
     hardware, compute = record.environment.hardware, record.environment.compute
     threads, neighbors = compute.threads if compute else None, record.measured.neighbors
     said = [hardware.kind]
-    if threads not in (None, hardware.cores):
+    if threads is None:
+        said.append("threads not recorded")
+    elif threads != hardware.cores:
         said.append(f"{threads} thread{'s' if threads != 1 else ''} a cell")
     if neighbors:
         said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
