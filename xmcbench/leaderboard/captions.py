@@ -152,6 +152,11 @@ def makeup(dataset: str, setting: Setting) -> str:
     )
 
 
+def remarked(titles: Sequence[str]) -> str:
+    """The line below a table that leads to what the page says on the methods of these titles."""
+    return f"[The remarks](#remarks) explain the figures of {', '.join(map(markdown, titles))}."
+
+
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
     return f"{' and '.join(map(markdown, sorted(titles)))} with a component switched off: [ablation](ablation.md)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
@@ -51,14 +52,17 @@ def pages(
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
     standing = standing or Standing()
-    made = [_dataset_page(name, datasets.get(name, []), printed, standing) for name in names]
+    told = remarks or {}
+    made = [
+        _dataset_page(name, datasets.get(name, []), printed, standing, told.get(name.lower(), "")) for name in names
+    ]
     ablations = ablation.page(datasets, printed, standing)
     if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
         ablations = None
     ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
     others = [each for each in (ranked, ablations) if each]
     board = [_index(datasets, printed, names, others), *made, *others]
-    return _with_remarks(board, remarks or {})
+    return _with_remarks(board, told)
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -122,8 +126,10 @@ def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Sour
     return text_table("statistics", captions.STATISTICS, "Dataset", heads, lines)
 
 
-def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source], standing: Standing) -> Page:
-    """Rows with a component switched off are only on the ablation page."""
+def _dataset_page(
+    name: str, records: Sequence[Record], printed: Sequence[Source], standing: Standing, remark: str
+) -> Page:
+    """Rows with a component switched off are only on the ablation page. remark: that of the page, or empty."""
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0].protocol.filter if records else "none"
     whole, partial = ablation.parted(records, printed)
@@ -144,7 +150,7 @@ def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source
         blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
         if inside or rows_:
             borrowed = _ignoring_pairs(complete.get(Setting("ez"), ()), inside) if setting.kind != "ez" else []
-            blocks += _section(name, setting, inside, rows_, printed, standing, borrowed)
+            blocks += _section(name, setting, inside, rows_, printed, standing, borrowed, remark)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
@@ -178,8 +184,9 @@ def _section(
     printed: Sequence[Source],
     standing: Standing,
     borrowed: Sequence[Record] = (),
+    remark: str = "",
 ) -> list[Block]:
-    """borrowed: results of the zero-shot setting, of methods that ignore pairs."""
+    """borrowed: results of the zero-shot setting, of methods that ignore pairs. remark: that of the page."""
     filter_name = records[0].protocol.filter if records else "none"
     made = _with_borrowed(rows(records, filter_name, standing), rows(borrowed, filter_name, standing))
     notes = {
@@ -188,7 +195,10 @@ def _section(
         for metric, each in printed[number - 1].column_notes.get(row.table, {}).items()
     }
     about = captions.main(dataset, setting, records, filter_name, [(printed[n - 1], row) for n, row in published])
-    found: list[Block] = [metric_table(made, MAIN, setting.slug, about, published, notes)]
+    noted = [replace(row, marks=(*row.marks, *row.origins)) for row in made]
+    found: list[Block] = [metric_table(noted, MAIN, setting.slug, about, published, notes)]
+    if explained := _with_a_remark(made, remark):
+        found.append(captions.remarked(explained))
     if any(row.figures for row in made):
         caption = captions.second(dataset, setting, filter_name)
         found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
@@ -200,9 +210,18 @@ def _section(
         about = captions.makeup(dataset, setting)
         found += [
             Heading(3, "What the rows are made of"),
-            makeup.table(records, f"{setting.slug}-rows", about, standing),
+            makeup.table([*records, *borrowed], f"{setting.slug}-rows", about, standing),
         ]
     return [*found, *without_a_result(made)]
+
+
+def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
+    """The titles of methods in a table with which a paragraph of the remark begins."""
+    paragraphs = re.split(r"\n\s*\n", remark)
+    titles = sorted({row.title for row in made if row.figures})
+    return [
+        title for title in titles if any(re.match(rf"{re.escape(title)}(?!\w)", each.lstrip()) for each in paragraphs)
+    ]
 
 
 def _ignoring_pairs(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
