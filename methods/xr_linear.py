@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method, TopK, usable_cores
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -112,8 +113,7 @@ class XRLinear(Method):
         Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
         at the k-th place PECOS decides, the same way in every run.
         """
-        parts = [self._search(batch, k) for batch in self._features.batches(raw_X)]
-        return TopK.joined(parts, k)
+        return collected((self._search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
 
     def _train(self, X: csr_matrix, Y: csr_matrix) -> XLinearModel:
         with _quiet_pecos():

@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -124,8 +125,7 @@ class ZestXML(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels of the shortlist with the largest score."""
-        parts = [self._ranked(batch, k) for batch in self._features.batches(raw_X)]
-        return TopK.joined(parts, k)
+        return collected((self._ranked(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
 
     def _shortlist(self, X: csr_matrix, size: int) -> TopK:
         """The labels with the strongest links to each document."""
