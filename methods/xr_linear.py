@@ -11,8 +11,11 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method, TopK, usable_cores
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from pecos.xmc.xlinear.model import XLinearModel
@@ -63,6 +66,7 @@ class XRLinear(Method):
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    analyzer: Annotated[Analyzer | None, ANALYZER] = None
     nr_splits: Annotated[int, Ge(2), Doc("children of a node of the tree", "PECOS")] = 16
     max_leaf_size: Annotated[int, Ge(2), Doc("labels of a leaf at most", "PECOS")] = 100
     cost: Annotated[float, Gt(0), Doc("C of the SVM", "PECOS")] = 1.0
@@ -76,9 +80,15 @@ class XRLinear(Method):
         ),
     ] = 50
 
+    def require(self) -> None:
+        """Raise Unavailable where the analyzer needs a package that is not installed."""
+        require_analyzer(self.analyzer)
+
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Train the tree."""
-        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._features = AnalyzedFeatures.shared(
+            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
+        )
         X = None
         if pairs is None or self.mixed:
             X = self._features.transform(raw_X)
@@ -103,8 +113,7 @@ class XRLinear(Method):
         Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
         at the k-th place PECOS decides, the same way in every run.
         """
-        parts = [self._search(batch, k) for batch in self._features.batches(raw_X)]
-        return TopK.joined(parts, k)
+        return collected((self._search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
 
     def _train(self, X: csr_matrix, Y: csr_matrix) -> XLinearModel:
         with _quiet_pecos():

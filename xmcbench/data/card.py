@@ -64,6 +64,7 @@ class Recipe(_Part, frozen=True):
 
     component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
     the recipe. language: of the texts; None for English.
+    next_release: the release that the test instances and the unseen labels are from; None where all is of one.
     """
 
     recipe: str
@@ -73,6 +74,7 @@ class Recipe(_Part, frozen=True):
     indices: dict[str, str] = {}
     relations: tuple[str, ...] | None = None
     language: str | None = None
+    next_release: str | None = None
 
 
 class Download(_Part, frozen=True):
