@@ -30,8 +30,8 @@ from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
-from xmcbench.runner.plan import Plan, Request, plan, resolve
 from xmcbench.runner.opening import HERE, opened
+from xmcbench.runner.plan import Plan, Request, plan, resolve
 from xmcbench.runner.schedule import Jobs
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK

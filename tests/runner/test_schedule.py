@@ -298,5 +298,5 @@ def test_neighbors_are_those_on_the_same_host(staged, tiny):
         return [stage.end(key) for key in list(stage.tasks)]
 
     grid = Grid([str(tiny)], [EZ], ["plain"], seeds=range(4))
-    stage, _, records = staged(grid, jobs=4, script=[placed, pause, pause, all_ended], hosts={})
+    *_, records = staged(grid, jobs=4, script=[placed, pause, pause, all_ended], hosts={})
     assert [each.measured.neighbors for each in records] == [1, 1, 0, 0]

@@ -82,7 +82,7 @@ def add_execution(group: Any) -> None:
         "--on",
         default="local",
         metavar="local|ray|ray://HOST:PORT",
-        help="run cells here, on the Ray cluster of RAY_ADDRESS or one of this machine, or on the cluster at an address "
+        help="here; on the Ray cluster of RAY_ADDRESS, or one of this machine; or on the cluster at an address "
         "(default: local)",
     )
     group.add_argument(

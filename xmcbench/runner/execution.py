@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.data.catalogue import roots
 from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
 from xmcbench.metrics import DEPTH
@@ -24,6 +23,7 @@ from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
 from xmcbench.records.standing import figures_current
+from xmcbench.runner import hidden
 from xmcbench.runner.estimate import pretraining_key, similar_records
 from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs, Task
 from xmcbench.runner.job import Job, Outcome, TextFile
@@ -33,8 +33,6 @@ from xmcbench.runner.recording import measured_of, record_of, status_of
 from xmcbench.runner.schedule import Jobs, needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.storage.atomic import make_folder
-from xmcbench.storage.cache import cache_root
-from xmcbench.storage.shipped import shipped
 from xmcbench.storage.temporary import sweep_scratch
 
 if TYPE_CHECKING:
@@ -381,7 +379,4 @@ def _depth(planned: PlannedCell) -> int:
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
     """Files and folders that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
-    published = shipped("leaderboards/published")
-    boards = {store.root, *([published.parent] if published else [])}
-    results = [root / name for root in boards for name in ("records", "ranks", "truth", "subsets")]
-    return [cache_root(), *roots(), *dataset.sources, *results, *store.stagings()]
+    return [*hidden.of_machine(), *dataset.sources, *hidden.of_runs(store.root), *store.stagings()]

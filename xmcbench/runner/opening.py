@@ -44,7 +44,7 @@ def opened(place: Place, cells: Sequence[PlannedCell]) -> Iterator[tuple[Executo
         from xmcbench.runner.executors.ray.driver import Ray
 
         with connected(place.on) as cluster:
-            cluster.check_gpus(place.compute, cells)
+            cluster.check_room(place.compute, cells)
             jobs = jobs_of("auto" if place.jobs is None else place.jobs, cells, cluster.room)
             with Ray(cluster, jobs, place.cells_per_gpu, place.store.root) as executor:
                 yield executor, jobs

@@ -21,7 +21,7 @@ from xmcbench.errors import DataError, Unavailable, XmcbenchError
 from xmcbench.escaping import visible
 from xmcbench.method import Method
 from xmcbench.plugin import load
-from xmcbench.runner import isolation, prediction
+from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import classes, keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
@@ -73,7 +73,7 @@ def run(job: Job) -> Outcome:
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
-    artifacts = Artifacts(Path(job.artifacts))
+    artifacts = Artifacts(Path(job.artifacts), wanted.asking(Path(job.wanted)) if job.wanted else None)
     identity = {"method": job.method, "parameters": job.parameters}
     if job.only:
         return _pretrained(job, method, texts, artifacts, phases)
@@ -114,7 +114,8 @@ def _pretrained(
     identity = {"method": job.method, "parameters": job.parameters, "seed": job.seed}
     with phases("pretrain"):
         prediction._pretrained(method, *texts[:2], identity)
-    return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s)
+    used = tuple(dict.fromkeys(artifacts.used))
+    return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s, artifacts=used)
 
 
 class _ReportedPhases(Phases):

@@ -58,9 +58,11 @@ class Artifacts:
     temporary and removed with the object.
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
+
+    supplier: called with ``kind/hash`` before an artifact is made; it may put the folder there from elsewhere.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, supplier: Callable[[str], None] | None = None) -> None:
         self.reused_s = 0.0
         self.used: list[str] = []
         self._locks: list[IO[str]] = []
@@ -68,7 +70,7 @@ class Artifacts:
         if root is None:
             held, root = scratch_folder()
             weakref.finalize(self, remove_folder, held, root)
-        self.root = root
+        self.root, self._supplier = root, supplier
 
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
@@ -91,7 +93,7 @@ class Artifacts:
         while (cost := _intact(folder)) is None:
             held.close()
             with exclusive(lock):
-                if _intact(folder) is None:
+                if _intact(folder) is None and self._supplied(folder) is None:
                     self._make(folder, key, build)
                     made = True
             held = in_use(lock)
@@ -138,6 +140,11 @@ class Artifacts:
         folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
         return folder
+
+    def _supplied(self, folder: Path) -> Cost | None:
+        if self._supplier is not None:
+            self._supplier(f"{folder.parent.name}/{folder.name}")
+        return _intact(folder)
 
     def _make(
         self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None], wall_s: float | None = None

@@ -113,4 +113,3 @@ class Local:
             for gpu in each.gpus:
                 free.remove(gpu)
         return tuple(dict.fromkeys(free))
-
