@@ -28,6 +28,7 @@ from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import source_of
+from xmcbench.storage.syntax_cache import notes_folder
 from xmcbench.texts import Texts
 
 
@@ -68,7 +69,7 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, *([job.plugin] if job.plugin else [])]
+    needed = [job.artifacts, str(notes_folder()), *([job.plugin] if job.plugin else [])]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)

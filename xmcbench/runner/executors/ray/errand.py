@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterable
@@ -48,6 +47,7 @@ from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.schedule import pretrained
 from xmcbench.storage.artifacts import COST
 from xmcbench.storage.cache import cache_root
+from xmcbench.storage.syntax_cache import notes_folder
 from xmcbench.storage.temporary import scratch, sweep_scratch
 
 #: Seconds between two looks at the process.
@@ -189,13 +189,14 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
 
     asked = folder / "wanted"
     asked.mkdir()
+    notes_folder().mkdir(parents=True, exist_ok=True)  # a folder that exists beforehand stays readable in the cell
     return msgspec.structs.replace(
         job,
         train=text(job.train),
         labels=text(job.labels),
         test=text(job.test),
         pairs=here(job.pairs) if job.pairs else None,
-        plugin=_plugin(errand, link, received) if job.plugin else None,
+        plugin=_plugin(errand, link, folder / "plugin") if job.plugin else None,
         predictions=str(folder / "predictions.npz") if job.predictions else "",
         artifacts=job.artifacts if errand.shared else str(_made(received / "artifacts")),
         hidden=(*job.hidden, *errand.hidden, *map(str, hidden.of_machine())),
@@ -208,15 +209,12 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _plugin(errand: Errand, link: Link, received: Path) -> str:
-    """The file of the plug-in, with the modules beside it that it imports."""
+def _plugin(errand: Errand, link: Link, folder: Path) -> str:
+    """The file of the plug-in, with the modules beside it that it imports; in a folder that the cell may read."""
     path = Path(str(errand.task.job.plugin))
     if errand.token[0] and all(has(path.parent / name, each) for name, each in errand.plugin.items()):
         return str(path)
-    digest = hashlib.sha256(msgspec.json.encode(sorted((name, each.sha256) for name, each in errand.plugin.items())))
-    folder = received / "plugins" / digest.hexdigest()[:32]
-    if not all(has(folder / name, each) for name, each in errand.plugin.items()):
-        receive_folder(folder, errand.plugin, lambda name, number: link.fetched(errand.plugin[name], number))
+    receive_folder(folder, errand.plugin, lambda name, number: link.fetched(errand.plugin[name], number))
     return str(folder / path.name)
 
 
