@@ -29,8 +29,9 @@ from xmcbench.registry import Registry
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
+from xmcbench.runner.opening import HERE, opened
 from xmcbench.runner.plan import Plan, Request, plan, resolve
-from xmcbench.runner.schedule import Jobs, jobs_of
+from xmcbench.runner.schedule import Jobs
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
 
@@ -48,7 +49,8 @@ class Options:
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
     refresh: those whose code has changed. progress: called when a cell starts and when it ends; watch: several times a
     second with the cells that run. jobs: how many cells run at once, ``auto`` for as many as the cores allow;
-    cells_per_gpu: how many of them may share a GPU.
+    None is one on this machine, and ``auto`` on a cluster. cells_per_gpu: how many of them may share a GPU. on:
+    ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one of this machine; or ``ray://HOST:PORT``.
     """
 
     runs: Path = Path("runs")
@@ -59,8 +61,9 @@ class Options:
     refresh: bool = False
     progress: Progress = lambda *_: None
     watch: Watch = lambda _: None
-    jobs: Jobs = 1
+    jobs: Jobs | None = None
     cells_per_gpu: int = 1
+    on: str = HERE
 
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""
@@ -71,21 +74,25 @@ class Options:
         """The cells of requests. Raises what ``plan`` raises."""
         return plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh)
 
+    @property
+    def place(self) -> Place:
+        """Where cells run."""
+        return Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
+
     def executed(self, planned: Plan) -> list[Record]:
-        """The records of a plan's cells, in its order. Raises StorageError."""
-        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
-        return execute(planned, place, self.progress, self.force, self.watch)
+        """The records of a plan's cells, in its order. Raises what ``execute`` raises."""
+        return execute(planned, self.place, self.progress, self.force, self.watch)
 
     def pretrained(
         self, planned: Plan, progress: pretraining.Progress = lambda *_: None
     ) -> list[pretraining.Pretrained]:
         """Do the pre-trainings that the cells of a plan need, and no cell. Raises StorageError."""
-        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
-        return pretraining.pretrain(planned, place, progress)
+        return pretraining.pretrain(planned, self.place, progress)
 
     def jobs_of(self, planned: Plan) -> int:
-        """How many cells of a plan run at once. Raises UsageError for less than one."""
-        return jobs_of(self.jobs, [each for each in planned.cells if each.state == "to run"])
+        """How many cells of a plan run at once. Raises what ``opened`` raises."""
+        with opened(self.place, [each for each in planned.cells if each.state == "to run"]) as (_, jobs):
+            return jobs
 
 
 def run(

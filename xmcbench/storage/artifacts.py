@@ -65,9 +65,11 @@ class Artifacts:
     temporary and removed with the object.
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
+
+    supplier: called with ``kind/hash`` before an artifact is made; it may put the folder there from elsewhere.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, supplier: Callable[[str], None] | None = None) -> None:
         self.reused_s = 0.0
         self.used: list[str] = []
         self._locks: list[IO[str]] = []
@@ -75,7 +77,7 @@ class Artifacts:
         if root is None:
             held, root = scratch_folder()
             weakref.finalize(self, remove_folder, held, root)
-        self.root = root
+        self.root, self._supplier = root, supplier
 
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
@@ -157,6 +159,10 @@ class Artifacts:
             if _noted(folder) is not None:
                 return False
             _take_away(folder)
+            if self._supplier is not None:
+                self._supplier(f"{folder.parent.name}/{folder.name}")
+                if _noted(folder) is not None:
+                    return False
             already_reused, start = self.reused_s, time.perf_counter()
             with suppress(_TakenOver), atomic_folder(folder) as temporary:
                 build(temporary)

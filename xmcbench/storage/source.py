@@ -63,6 +63,20 @@ def module_digest(*modules: str) -> str:
     return _source(tuple(sorted(modules))).digest
 
 
+def plugin_files(plugin: Path) -> list[Path]:
+    """A plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError, SyntaxError."""
+    package = _Package("", plugin.parent)
+    found: dict[Path, None] = {}
+    waiting = [(plugin.stem, plugin)]
+    while waiting:
+        name, file = waiting.pop()
+        if file not in found:
+            found[file] = None
+            for imported in syntax_of(file, name, file.stat().st_mtime_ns).imports:
+                waiting += package.files(imported) if package.imported(imported) else ()
+    return [*found]
+
+
 @dataclass(frozen=True)
 class _Package:
     """The code of one author: a package, a single module, or the folder of a plug-in file or of a script.
