@@ -21,7 +21,7 @@ def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_siz
     """A tree over the mean features of the instances of each label (PIFA), by hierarchical 2-means.
 
     X: CSR float32 [N, features]; pairs: binary CSC float32 [N, L], at least one in each column. nr_splits: children of
-    a node, a power of 2 in effect. Clusters of a level are equal in size to within one label. Returns PECOS's chain:
+    a node; where it is a power of 2, clusters of a level are equal in size to within one label. Returns PECOS's chain:
     a CSC matrix for each level, [its clusters, clusters above]; the last one has the labels as its rows.
     """
     with quiet_pecos():

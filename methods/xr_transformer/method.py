@@ -73,7 +73,9 @@ class XRTransformer(Method):
     learning_rate: Annotated[float, Gt(0), Doc("highest of a level", _CODE)] = 5e-5
     warmup: Annotated[float, Interval(ge=0, le=1), Doc("share of a level's steps over which it rises", _CODE)] = 0.1
     clip: Annotated[float | None, Gt(0), Doc("Euclidean norm of the gradient at most; none: any", _CODE)] = 1.0
-    branches: Annotated[int, Ge(2), Doc("children of a node of the first tree, rounded to a power of 2", _CODE)] = 16
+    branches: Annotated[
+        int, Ge(2), Doc("children of a node of the first tree; powers of 2 keep clusters equal in size", _CODE)
+    ] = 16
     leaf: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the first tree at most", _CODE)] = 16
     min_clusters: Annotated[int, Ge(1), Doc("levels with fewer are not trained on, if there is another", _CODE)] = 128
     max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on", _CODE)] = 32_768

@@ -1,6 +1,7 @@
 """XR-Transformer: the loss of a level, its classifiers, the training from level to level, and strange input."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from xmcbench import Artifacts, Texts, TopK, UsageError
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
+from xmcbench.methods.label_tree.ranker import LinearRanker
 from xmcbench.methods.label_tree.tree import Level
 from xmcbench.methods.xr_transformer import XRTransformer
 from xmcbench.methods.xr_transformer.bootstrap import bootstrapped
@@ -154,6 +156,7 @@ def test_equal_runs_are_equal_and_what_changes_them(run):
     assert first.scores.tobytes() == run()[0].scores.tobytes()
     for values in (
         {"steps": 0},
+        {"steps": 1},
         {"steps": 6},
         {"negative_cost": 0.1},
         {"guesses": 0, "steps": 30},
@@ -169,6 +172,25 @@ def test_the_vectors_count_beside_the_features(run, stories):
     found = method.predict(new, 1)
     assert found.indices[1, 0] == 0
     assert found.scores[0, 0] != found.scores[1, 0]
+
+
+def test_the_ranker_sees_the_vectors_of_the_trained_encoder(run, stories, monkeypatch):
+    seen, trained = [], LinearRanker.train
+    monkeypatch.setattr(LinearRanker, "train", lambda X, *rest, **named: seen.append(X) or trained(X, *rest, **named))
+    _, method = run(steps=8, learning_rate=1e-2)
+    vectors = method._embedded(method._tower.instance_tokens(stories[0], 24))
+    np.testing.assert_allclose(seen[0][:, -16:].toarray(), vectors, atol=1e-5)
+    assert abs(seen[0][:, :-16].multiply(seen[0][:, :-16]).sum(axis=1) - 1).max() < 1e-5
+
+
+def test_guesses_are_the_clusters_that_score_highest():
+    rng = np.random.default_rng(0)
+    vectors, classifiers = rng.standard_normal((9, 4), np.float32), rng.standard_normal((7, 5), np.float32)
+    method = XRTransformer(guesses=3)
+    method._tower = SimpleNamespace(device="cpu")
+    scores = vectors @ classifiers[:, :4].T + classifiers[:, 4]
+    assert method._guessed(vectors, classifiers).indices.tolist() == np.argsort(-scores, axis=1)[:, :3].tolist()
+    assert method._guessed(vectors, classifiers[:2]).indices.shape == (9, 2)
 
 
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
