@@ -111,9 +111,10 @@ class Rerank(Method):
         from sentence_transformers import CrossEncoder
         from transformers.utils import logging
 
-        from xmcbench.methods.embedder.folder import card, check_model, files_sha256
+        from xmcbench.methods.embedder.folder import check_model, files_sha256
         from xmcbench.methods.encoder.backbone import locate
         from xmcbench.methods.encoder.hardware import chosen_device, chosen_precision
+        from xmcbench.methods.encoder.model_card import read_card
 
         device = chosen_device(self.compute.device)
         precision = chosen_precision(self.precision, device)
@@ -143,7 +144,7 @@ class Rerank(Method):
             "parameters": sum(each.numel() for each in model.parameters()),
             "precision": precision,
             "device": device,
-            "card": card(folder),
+            "card": read_card(folder),
         }
         return model
 

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
@@ -26,7 +26,6 @@ from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
 from xmcbench.records.record import PROPENSITY_INSTANCES
 from xmcbench.registry import Registry
-from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
@@ -35,6 +34,9 @@ from xmcbench.runner.plan import Plan, Request, plan, resolve
 from xmcbench.runner.schedule import Jobs
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
+
+if TYPE_CHECKING:  # a plan, or a dry run, needs no tables
+    from xmcbench.results import Ablated, Coverage, Results
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -119,6 +121,8 @@ def run(
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
+    from xmcbench.results import Results
+
     common: dict[str, Any] = {
         "dataset": dataset,
         "setting": setting,
@@ -186,6 +190,8 @@ def coverage(
     ratios: Sequence[float],
 ) -> Coverage:
     """The records of a curve's plan, with what the curve should hold."""
+    from xmcbench.results import Coverage
+
     expected: dict[str, list[tuple[str, float, int]]] = {}
     for each in planned.cells:
         # A finished cell keeps the name under which it ran.
@@ -233,6 +239,8 @@ def ablation(
 
 def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filter_name: str, runs: Path) -> Ablated:
     """The records of an ablation's plan by its rows. rows: the row of each of the plan's requests."""
+    from xmcbench.results import Ablated
+
     by_row: dict[str, list[Record]] = {}
     for cell, record in zip(planned.cells, records, strict=True):
         by_row.setdefault(rows[cell.request], []).append(record)

@@ -196,7 +196,7 @@ def grid(arguments: argparse.Namespace, methods: tuple[str, ...], settings: Sequ
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The names or places of --dataset, each with --columns, or the dataset whose card says that it is the default.
 
-    A path that exists is one place, even if it has a comma. Raises UsageError.
+    A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
     from xmcbench.data.catalogue import default_dataset
     from xmcbench.data.sources.finding import place_of
@@ -204,7 +204,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     text = arguments.dataset
     if text is None:
         names: tuple[str, ...] = (default_dataset(),)
-    elif "," in str((place := place_of(text)).path) and place.path.exists():
+    elif place_of(text).path.exists():
         names = (text,)
     else:
         names = _names("--dataset", text, "--dataset lf-debian-2k,lf-debian-20k")

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from xmcbench.leaderboard.provenance import kinds
+from xmcbench.leaderboard import provenance
 from xmcbench.metrics.seeds import half_width
 from xmcbench.records import Record, Standing
 from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
+
+#: Share of test instances without a prediction from which a row says so.
+MANY_SILENT = 0.01
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Row:
 
     views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
     problems: one entry per seed that has no result, "seed 1: failed: reason". marks: notes on the figures, such
-    as that they are stale. kinds: those by which a reader may filter.
+    as that they are stale. kinds: those by which a reader may filter. title: of the method. origins: notes on models
+    that it starts from, if they were trained outside.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Row:
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    title: str = ""
+    origins: tuple[str, ...] = ()
 
 
 def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
@@ -75,12 +81,14 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
 def measured_on(record: Record) -> str:
     """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
 
-    All cores and no other cell beside it is what goes without saying.
+    All cores and no other cell beside it is what goes without saying. Old records do not have the threads.
     """
     hardware, compute = record.environment.hardware, record.environment.compute
     threads, neighbors = compute.threads if compute else None, record.measured.neighbors
     said = [hardware.kind]
-    if threads not in (None, hardware.cores):
+    if threads is None:
+        said.append("threads not recorded")
+    elif threads != hardware.cores:
         said.append(f"{threads} thread{'s' if threads != 1 else ''} a cell")
     if neighbors:
         said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
@@ -144,6 +152,17 @@ def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     return ["".join(f", {name}={each[name]}" for name in differing if name in each) for each in parameters]
 
 
+def silence(done: Sequence[Record]) -> tuple[str, ...]:
+    """A note where the method predicts nothing for many test instances; records may not say for how many."""
+    shares = [
+        record.predictions.empty / record.counts["test"]
+        for record in done
+        if record.predictions and record.predictions.empty is not None
+    ]
+    share = fmean(shares) if shares else 0.0
+    return (f"no prediction for {100 * share:.1f}% of the test instances",) if share >= MANY_SILENT else ()
+
+
 def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standing) -> Row:
     done = [record for record in group if record.ok]
     problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
@@ -160,8 +179,10 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         views={view: _figures([each.views[view] for each in scores]) for view in sorted(shared)},
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
-        marks=standing.problems(done),
-        kinds=kinds(group[0]),
+        marks=(*standing.problems(done), *silence(done)),
+        kinds=provenance.kinds(group[0]),
+        title=group[0].method.title,
+        origins=provenance.notes(done),
     )
 
 

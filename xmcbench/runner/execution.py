@@ -129,7 +129,6 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
 
-@dataclass
 class _Cell:
     """A cell that runs, or is scored.
 
@@ -137,17 +136,16 @@ class _Cell:
     pre-training is done.
     """
 
-    planned: PlannedCell
-    position: int
-    compute: Compute
-    staged: Store
-    claim: Claim
-    files: ExitStack
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    begin: float = field(default_factory=time.perf_counter)
-    neighbors: int = 0
-    ended: Ended | None = None
-    leading: ExitStack = field(default_factory=ExitStack)
+    def __init__(
+        self, planned: PlannedCell, position: int, compute: Compute, staged: Store, claim: Claim, files: ExitStack
+    ) -> None:
+        self.planned, self.position, self.compute = planned, position, compute
+        self.staged, self.claim, self.files = staged, claim, files
+        self.leading = ExitStack()
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.begin = time.perf_counter()
+        self.neighbors = 0
+        self.ended: Ended | None = None
 
 
 class _Run:
@@ -236,7 +234,8 @@ class _Run:
                 progress(planned, position, None)
                 task = cell_task(planned, self._place, needs[key], staged, cell.files)
                 executor.submit(replace(task, shares=self._pretraining[key]))
-                self._cells[key] = replace(cell, files=files.pop_all(), leading=leading.pop_all())
+                cell.files, cell.leading = files.pop_all(), leading.pop_all()
+                self._cells[key] = cell
                 self._count_neighbors(executor)
 
     def _leads(self, planned: PlannedCell, leading: ExitStack) -> bool:

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 
@@ -180,6 +181,17 @@ def test_learns_from_pairs(fitted, corpus):
     assert found.indices.tobytes() == again.indices.tobytes()
     assert found.scores.tobytes() == again.scores.tobytes()
     json.dumps(method.notes, allow_nan=False)
+
+
+def test_given_vectors_are_in_the_notes(fitted, tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("garden 1 0 0\nstory 0 0 3\n")
+    pairs = csr_matrix(np.array([[1, 0], [0, 1]], np.float32))
+    texts = Texts.from_lists(["a red garden", "the story"])
+    method = fitted(SiameseXML, texts, Texts.from_lists(["garden", "story"]), pairs, **SMALL, vectors=str(path))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    source = "a local file"
+    assert method.notes["vectors"] == {"name": "vectors.txt", "source": source, "sha256": digest, "width": 3}
 
 
 @pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
