@@ -114,7 +114,7 @@ def there(tiny, learner, tmp_path):
         made = plan(requests_of([Grid([str(tiny)], settings, **grid)]), Registry([learner]), store)
         records = execute(made, Place(store, on="ray"), watch=watch)
         assert [each.status for each in records] == ["ok"] * len(made.cells)
-        assert len([*store.root.rglob("records/*/*/*.json")]) == len(made.cells)
+        assert len([*store.root.glob("records/*/*/*.json")]) == len(made.cells)
         assert not [*store.root.rglob("*.claim*"), *store.root.rglob(".*.tmp")]
         assert not cells()
         return records
@@ -229,7 +229,7 @@ def test_drivers_that_are_interrupted_killed_and_two_at_once(cluster, tiny, lear
         return subprocess.Popen([*map(str, words)], cwd=tmp_path, env=environment, **pipes)
 
     def finished():
-        return {path: path.stat().st_mtime_ns for path in runs.rglob("records/*/*/*.json")}
+        return {path: path.stat().st_mtime_ns for path in runs.glob("records/*/*/*.json")}
 
     def after(records, process):
         while len(finished()) < records and process.poll() is None:
