@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -10,9 +10,12 @@ import numpy as np
 from annotated_types import Ge, Interval
 
 from xmcbench import Doc, Method, TopK
+from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyzed_lists, require_analyzer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts
@@ -26,7 +29,8 @@ class BM25(Method):
     each query. Pairs and training texts are not used: document frequencies are those of the labels.
 
     A label that shares no term with the instance is not a prediction. An instance without a term has none, and a label
-    without a term is never one. The variants of BM25 that score absent terms as well (BM25L, BM25+) are left out.
+    without a term is never one. The variants of BM25 that score absent terms as well (BM25L, BM25+) are left out. With
+    an ``analyzer``, ``stemmer`` and ``stopwords`` have no effect.
     """
 
     title = "BM25"
@@ -44,13 +48,18 @@ class BM25(Method):
     b: Annotated[float, Interval(ge=0, le=1), Doc("share of the length normalization", "bm25s")] = 0.75
     stemmer: Annotated[Literal["english"] | None, Doc("Snowball stems, or none")] = "english"
     stopwords: Annotated[Literal["english"] | None, Doc("words left out, or none")] = "english"
+    analyzer: Annotated[Analyzer | None, ANALYZER] = None
+
+    def require(self) -> None:
+        """Raise Unavailable where the analyzer needs a package that is not installed."""
+        require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Index the label texts."""
         import bm25s
         from scipy.sparse import csc_matrix, csr_matrix
 
-        ids, words = self._tokens(raw_Y)
+        ids, words = self._tokens(self._batches(raw_Y))
         # With a stemmer bm25s numbers the terms in the order of a set, which differs from process to process.
         terms = sorted(words)
         self._terms = {term: number for number, term in enumerate(terms)}
@@ -66,27 +75,32 @@ class BM25(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the highest BM25 score for each text."""
-        parts = [self._index.search(self._queries(batch.to_pylist()), k) for batch in raw_X.batches()]
-        return TopK.joined(parts, k)
+        parts = (self._index.search(self._queries(batch), k) for batch in self._batches(raw_X))
+        return collected(parts, len(raw_X), k)
 
-    def _tokens(self, texts: Iterable[str]) -> tuple[list[list[int]], dict[str, int]]:
+    def _batches(self, texts: Texts) -> Iterator[pa.Array]:
+        return texts.batches(ROWS) if self.analyzer else texts.batches()
+
+    def _tokens(self, batches: Iterable[pa.Array]) -> tuple[list[list[int]], dict[str, int]]:
         """For each text the numbers of its terms, and the number of each term."""
         import bm25s
         import Stemmer
 
+        if self.analyzer:
+            return analyzed_lists(batches, self.analyzer)
         tokenized = bm25s.tokenize(
-            texts,
+            chain.from_iterable(batch.to_pylist() for batch in batches),
             stopwords=self.stopwords,
             stemmer=Stemmer.Stemmer(self.stemmer) if self.stemmer else None,
             show_progress=False,
         )
         return tokenized.ids, tokenized.vocab
 
-    def _queries(self, texts: list[str]) -> csr_matrix:
+    def _queries(self, texts: pa.Array) -> csr_matrix:
         """How often each term of the index occurs in each text: CSR float32 [len(texts), terms]."""
         from scipy.sparse import coo_matrix
 
-        ids, words = self._tokens(texts)
+        ids, words = self._tokens([texts])
         number = np.full(len(words), -1, np.int64)
         for term, position in words.items():
             number[position] = self._terms.get(term, -1)

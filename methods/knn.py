@@ -8,8 +8,11 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -56,23 +59,27 @@ class KNN(Method):
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    analyzer: Annotated[Analyzer | None, ANALYZER] = None
+
+    def require(self) -> None:
+        """Raise Unavailable where the analyzer needs a package that is not installed."""
+        require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Index the training instances and the labels."""
         assert pairs is not None, "supervision is required"
         self._pairs = pairs.astype(np.float64)
-        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._features = AnalyzedFeatures.shared(
+            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
+        )
         self._instances = SparseIndex(self._features.transform(raw_X))
         self._labels = SparseIndex(self._features.labels)
         self.notes["training_instances_with_a_pair"] = int((np.diff(pairs.indptr) > 0).sum())
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the largest score; fewer for an instance that resembles nothing."""
-        parts = []
-        for start in range(0, len(raw_X), _BATCH):
-            batch = raw_X[start : start + _BATCH]
-            parts.append(self._ranked(self._features.transform(batch), k))
-        return TopK.joined(parts, k)
+        batches = (raw_X[start : start + _BATCH] for start in range(0, len(raw_X), _BATCH))
+        return collected((self._ranked(self._features.transform(batch), k) for batch in batches), len(raw_X), k)
 
     def _ranked(self, queries: csr_matrix, k: int) -> TopK:
         """The best of the labels that are voted for and of the k labels with the nearest texts: no other can be one."""

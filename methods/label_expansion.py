@@ -9,8 +9,11 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -38,12 +41,19 @@ class LabelExpansion(Method):
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    analyzer: Annotated[Analyzer | None, ANALYZER] = None
+
+    def require(self) -> None:
+        """Raise Unavailable where the analyzer needs a package that is not installed."""
+        require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Find the nearest documents of every label, or take the expanded labels from the store."""
         from scipy.sparse import load_npz, save_npz
 
-        features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        features = AnalyzedFeatures.shared(
+            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
+        )
         identity = {"instances": raw_X.digest, "labels": raw_Y.digest, **self.parameters()}
 
         def build(folder: Path) -> None:
@@ -56,11 +66,13 @@ class LabelExpansion(Method):
             )
 
         folder = self.artifacts.get("label-expansion", identity, build)
-        self._features = TfidfFeatures(features.vectorizer, load_npz(folder / "labels.npz"))
+        self._features = features
+        self._features.labels = load_npz(folder / "labels.npz")
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k nearest expanded labels of each text, by inner product."""
-        return self._features.nearest(raw_X, k)
+        index = SparseIndex(self._features.labels)
+        return collected((index.search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
 
 
 def expanded(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: float, terms: int) -> csr_matrix:

@@ -6,7 +6,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, Unit
 
 from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
-from xmcbench.parameters import declared, resolve, undeclared
+from xmcbench.parameters import declared, identity, resolve, undeclared
 from xmcbench.plugin import from_file, load
 from xmcbench.registry import Registry
 
@@ -241,3 +241,13 @@ def test_every_built_in_range_is_kept(name, parameter):
             assert resolve(declared(BUILT_IN[name]), name, {parameter: at})[parameter] == at
     # A number without a range is an oversight, but where any number makes sense.
     assert found.limits or kind is None or found.choices or parameter == "min_pseudo_score"
+
+
+def test_the_default_of_a_parameter_that_was_added_later_is_no_part_of_a_cell():
+    class Grown(Method):
+        k1: float = 1.5
+        analyzer: Annotated[str | None, Doc("of texts", added=True)] = None
+
+    known = declared(Grown)
+    assert identity(known, resolve(known, "grown", {})) == {"k1": 1.5}
+    assert identity(known, resolve(known, "grown", {"analyzer": "icu"})) == {"k1": 1.5, "analyzer": "icu"}

@@ -59,10 +59,16 @@ class Limit(Struct, frozen=True):
 
 
 class Doc(Struct, frozen=True):
-    """The meaning of a hyperparameter. source: where its default is from, such as a section of a paper."""
+    """The meaning of a hyperparameter.
+
+    source: where its default is from, such as a section of a paper. added: whether it is newer than results of the
+    method, and its default gives the method as it was before. The default is then no part of the identity of a cell,
+    and earlier results stay in place.
+    """
 
     text: str
     source: str = ""
+    added: bool = False
 
 
 class Parameter(Struct, frozen=True):
@@ -256,3 +262,10 @@ def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, obje
         parameter = known[name]
         values[name] = parameter.parse(value, owner) if isinstance(value, str) else parameter.check(value, owner)
     return values
+
+
+def identity(known: Mapping[str, Parameter], values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The values that tell a cell from others: all but the defaults of parameters that were added later."""
+    return {
+        name: value for name, value in values.items() if not (known[name].doc.added and value == known[name].default)
+    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import Unavailable, UsageError
 from xmcbench.leaderboard import curves, hypertext, markup, published, tables
-from xmcbench.leaderboard.rows import Row, grouped, names, rows, without_common
+from xmcbench.leaderboard.rows import Row, grouped, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
 
@@ -87,8 +87,8 @@ class Results:
         return pd.DataFrame([flat(record, self._filter(record), self.standing) for record in self.records])
 
     def problems(self) -> list[str]:
-        """One line for each cell without figures, with its predictions or the last line of its log; and for each stale
-        one."""
+        """One line for each cell without figures, with its predictions or the last line of its log; and for each row
+        that is stale, or without predictions for many instances."""
         datasets = len({record.cell.dataset for record in self.records}) > 1
         settings = len({record.cell.setting for record in self.records}) > 1
         found = []
@@ -97,9 +97,10 @@ class Results:
             where += f"{record.cell.setting.slug}, " if settings else ""
             said = f"{record.status}: {record.reason}{files_of(record, self.runs)}"
             found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
-        groups = grouped(record for record in self.records if record.ok)
+        groups = grouped(record for record in self.records if record.finished)
         for key, name in names(groups).items():
-            found += [f"{name}: {problem}" for problem in self.standing.problems(groups[key])]
+            stale = self.standing.problems(record for record in groups[key] if record.ok)
+            found += [f"{name}: {problem}" for problem in (*stale, *silence(groups[key]))]
         return found
 
     def __str__(self) -> str:

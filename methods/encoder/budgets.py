@@ -67,3 +67,6 @@ SCRATCH: dict[str, object] = {
     "finetune_batch": 64,
     "finetune_rate": 3e-4,
 }
+
+#: The presets of encoders that are trained without pairs.
+BUDGETS: dict[str, dict[str, object]] = {"quick": QUICK, "small": SMALL, "hour": HOUR, "gpu": GPU, "scratch": SCRATCH}

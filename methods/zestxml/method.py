@@ -8,8 +8,11 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -76,6 +79,11 @@ class ZestXML(Method):
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 0.5
+    analyzer: Annotated[Analyzer | None, ANALYZER] = None
+
+    def require(self) -> None:
+        """Raise Unavailable where the analyzer needs a package that is not installed."""
+        require_analyzer(self.analyzer)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Choose the entries of W and train them."""
@@ -85,7 +93,9 @@ class ZestXML(Method):
         from xmcbench.methods.zestxml.sparsity import one_shot
 
         assert pairs is not None, "supervision is required"
-        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._features = AnalyzedFeatures.shared(
+            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
+        )
         labels = self._features.labels
         self._index = SparseIndex(labels)
         rows = np.flatnonzero(np.diff(pairs.indptr))
@@ -115,8 +125,7 @@ class ZestXML(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels of the shortlist with the largest score."""
-        parts = [self._ranked(batch, k) for batch in self._features.batches(raw_X)]
-        return TopK.joined(parts, k)
+        return collected((self._ranked(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
 
     def _shortlist(self, X: csr_matrix, size: int) -> TopK:
         """The labels with the strongest links to each document."""

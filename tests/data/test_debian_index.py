@@ -283,10 +283,15 @@ def test_without_apt_the_indices_are_asked_for(card, tmp_path, monkeypatch):
 
 
 APT = """#!/bin/sh
+# With a list of sources of its own, it has what that list says, and no other release.
+release={codename}
+for option; do case "$option" in Dir::Etc::sourcelist=*) read -r kind release rest < "${{option#*=}}"
+    release="${{rest##*archive }}"; release="${{release%% *}}" ;; esac; done
 case "$*" in
 *indextargets*)
-    printf 'Packages\\tDebian\\t{codename}\\tmain\\t{folder}/Packages\\n'
-    printf 'Translations\\tDebian\\t{codename}\\tmain\\t{folder}/Translation-en\\n' ;;
+    if [ "$release" = {codename} ]; then prefix=; else prefix="$release-"; fi
+    printf "Packages\\tDebian\\t$release\\tmain\\t{folder}/${{prefix}}Packages\\thttp://mirror/archive\\n"
+    printf "Translations\\tDebian\\t$release\\tmain\\t{folder}/${{prefix}}Translation-en\\thttp://mirror/archive\\n" ;;
 *cat-file*) for last; do :; done; cat "$last" ;;
 *update*) echo 'E: no network' >&2; exit 100 ;;
 esac
@@ -313,6 +318,67 @@ def test_indices_come_from_the_machines_apt(card, apt, indices, tmp_path):
     paths = fetch("letters", tmp_path / "out")
     assert [path.read_bytes() for path in paths] == [(indices / path.name).read_bytes() for path in paths]
     assert build("letters").card.counts["labels"] == 4
+
+
+NEXT = (
+    PACKAGES.replace("Suggests: beta (>= 2) | gamma, delta:any, nowhere, alpha", "Suggests: beta, omega")
+    + """\
+
+Package: omega
+Version: 1
+Recommends: alpha, beta
+Description: last letter
+Description-md5: o1
+
+Package: psi
+Version: 1
+Suggests: omega, gamma, alpha, psi
+Description: a new letter
+Description-md5: p1
+"""
+)
+
+
+@pytest.fixture
+def next_card(card, indices):
+    """The card of a dataset of two releases, the second with the new packages omega and psi."""
+    latin = NEXT.replace("Enhances: alpha", "Enhances: alpha, omega, beta").replace("third letter", "changed letter")
+    (indices / "latin-Packages").write_text(latin)
+    (indices / "latin-Translation-en").write_text(TRANSLATION.replace("first letter", "changed letter"))
+    names = [f"{release}{name}" for release in ("", "latin-") for name in ("Packages", "Translation-en")]
+    recipe = read_card(card)
+    sums = {name: index_digest(indices / name) for name in names}
+    write_card(card, replace(recipe, build=replace(recipe.build, next_release="latin", indices=sums)))
+    return card
+
+
+def test_labels_that_are_new_in_the_next_release(next_card, indices):
+    build("letters", indices=indices)
+    dataset = load_dataset("letters")
+    # alpha trains. beta names no new package; alpha is a training instance, whatever it names in the next release.
+    assert [*dataset.train.uids] == ["alpha"]
+    assert [*dataset.test.uids] == ["gamma", "psi"]
+    # alpha is named by a test instance, but it is neither seen nor new; nothing names psi but itself.
+    assert [*dataset.labels.uids] == ["beta", "delta", "gamma", "omega"]
+    # A label has the text of the release that it is seen in.
+    assert [*dataset.labels][2:] == ["gamma - third letter", "omega - last letter"]
+    assert dataset.train_pairs().toarray().tolist() == [[1, 1, 1, 0]]
+    assert dataset.test_pairs().toarray().tolist() == [[1, 0, 0, 1], [0, 0, 1, 1]]
+    assert dataset.filter("self").toarray().tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
+
+
+def test_the_next_release_comes_from_the_archive_of_the_first(next_card, apt, tmp_path, indices):
+    apt("greek")
+    paths = fetch("letters", tmp_path / "out")
+    names = ["Packages", "Translation-en", "latin-Packages", "latin-Translation-en"]
+    assert [path.name for path in paths] == names
+    assert [path.read_bytes() for path in paths] == [(indices / name).read_bytes() for name in names]
+
+
+def test_releases_without_a_new_package_make_no_dataset(next_card, indices):
+    (indices / "latin-Packages").write_text(PACKAGES)
+    with pytest.raises(DataError, match="no package of the next release refers to a new one"):
+        build("letters", next_card.parent.parent / "other", indices, allow_other_release=True)
 
 
 def test_a_release_that_apt_does_not_hold_is_said(card, apt, tmp_path):

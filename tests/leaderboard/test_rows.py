@@ -3,7 +3,7 @@ import pytest
 from xmcbench.leaderboard import rows
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import without_common
+from xmcbench.leaderboard.rows import silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
@@ -108,3 +108,18 @@ def test_a_failed_seed_is_a_problem_of_its_row(record):
     assert row.problems == ("seed 1: failed: ValueError: no",)
     (row,) = rows([record(status="timeout")], "self")
     assert row.figures == {}
+
+
+def test_a_row_says_where_it_predicts_nothing_for_many_instances(record, altered):
+    def marks(*empty):
+        made = [record(seed=seed) for seed in range(len(empty))]
+        changed = [altered(each, (("predictions", "empty"), rows)) for each, rows in zip(made, empty, strict=True)]
+        (row,) = rows(changed, "self")
+        assert silence(changed) == row.marks
+        return row.marks
+
+    assert marks(12) == ("no prediction for 40.0% of the test instances",)
+    assert marks(0) == marks(None) == ()
+    assert marks(3, 0, None) == ("no prediction for 5.0% of the test instances",)
+    with pytest.raises(ValueError, match="more test rows"):
+        marks(31)

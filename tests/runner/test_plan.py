@@ -288,3 +288,27 @@ def test_the_status_of_a_method(plugin):
     assert status(registry["three"]) == "missing: three needs no_such_package (pip install no-such)"
     assert status(registry["odd"]) == "broken: odd cannot be asked about itself: RuntimeError: odd"
     assert status(registry["bad"]).startswith("broken: cannot be imported: ModuleNotFoundError")
+
+
+def test_earlier_results_stay_those_of_a_method_that_grew_a_parameter(tiny, plugin, tmp_path):
+    before = """
+        from xmcbench import Method
+        class Grown(Method):
+            k1: float = 1.5
+            def fit(self, raw_X, raw_Y, pairs=None): ...
+            def predict(self, raw_X, k=100): ...
+    """
+    declared = """
+            analyzer: Annotated[str | None, Doc("of texts", added=True)] = None"""
+    after = "from typing import Annotated\n        from xmcbench import Doc, Method"
+    after = before.replace("from xmcbench import Method", after).replace(
+        "k1: float = 1.5", f"k1: float = 1.5{declared}"
+    )
+
+    def cell(code, name, **values):
+        request = Request(str(tiny), Setting.of("ez"), methods=["grown"], overrides={"grown": values})
+        (planned,) = plan([request], Registry([plugin(code, name)]), Store(tmp_path / "runs")).cells
+        return planned.cell
+
+    assert cell(before, "before.py").key == cell(after, "after.py").key
+    assert cell(after, "after.py", analyzer="icu").parameters == {"k1": 1.5, "analyzer": "icu"}

@@ -50,8 +50,16 @@ def store(tmp_path):
     return Store(tmp_path)
 
 
-def predict(store, cell, depth=117, rows=113, labels=333):
-    TopK.from_scores(np.random.RandomState(0).rand(rows, labels), depth).save(store.predictions_path(cell))
+def predict(store, cell, depth=117, rows=113, labels=333, empty=0):
+    scores = np.random.RandomState(0).rand(rows, labels)
+    scores[:empty] = -np.inf
+    TopK.from_scores(scores, depth).save(store.predictions_path(cell))
+
+
+def test_rows_without_a_prediction_are_counted(scorer, cell, store):
+    each = cell()
+    predict(store, each, empty=7)
+    assert scorer.score(each, store.root, SAMPLE, 117).predictions.empty == 7
 
 
 def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
@@ -61,6 +69,7 @@ def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
     assert not store.ranks_path(each).exists()
     scored = scorer.score(each, store.root, SAMPLE, 117)
     assert scored == audited
+    assert scored.predictions.empty == 0
     assert store.ranks_path(each).exists()
     assert scored.protocol.filter == "file"
     assert {*scored.metrics} == {"none", "self", "file"}

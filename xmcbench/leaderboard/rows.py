@@ -13,6 +13,9 @@ from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
 
+#: Share of test instances without a prediction from which a row says so.
+MANY_SILENT = 0.01
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -149,6 +152,17 @@ def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     return ["".join(f", {name}={each[name]}" for name in differing if name in each) for each in parameters]
 
 
+def silence(done: Sequence[Record]) -> tuple[str, ...]:
+    """A note where the method predicts nothing for many test instances; records may not say for how many."""
+    shares = [
+        record.predictions.empty / record.counts["test"]
+        for record in done
+        if record.predictions and record.predictions.empty is not None
+    ]
+    share = fmean(shares) if shares else 0.0
+    return (f"no prediction for {100 * share:.1f}% of the test instances",) if share >= MANY_SILENT else ()
+
+
 def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standing) -> Row:
     done = [record for record in group if record.ok]
     problems = tuple(f"seed {record.cell.seed}: {record.status}: {record.reason}" for record in group if not record.ok)
@@ -165,7 +179,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         views={view: _figures([each.views[view] for each in scores]) for view in sorted(shared)},
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
-        marks=standing.problems(done),
+        marks=(*standing.problems(done), *silence(done)),
         kinds=provenance.kinds(group[0]),
         title=group[0].method.title,
         origins=provenance.notes(done),

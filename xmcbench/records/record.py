@@ -134,11 +134,13 @@ class FilteredFigures(Figures, frozen=True, kw_only=True):
 
 
 class Predictions(_Part, frozen=True, kw_only=True):
-    """file: below the runs folder. depth: predictions per row, including those that a filter may remove."""
+    """file: below the runs folder. depth: predictions per row, including those that a filter may remove. empty: test
+    rows without a single prediction; null in records from before they were counted."""
 
     file: str
     sha256: Sha256
     depth: Annotated[int, Meta(ge=1)]
+    empty: Count | None = None
 
 
 class RanksFacts(_Part, frozen=True, kw_only=True):
@@ -227,6 +229,8 @@ class Record(_Part, frozen=True, kw_only=True):
             raise ValueError("status is unscored, but predictions are missing, or there are figures")
         if missing := [name for name in _COUNTS if name not in self.counts]:
             raise ValueError(f"counts have no {missing[0]}")
+        if self.predictions is not None and (self.predictions.empty or 0) > self.counts["test"]:
+            raise ValueError("more test rows are without a prediction than there are")
         for scores in self.metrics.values():
             few = self.counts["train"] < PROPENSITY_INSTANCES
             needed = [name for name in METRICS if not few or METRICS[name].family != "PSP"]

@@ -56,6 +56,8 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
         "subset": msgspec.to_builtins(subset_facts(subset)),
         **msgspec.to_builtins(scored, str_keys=True),
     }
+    if said["predictions"]["empty"] is None:  # from before they were counted
+        follows["predictions"]["empty"] = None
     # Different metric code is acceptable if it gives the same figures.
     follows["protocol"]["source_sha256"] = said["protocol"]["source_sha256"]
     for field, value in follows.items():

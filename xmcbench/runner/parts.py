@@ -71,7 +71,7 @@ class Part:
         """
         if pairs is None and self.kind.supervision == "required":
             raise UsageError(f"{self.spec} learns from pairs and there are none", "leave it out, or run fs or full")
-        method = self.kind(**self.values)
+        method, declared = self.kind(**self.values), parameters.declared(self.kind)
 
         def build(folder: Path) -> None:
             found = predict(
@@ -82,7 +82,7 @@ class Part:
                 seed=self.outer.seed,
                 artifacts=self.outer.artifacts,
                 compute=self.outer.compute,
-                identity={"method": self.name, "parameters": dict(self.values)},
+                identity={"method": self.name, "parameters": parameters.identity(declared, self.values)},
                 phases=Phases(),
             )
             found.save(folder / _RANKING)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import TYPE_CHECKING, Literal
 
+from xmcbench import parameters
 from xmcbench.description import DEFAULT_PRESET, Description, Values
 from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
 from xmcbench.records import Cell, Record, Standing, Store
@@ -341,7 +342,7 @@ def _planned(
             setting=request.setting,
             subset_sha256=subset.digest if subset else None,
             method=row.entry.name,
-            parameters=dict(row.values),
+            parameters=parameters.identity(row.entry.usable().parameters, row.values),
             seed=seed,
         )
         check_readable(cell)

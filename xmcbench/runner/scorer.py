@@ -206,7 +206,8 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     sha256 = sha256_file(path)
     predictions = TopK.load(path)
     predictions.check(len(dataset.test), request.depth, len(dataset.labels))
-    kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth)
+    empty = int((predictions.indices[:, 0] < 0).sum())  # best first: a row without a first prediction has none
+    kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth, empty=empty)
     if not len(truth.pairs):
         return _scored({}, dataset.card.filter, dataset.propensity, None, kept)
     ranks = scoring.rank(predictions, dataset, truth, subset.pairs if subset else None)

@@ -15,12 +15,18 @@ from xmcbench.data.recipes.debian_packages.index import (
     read_packages,
     write_dataset,
 )
+from xmcbench.data.recipes.debian_packages.next_release import write_new_packages
 
 __all__ = ["fetch", "index_digest", "index_file", "indices", "write"]
 
 
 def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
     """Write the dataset in the XC raw layout. files: in the order of ``indices``. Raises DataError."""
-    packages, translations = files
-    read = read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
-    write_dataset(read, out)
+    releases = [
+        read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
+        for packages, translations in zip(files[::2], files[1::2], strict=True)
+    ]
+    if recipe.next_release:
+        write_new_packages(*releases, out)
+    else:
+        write_dataset(*releases, out)

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.compression import lines, open_source
+from xmcbench.data.compression import lines, open_source, sha256_unpacked
 from xmcbench.data.rows import at
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError
@@ -50,9 +50,17 @@ class Package:
     related: frozenset[str]
 
 
-def indices(recipe: Recipe) -> tuple[str, str]:
-    """The names of the two indices; each may be compressed as .gz or .xz."""
-    return "Packages", f"Translation-{recipe.language or 'en'}"
+#: SHA-256 (hex) of an index without its compression, as the release's own ``InRelease`` file lists it.
+index_digest = sha256_unpacked
+
+#: An instance and the names of its labels.
+Instance = tuple[Package, Sequence[str]]
+
+
+def indices(recipe: Recipe) -> tuple[str, ...]:
+    """The names of the two indices of each release; each may be compressed as .gz or .xz."""
+    names = "Packages", f"Translation-{recipe.language or 'en'}"
+    return (*names, *(f"{recipe.next_release}-{name}" for name in names)) if recipe.next_release else names
 
 
 def index_file(folder: Path, name: str) -> Path:
@@ -61,15 +69,6 @@ def index_file(folder: Path, name: str) -> Path:
         if path.is_file():
             return path
     raise DataError(f"{folder} has no {name}", "put it there, plain, .gz or .xz")
-
-
-def index_digest(path: Path) -> str:
-    """SHA-256 (hex) of an index without its compression, as the release's own ``InRelease`` file lists it."""
-    digest = hashlib.sha256()
-    with open_source(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def read_packages(
@@ -182,25 +181,27 @@ def write_dataset(packages: dict[str, Package], out: Path) -> None:
     labels = sorted(set().union(*targets.values()))
     if not labels:
         raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
-    number = {name: row for row, name in enumerate(labels)}
-    instances = sorted(name for name, named in targets.items() if named)
-    sides = {
-        "trn": [each for each in instances if trains(each)],
-        "tst": [each for each in instances if not trains(each)],
-    }
-    write_labels(out / "lbl.json.gz", ((name, packages[name].title) for name in labels))
-    for side, names in sides.items():
-        write_instances(
-            out / f"{side}.json.gz",
-            (
-                (name, packages[name].title, packages[name].content, [number[each] for each in targets[name]])
-                for name in names
-            ),
-        )
-        _write_self_filter(out / f"filter_labels_{'train' if side == 'trn' else 'test'}.txt", names, number)
+    instances = [(packages[name], targets[name]) for name in sorted(targets) if targets[name]]
+    write_rows(
+        [packages[name] for name in labels],
+        [each for each in instances if trains(each[0].name)],
+        [each for each in instances if not trains(each[0].name)],
+        out,
+    )
 
 
-def _write_self_filter(path: Path, names: list[str], number: dict[str, int]) -> None:
+def write_rows(labels: Sequence[Package], training: Sequence[Instance], testing: Sequence[Instance], out: Path) -> None:
+    """Write labels and instances in the XC raw layout, with the pairs (package, itself) as filter files."""
+    number = {label.name: row for row, label in enumerate(labels)}
+    write_labels(out / "lbl.json.gz", ((label.name, label.title) for label in labels))
+    for side, word, instances in (("trn", "train", training), ("tst", "test", testing)):
+        rows = ((each.name, each.title, each.content, [number[name] for name in named]) for each, named in instances)
+        write_instances(out / f"{side}.json.gz", rows)
+        names = [each.name for each, _ in instances]
+        _write_self_filter(out / f"filter_labels_{word}.txt", names, number)
+
+
+def _write_self_filter(path: Path, names: Sequence[str], number: dict[str, int]) -> None:
     from scipy.sparse import csr_matrix
 
     from xmcbench.data.xc_matrix import write_filter

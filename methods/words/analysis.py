@@ -1,0 +1,171 @@
+"""Analyzers: texts as terms that can be compared, by language, by characters, or by ICU's word boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+from unicodedata import normalize
+
+import numpy as np
+
+from xmcbench import Doc, Unavailable
+from xmcbench.methods.words.tokens import Tokens
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Languages that Snowball has a stemmer for, in all versions of PyStemmer since 2.2.
+Language = Literal[
+    "arabic",
+    "armenian",
+    "basque",
+    "catalan",
+    "danish",
+    "dutch",
+    "english",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hindi",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "lithuanian",
+    "nepali",
+    "norwegian",
+    "portuguese",
+    "romanian",
+    "russian",
+    "serbian",
+    "spanish",
+    "swedish",
+    "tamil",
+    "turkish",
+    "yiddish",
+]
+Analyzer = Literal["characters", "icu", Language]
+
+#: Declaration of the parameter, for every method that has it. It is newer than results of these methods.
+ANALYZER = Doc(
+    "how a text becomes terms. none: as the other parameters say; a language: its Snowball stems, without its stop "
+    "words where bm25s has a list of them; characters: n-grams of 2 to 4 characters of each word and its edges, which "
+    "need no language; icu: words as ICU finds them, for Chinese, Japanese, Thai and other languages without spaces",
+    added=True,
+)
+
+#: Texts that are analyzed at a time: as n-grams of characters they take twenty times their space.
+ROWS = 4_096
+
+#: Lengths of the n-grams of characters.
+_LENGTHS = (2, 3, 4)
+
+#: Everything that is no part of a word. Unlike ``\w``, a word holds the combining marks that Hindi and others need.
+_SEPARATORS = r"[^\p{L}\p{M}\p{N}]+"
+
+
+def require_analyzer(analyzer: Analyzer | None) -> None:
+    """Raise Unavailable where an analyzer needs a package that is not installed."""
+    from importlib.util import find_spec
+
+    if analyzer == "icu" and find_spec("icu4py") is None:
+        raise Unavailable("the analyzer icu needs icu4py", "pip install icu4py")
+
+
+def analyzed(batch: pa.Array, analyzer: Analyzer) -> Tokens:
+    """The terms of an Arrow array of texts, lower case, after Unicode's compatibility normalization (NFKC)."""
+    if analyzer == "icu":
+        return _segmented(batch)
+    tokens = Tokens.of(batch, _SEPARATORS, lowercase=True)
+    return _character_ngrams(tokens) if analyzer == "characters" else _stemmed(tokens, analyzer)
+
+
+def analyzed_lists(batches: Iterable[pa.Array], analyzer: Analyzer) -> tuple[list[list[int]], dict[str, int]]:
+    """For each text of all batches the numbers of its terms in order, and the number of each term."""
+    numbers: dict[str, int] = {}
+    found: list[list[int]] = []
+    for batch in batches:
+        tokens = analyzed(batch, analyzer)
+        number = np.array([numbers.setdefault(word, len(numbers)) for word in tokens.words.to_pylist()], np.int64)
+        ends = np.cumsum(np.bincount(tokens.rows, minlength=tokens.texts))[:-1]
+        found += [each.tolist() for each in np.split(number[tokens.codes], ends)]
+    return found, numbers
+
+
+def _stemmed(tokens: Tokens, language: Language) -> Tokens:
+    """The stems of the words, without stop words."""
+    import Stemmer
+
+    words = _normalized(tokens.words)
+    stop_words = _stop_words(language)
+    stems = Stemmer.Stemmer(language).stemWords(words)
+    return _renamed(tokens, [stem if word not in stop_words else "" for word, stem in zip(words, stems, strict=True)])
+
+
+def _normalized(words: pa.Array) -> list[str]:
+    """By Python: Arrow's ``utf8_normalize`` leaves a letter and its accent apart."""
+    return [normalize("NFKC", word) for word in words.to_pylist()]
+
+
+def _stop_words(language: Language) -> frozenset[str]:
+    from bm25s import stopwords
+
+    name = "EN" if language == "english" else language.upper()
+    return frozenset(getattr(stopwords, f"STOPWORDS_{name}", ()))
+
+
+def _renamed(tokens: Tokens, names: list[str]) -> Tokens:
+    """The tokens with a new name for each word; words of one name become one, and those of none are left out."""
+    import pyarrow as pa
+
+    numbers: dict[str, int] = {}
+    number = np.array([numbers.setdefault(name, len(numbers)) if name else -1 for name in names], np.int32)
+    codes = number[tokens.codes]
+    kept = codes >= 0
+    return Tokens(codes[kept], tokens.rows[kept], pa.array(numbers, pa.large_string()), tokens.texts)
+
+
+def _character_ngrams(tokens: Tokens) -> Tokens:
+    """The n-grams of the characters of every word, with ``_`` at both of its edges."""
+    import pyarrow as pa
+
+    numbers: dict[str, int] = {}
+    of_word = [
+        [numbers.setdefault(ngram, len(numbers)) for ngram in _ngrams(f"_{word}_")]
+        for word in _normalized(tokens.words)
+    ]
+    lengths = np.array([len(ngrams) for ngrams in of_word], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    flat = np.fromiter(chain.from_iterable(of_word), np.int32, int(lengths.sum()))
+    counts = lengths[tokens.codes]
+    # Place i of a word's n-grams is the start of the word and i: one range for each token, all in one array.
+    inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    codes = flat[np.repeat(starts[tokens.codes], counts) + inside]
+    return Tokens(codes, np.repeat(tokens.rows, counts), pa.array(numbers, pa.large_string()), tokens.texts)
+
+
+def _ngrams(word: str) -> list[str]:
+    return [word[start : start + n] for n in _LENGTHS for start in range(len(word) - n + 1)]
+
+
+def _segmented(batch: pa.Array) -> Tokens:
+    """The words of texts by ICU's rules and dictionaries (UAX #29); what holds no letter or digit is no word."""
+    import pyarrow as pa
+    from icu4py.breakers import WordBreaker
+
+    numbers: dict[str, int] = {}
+    codes: list[int] = []
+    lengths = []
+    for text in batch.to_pylist():
+        before = len(codes)
+        # Not its `segments`: those count in UTF-16, and slice wrongly after an emoji.
+        codes += [
+            numbers.setdefault(word, len(numbers))
+            for word in WordBreaker(normalize("NFKC", text).lower(), "und")
+            if any(character.isalnum() for character in word)
+        ]
+        lengths.append(len(codes) - before)
+    rows = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    return Tokens(np.array(codes, np.int32), rows, pa.array(numbers, pa.large_string()), len(lengths))

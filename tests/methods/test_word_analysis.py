@@ -1,0 +1,130 @@
+import sys
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import Stemmer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xmcbench import Artifacts, Texts, Unavailable
+from xmcbench.methods.bm25 import BM25
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures, written
+from xmcbench.methods.sparse.features import TfidfFeatures
+from xmcbench.methods.sparse.ngrams import NgramTfidf
+from xmcbench.methods.tfidf import Tfidf
+from xmcbench.methods.words.analysis import Language, analyzed, analyzed_lists
+from xmcbench.methods.words.tokens import Tokens
+
+
+def terms(texts, analyzer):
+    """The terms of each text."""
+    tokens = analyzed(pa.array(texts, pa.large_string()), analyzer)
+    words = tokens.words.to_pylist()
+    assert len(set(words)) == len(words)
+    assert tokens.texts == len(texts)
+    return [[words[code] for code in tokens.codes[tokens.rows == row]] for row in range(len(texts))]
+
+
+def test_stems_of_a_language_without_its_stop_words():
+    assert terms(["Die Netzwerke der Rechner", "", "und"], "german") == [["netzwerk", "rechn"], [], []]
+    assert terms(["The cities' networks!"], "english") == [["citi", "network"]]
+    # Not in bm25s's lists of stop words.
+    assert terms(["talojen katot"], "finnish") == [Stemmer.Stemmer("finnish").stemWords(["talojen", "katot"])]
+
+
+def test_words_with_combining_marks_stay_whole():
+    assert terms(["हिन्दी भाषा"], "hindi") == [Stemmer.Stemmer("hindi").stemWords(["हिन्दी", "भाषा"])]
+    composed = terms(["Caf\u00e9"], "french") + terms(["\u00e9"], "characters")
+    assert terms(["Cafe\u0301"], "french") + terms(["e\u0301"], "characters") == composed
+    assert terms(["\uff23\uff21\uff26\u00c9"], "french") == composed[:1]  # of full width
+
+
+def test_snowball_has_every_language():
+    assert set(get_args(Language)) <= set(Stemmer.algorithms())
+
+
+def test_characters_are_ngrams_of_a_word_and_its_edges():
+    assert terms(["Ab, c"], "characters") == [["_a", "ab", "b_", "_ab", "ab_", "_ab_", "_c", "c_", "_c_"]]
+    assert terms(["a_b"], "characters") == terms(["a b"], "characters")
+    first, second = terms(["数据库 数据", "数据"], "characters")
+    assert set(second) <= set(first)
+    assert terms([], "characters") == []
+
+
+def test_icu_finds_words_without_spaces():
+    pytest.importorskip("icu4py", reason="icu4py is not installed: pip install icu4py")
+    assert terms(["我爱北京天安门。"], "icu") == [["我", "爱", "北京", "天安门"]]
+    assert terms(["日本語のテキスト"], "icu") == [["日本語", "の", "テキスト"]]
+    # A sign outside of the basic plane takes two places in ICU's count.
+    assert terms(["🎉 a हिन्दी 3.14", ""], "icu") == [["a", "हिन्दी", "3.14"], []]
+
+
+def test_without_icu_the_row_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "icu4py", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for method in (Tfidf(analyzer="icu"), BM25(analyzer="icu")):
+        with pytest.raises(Unavailable, match="icu4py"):
+            method.require()
+    Tfidf(analyzer="german").require()
+
+
+WORDS = st.text("aß_ꙮ1猫ि ाe़.", max_size=5)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.lists(WORDS.map(lambda word: word.replace(" ", "")).filter(bool), max_size=4), max_size=4))
+@pytest.mark.parametrize("recipe", ["sklearn", "pecos"])
+def test_a_vectorizer_reads_the_terms_that_were_written(recipe, texts):
+    words = sorted({word for text in texts for word in text})
+    codes = np.array([words.index(word) for text in texts for word in text], np.int32)
+    rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    lines = written(Tokens(codes, rows, pa.array(words, pa.large_string()), len(texts)))
+    assert len(lines) == len(texts)
+    if not texts:
+        return
+    vectorizer = NgramTfidf.fit([Texts.from_lists(lines.to_pylist())], recipe, 1, 1.0)
+    found = vectorizer.transform(lines)
+    counted = vectorizer.features - ([] in texts)  # an empty text leaves an empty word, which has no weight
+    assert counted == len(words)
+    if recipe == "sklearn":  # in the other one, terms in most texts have no weight
+        assert np.diff(found.indptr).tolist() == [len(set(text)) for text in texts]
+
+
+DOCUMENTS = ["Die Wagen einer Stadt", "数据库系统", "Netzwerke", "…"]
+LABELS = ["Wagens", "数据", "Netzwerk", "Auto", ""]
+
+
+@pytest.mark.parametrize("method", [Tfidf, BM25])
+def test_methods_predict_by_terms(method):
+    def first(analyzer):
+        fitted = method(analyzer=analyzer)
+        fitted.fit(Texts.from_lists(DOCUMENTS), Texts.from_lists(LABELS))
+        found = fitted.predict(Texts.from_lists(DOCUMENTS), k=2)
+        found.check(len(DOCUMENTS), 2, len(LABELS))
+        return found.indices[:, 0].tolist()
+
+    assert first(None)[:2] == ([-1, -1] if method is Tfidf else [0, -1])  # by itself BM25 takes English stems
+    assert first("german") == [0, -1, 2, -1]
+    assert first("characters") == [0, 1, 2, -1]
+
+
+def test_lists_number_terms_over_batches():
+    batches = [pa.array(each, pa.large_string()) for each in (["b a", ""], ["a c"])]
+    lists, numbers = analyzed_lists(batches, "dutch")
+    names = {number: name for name, number in numbers.items()}
+    assert [[names[number] for number in each] for each in lists] == [["b", "a"], [], ["a", "c"]]
+
+
+def test_features_are_shared_by_analyzer(tmp_path):
+    artifacts = Artifacts(tmp_path)
+    texts, labels = Texts.from_lists(DOCUMENTS), Texts.from_lists(LABELS)
+    asked = [None, "german", "characters", "german"]
+    made = [AnalyzedFeatures.shared(artifacts, texts, labels, "sklearn", 2, 1.0, each) for each in asked]
+    assert type(made[0]) is TfidfFeatures
+    assert len(set(artifacts.used)) == 3
+    assert (made[1].labels != made[3].labels).nnz == 0
+    # Pairs of n-grams of characters would say where each one stands: they are no features.
+    ngrams = {term for text in terms(DOCUMENTS + LABELS, "characters") for term in text}
+    assert made[2].vectorizer.features == len(ngrams) + 1  # an empty text leaves an empty word
