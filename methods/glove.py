@@ -104,10 +104,17 @@ class GloVe(Method):
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels. Raises UsageError if no label has a known word or a file of vectors is invalid."""
-        arrays = self._given() if self.vectors != "corpus" else self.pretrained or self.pretrain(raw_X, raw_Y)
+        origin: dict[str, object] = {}
+        if self.vectors != "corpus":
+            origin, arrays = self._given()
+        else:
+            arrays = self.pretrained or self.pretrain(raw_X, raw_Y)
         self._words = WordVectors.from_arrays(arrays, self.lowercase)
+        width = int(self._words.vectors.shape[1])
+        if origin:
+            self.notes["vectors"] = {**origin, "width": width}
         self.notes["words"] = len(self._words.vocabulary)
-        self.notes["dimensions"] = int(self._words.vectors.shape[1])
+        self.notes["dimensions"] = width
         labels, known = self._words.embed(raw_Y, self.normalize)
         if not known.any():
             raise UsageError(
@@ -129,12 +136,13 @@ class GloVe(Method):
             np.where(kept, found.scores, -np.inf).astype(np.float32),
         )
 
-    def _given(self) -> dict[str, np.ndarray]:
-        """The vectors of the file, read once for all cells."""
+    def _given(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        """Where the given vectors come from, and the vectors of the file, which is read once for all cells."""
         name = self.vectors.removeprefix(_DOWNLOAD)
         path = vector_file.downloaded(name) if name != self.vectors else Path(name).expanduser()
         digest = vector_file.sha256(path)
-        self.notes["vectors_sha256"] = digest
+        called, source = (path.name, "a local file") if name == self.vectors else (name, "gensim-data")
+        origin: dict[str, object] = {"name": called, "source": source, "sha256": digest}
 
         def build(folder: Path) -> None:
             import pyarrow as pa
@@ -145,4 +153,4 @@ class GloVe(Method):
 
         identity = {"sha256": digest, "max_words": self.max_words}
         with np.load(self.artifacts.get("word-vectors", identity, build) / "vectors.npz", allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            return origin, {name: arrays[name] for name in arrays.files}

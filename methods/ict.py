@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import BUDGETS, PAPER_FINETUNING
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
 
 if TYPE_CHECKING:
@@ -34,11 +34,7 @@ class ICT(ContextEncoder):
             "title_dropout": 0.0,
             **PAPER_FINETUNING,
         },
-        "quick": QUICK,
-        "small": SMALL,
-        "hour": HOUR,
-        "gpu": GPU,
-        "scratch": SCRATCH,
+        **BUDGETS,
     }
     choices: ClassVar = {
         "paper": "MACLR, section 5.1",

@@ -82,13 +82,14 @@ class Rerank(Method):
         from xmcbench import Part
 
         part = Part.of(self.first, self)
-        found, notes = part.ranking((*self._texts, raw_X), self._pairs, k)
+        found, notes = part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth))
         start = time.perf_counter()
         scores = self._scores(raw_X, found.indices[:, : self.depth])
         self.notes["first"] = {part.spec: notes}
         self.notes["pairs_read"] = int((found.indices[:, : self.depth] >= 0).sum())
         self.notes["reading_s"] = round(time.perf_counter() - start, 2)
-        return reordered(found, scores)
+        ordered = reordered(found, scores)
+        return TopK(ordered.indices[:, :k], ordered.scores[:, :k])
 
     def _scores(self, raw_X: Texts, labels: np.ndarray) -> np.ndarray:
         """The score of each instance with its labels: float32 [N, depth], -inf where there is no label."""
@@ -111,9 +112,10 @@ class Rerank(Method):
         from sentence_transformers import CrossEncoder
         from transformers.utils import logging
 
-        from xmcbench.methods.embedder.folder import card, check_model, files_sha256
+        from xmcbench.methods.embedder.folder import check_model, files_sha256
         from xmcbench.methods.encoder.backbone import locate
         from xmcbench.methods.encoder.hardware import chosen_device, chosen_precision
+        from xmcbench.methods.encoder.model_card import read_card
 
         device = chosen_device(self.compute.device)
         precision = chosen_precision(self.precision, device)
@@ -143,7 +145,7 @@ class Rerank(Method):
             "parameters": sum(each.numel() for each in model.parameters()),
             "precision": precision,
             "device": device,
-            "card": card(folder),
+            "card": read_card(folder),
         }
         return model
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, UsageError
-from xmcbench.methods.encoder.budgets import GPU, HOUR, QUICK, SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import BUDGETS
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
@@ -31,11 +31,7 @@ class RTS(PretrainedEncoder):
     title = "RTS"
     presets: ClassVar = {
         "wikipedia": {"min_words": 80, "max_words": 160, "batch": 256},
-        "quick": QUICK,
-        "small": SMALL,
-        "hour": HOUR,
-        "gpu": GPU,
-        "scratch": SCRATCH,
+        **BUDGETS,
     }
     choices: ClassVar = {
         "wikipedia": "Zhang et al. 2022, for LF-WikiSeeAlso-320K and LF-Wikipedia-500K",

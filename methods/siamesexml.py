@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.deepxml.bags import VECTORS
+from xmcbench.methods.words import vector_file
 
 if TYPE_CHECKING:
     import torch
@@ -91,6 +93,10 @@ class SiameseXML(Method):
             classifiers = self._classifiers(documents, embedded, known) if len(rows) else embedded
         self._labels = (1 - self.fusion) * embedded + self.fusion * classifiers
         self._known = np.diff(labels.starts) > 0
+        if self.vectors not in ("random", "glove"):
+            path = Path(self.vectors).expanduser()
+            digest, width = vector_file.sha256(path), int(vectors.shape[1])
+            self.notes["vectors"] = {"name": path.name, "source": "a local file", "sha256": digest, "width": width}
         self.notes["tokens"] = len(self._tokens.vocabulary)
         self.notes["labels_without_a_known_token"] = int((~self._known).sum())
         self.notes["computed"] = {"device": self._device}

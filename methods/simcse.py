@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc
-from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
+from xmcbench.methods.encoder.budgets import BUDGETS, PAPER_FINETUNING
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ class SimCSE(PretrainedEncoder):
     title = "SimCSE"
     presets: ClassVar = {
         "paper": {"backbone": "bert-base-uncased", "head": "cls", **PAPER_FINETUNING, "clip": 1.0},
-        "quick": QUICK,
-        "small": SMALL,
-        "hour": HOUR,
-        "gpu": GPU,
-        "scratch": SCRATCH,
+        **BUDGETS,
     }
     choices: ClassVar = {
         "paper": "Gao et al. 2021, appendix A, for BERT-base",

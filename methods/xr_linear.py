@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method, TopK, usable_cores
+from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
@@ -18,7 +15,6 @@ from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
-    from pecos.xmc.xlinear.model import XLinearModel
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts
@@ -86,6 +82,8 @@ class XRLinear(Method):
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Train the tree."""
+        from xmcbench.methods.label_tree.ranker import LinearRanker
+
         self._features = AnalyzedFeatures.shared(
             self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
         )
@@ -96,16 +94,21 @@ class XRLinear(Method):
             self.notes["pseudo_pairs"] = int(pseudo.nnz)
             pairs = pseudo if pairs is None else pairs.maximum(pseudo)
         rows = np.flatnonzero(np.diff(pairs.indptr))
-        self._seen = np.unique(pairs.indices)
+        if X is not None:
+            X = X[rows]
+        elif len(rows):
+            X = self._features.transform(raw_X if len(rows) == len(raw_X) else raw_X.take(rows))
+        self._ranker = LinearRanker.train(
+            X,
+            pairs[rows],
+            nr_splits=self.nr_splits,
+            max_leaf_size=self.max_leaf_size,
+            cost=self.cost,
+            threshold=self.threshold,
+            seed=self.seed,
+        )
         self.notes["training_instances"] = len(rows)
-        self.notes["labels_with_a_classifier"] = len(self._seen)
-        self._model = None
-        if len(rows):
-            if X is None:
-                X = self._features.transform(raw_X if len(rows) == len(raw_X) else raw_X.take(rows))
-            else:
-                X = X[rows]
-            self._model = self._train(X, pairs[rows][:, self._seen])
+        self.notes["labels_with_a_classifier"] = self._ranker.labels
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k best labels that the beam reaches; fewer if fewer labels were seen in training.
@@ -113,47 +116,5 @@ class XRLinear(Method):
         Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
         at the k-th place PECOS decides, the same way in every run.
         """
-        return collected((self._search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
-
-    def _train(self, X: csr_matrix, Y: csr_matrix) -> XLinearModel:
-        with _quiet_pecos():
-            from pecos.xmc import Indexer, LabelEmbeddingFactory
-            from pecos.xmc.xlinear.model import XLinearModel
-
-            threads, by_label = usable_cores(), Y.tocsc().astype(np.float32)
-            tree = Indexer.gen(
-                LabelEmbeddingFactory.create(by_label, X, method="pifa", threads=threads),
-                indexer_type="hierarchicalkmeans",
-                nr_splits=self.nr_splits,
-                max_leaf_size=self.max_leaf_size,
-                seed=self.seed,
-                threads=threads,
-            )
-            return XLinearModel.train(
-                X,
-                by_label,
-                C=tree,
-                nr_splits=self.nr_splits,
-                solver_type="L2R_L2LOSS_SVC_DUAL",
-                negative_sampling_scheme="tfn",
-                Cp=self.cost,
-                Cn=self.cost,
-                threshold=self.threshold,
-                threads=threads,
-            )
-
-    def _search(self, X: csr_matrix, k: int) -> TopK:
-        if self._model is None:
-            return TopK.from_rows(np.zeros(X.shape[0] + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), k)
-        kept = min(k, len(self._seen))
-        with _quiet_pecos():
-            found = self._model.predict(X, beam_size=self.beam_size, only_topk=kept, threads=usable_cores())
-        return TopK.from_rows(found.indptr, self._seen[found.indices], found.data, k)
-
-
-@contextmanager
-def _quiet_pecos() -> Iterator[None]:
-    """Without the warning that PECOS draws from scipy by its use of a deprecated namespace."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*scipy.sparse.sputils", category=DeprecationWarning)
-        yield
+        batches = self._features.batches(raw_X)
+        return collected((self._ranker.search(batch, k, self.beam_size) for batch in batches), len(raw_X), k)

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
@@ -26,14 +26,17 @@ from xmcbench.plugin import check_imported, method_name
 from xmcbench.records import Record, Store
 from xmcbench.records.record import PROPENSITY_INSTANCES
 from xmcbench.registry import Registry
-from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
+from xmcbench.runner.opening import HERE, opened
 from xmcbench.runner.plan import Plan, Request, plan, resolve
-from xmcbench.runner.schedule import Jobs, jobs_of
+from xmcbench.runner.schedule import Jobs
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
+
+if TYPE_CHECKING:  # a plan, or a dry run, needs no tables
+    from xmcbench.results import Ablated, Coverage, Results
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -46,7 +49,8 @@ class Options:
     runs: the folder of results. plugins: files of methods that are not installed. force: run finished cells again;
     refresh: those whose code has changed. progress: called when a cell starts and when it ends; watch: several times a
     second with the cells that run. jobs: how many cells run at once, ``auto`` for as many as the cores allow;
-    cells_per_gpu: how many of them may share a GPU.
+    None is one on this machine, and ``auto`` on a cluster. cells_per_gpu: how many of them may share a GPU. on:
+    ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one of this machine; or ``ray://HOST:PORT``.
     """
 
     runs: Path = Path("runs")
@@ -57,8 +61,9 @@ class Options:
     refresh: bool = False
     progress: Progress = lambda *_: None
     watch: Watch = lambda _: None
-    jobs: Jobs = 1
+    jobs: Jobs | None = None
     cells_per_gpu: int = 1
+    on: str = HERE
 
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""
@@ -69,21 +74,25 @@ class Options:
         """The cells of requests. Raises what ``plan`` raises."""
         return plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh)
 
+    @property
+    def place(self) -> Place:
+        """Where cells run."""
+        return Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu, self.on)
+
     def executed(self, planned: Plan) -> list[Record]:
-        """The records of a plan's cells, in its order. Raises StorageError."""
-        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
-        return execute(planned, place, self.progress, self.force, self.watch)
+        """The records of a plan's cells, in its order. Raises what ``execute`` raises."""
+        return execute(planned, self.place, self.progress, self.force, self.watch)
 
     def pretrained(
         self, planned: Plan, progress: pretraining.Progress = lambda *_: None
     ) -> list[pretraining.Pretrained]:
         """Do the pre-trainings that the cells of a plan need, and no cell. Raises StorageError."""
-        place = Place(Store(self.runs), self.limits, self.compute, self.jobs, self.cells_per_gpu)
-        return pretraining.pretrain(planned, place, progress)
+        return pretraining.pretrain(planned, self.place, progress)
 
     def jobs_of(self, planned: Plan) -> int:
-        """How many cells of a plan run at once. Raises UsageError for less than one."""
-        return jobs_of(self.jobs, [each for each in planned.cells if each.state == "to run"])
+        """How many cells of a plan run at once. Raises what ``opened`` raises."""
+        with opened(self.place, [each for each in planned.cells if each.state == "to run"]) as (_, jobs):
+            return jobs
 
 
 def run(
@@ -112,6 +121,8 @@ def run(
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
+    from xmcbench.results import Results
+
     common: dict[str, Any] = {
         "dataset": dataset,
         "setting": setting,
@@ -179,6 +190,8 @@ def coverage(
     ratios: Sequence[float],
 ) -> Coverage:
     """The records of a curve's plan, with what the curve should hold."""
+    from xmcbench.results import Coverage
+
     expected: dict[str, list[tuple[str, float, int]]] = {}
     for each in planned.cells:
         # A finished cell keeps the name under which it ran.
@@ -226,6 +239,8 @@ def ablation(
 
 def ablated(planned: Plan, rows: Sequence[str], records: Sequence[Record], filter_name: str, runs: Path) -> Ablated:
     """The records of an ablation's plan by its rows. rows: the row of each of the plan's requests."""
+    from xmcbench.results import Ablated
+
     by_row: dict[str, list[Record]] = {}
     for cell, record in zip(planned.cells, records, strict=True):
         by_row.setdefault(rows[cell.request], []).append(record)

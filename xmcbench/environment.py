@@ -48,7 +48,7 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a cell computes, which is not part of its identity.
 
     device: ``auto`` is a GPU if there is one. processes: number of training processes on this machine. threads: of the
-    cell; None is all cores, in records made before it was noted.
+    cell; None, in old records, is not known.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"

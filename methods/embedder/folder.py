@@ -1,11 +1,10 @@
-"""What lies in the folder of an embedding model: its modules, its checksum, its card. No framework is needed for it."""
+"""What lies in the folder of an embedding model: its modules and its checksum. No framework is needed for it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from xmcbench import Unavailable, UsageError
 from xmcbench.methods.encoder.settings import read_json
@@ -13,8 +12,6 @@ from xmcbench.methods.encoder.settings import read_json
 #: Files that say nothing of vectors, and copies of the weights in other formats.
 _LEFT_OUT = {"README.md", ".gitattributes"}
 _OWN_MODULES = "sentence_transformers."
-#: Facts of a card that a reader of a result wants to know: what it was trained on, and what it may be used for.
-_CARD_FACTS = {"license": "license", "base_model": "base_model", "datasets": "training_sets", "language": "language"}
 
 
 def check_folder(name: str) -> None:
@@ -67,17 +64,6 @@ def files_sha256(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def card(folder: Path) -> dict[str, Any]:
-    """What the model's card states, of the facts that a reader of a result wants; empty without a card."""
-    from huggingface_hub import ModelCard
-
-    try:
-        data = ModelCard((folder / "README.md").read_text(encoding="utf-8"), ignore_metadata_errors=True).data.to_dict()
-    except (OSError, ValueError):
-        return {}
-    return {name: _plain(data[key]) for key, name in _CARD_FACTS.items() if data.get(key)}
-
-
 def _module_types(folder: Path) -> Iterator[str]:
     """The classes of a model's modules, those inside a Router too."""
     for module in read_json(folder / "modules.json") or []:
@@ -86,7 +72,3 @@ def _module_types(folder: Path) -> Iterator[str]:
         for file in folder.rglob(name):
             types = (read_json(file) or {}).get("types")
             yield from map(str, types.values() if isinstance(types, dict) else [])
-
-
-def _plain(value: Any) -> Any:
-    return [str(each) for each in value] if isinstance(value, list) else str(value)

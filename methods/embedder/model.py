@@ -11,10 +11,11 @@ import numpy as np
 
 from xmcbench import UsageError
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
-from xmcbench.methods.embedder.folder import card, check_model, files_sha256, is_model2vec
+from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec
 from xmcbench.methods.embedder.static import Model2Vec
 from xmcbench.methods.encoder.backbone import locate
 from xmcbench.methods.encoder.hardware import Device, Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.model_card import read_card
 from xmcbench.methods.encoder.settings import own_prompt
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class EmbeddingModel:
             "precision": self.precision,
             "device": self.device,
             **({"prompts": prompts} if any(prompts.values()) else {}),
-            "card": card(self.folder),
+            "card": read_card(self.folder),
         }
 
     def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:

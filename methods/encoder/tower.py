@@ -13,6 +13,7 @@ import torch
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
 from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.model_card import read_card
 from xmcbench.methods.encoder.network import Encoder, Head, longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
@@ -104,16 +105,22 @@ class Tower:
         return TokenStore.of(self.artifacts, texts, self.tokenizers[1], self.fitting(length), titles)
 
     def note(self) -> dict[str, object]:
-        """For the record, as JSON values: the checkpoint, and how it is used."""
+        """For the record, as JSON values: the checkpoint, how it is used, and what its card declares.
+
+        Parameters: those that embed a text, without the checkpoint's pooler or a layer for training only.
+        """
         prompts = dict(zip(("instances", "labels"), (each.prompt for each in self.tokenizers), strict=True))
+        used = (*self.encoder.transformer.parameters(), *self.encoder.layers.parameters())
         return {
             **self.backbone.note(),
             "head": self.encoder.head,
             "pooling": self.encoder.pooling,
             "similarity": "cosine" if self.encoder.cosine else "dot",
+            "parameters": sum(each.numel() for each in used),
             "width": self.encoder.width,
             "lengths": [self.fitting(length) for length in self.lengths],
             **({"prompts": prompts} if any(prompts.values()) else {}),
+            "card": read_card(self.backbone.folder),
         }
 
     @property

@@ -418,11 +418,13 @@ class Settings(OneFile):
     def setup(self):
         self.path = self.folder / "settings.toml"
         self.path.write_text(
-            'dataset = "tiny"\nsetting = "fs"\nratio = 0.01\nseed = [0, 1]\n[set.tfidf]\nmax_df = 0.5\n'
+            'dataset = "tiny"\nsetting = "fs"\nseed = [0, 1]\n[set.tfidf]\nmax_df = 0.5\n'
+            "[[grid]]\nratio = 0.01\n[[grid]]\nratio = [0.05, 0.1]\nset = {tfidf = {max_df = [0.5, 1.0]}}\n"
         )
 
     def read(self):
-        assert all(isinstance(word, str) for word in expand(["run", "--config", str(self.path)]))
+        for words in expand(["run", "--config", str(self.path)]):
+            assert all(isinstance(word, str) for word in words)
         return "valid"
 
 

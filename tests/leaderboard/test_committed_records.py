@@ -185,7 +185,7 @@ def test_values_of_presets_come_from_commands_whose_records_are_here():
         assert arguments.dataset.endswith("-dev")  # no test label of a dataset is looked at
         wanted = Request(
             arguments.dataset,
-            request.setting(arguments),
+            request.only_setting(arguments),
             request.methods(arguments.methods),
             arguments.preset,
             request.overrides(arguments.set),

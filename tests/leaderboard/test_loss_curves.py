@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.leaderboard import chart, files, pages
+from xmcbench.leaderboard import canvas, files, pages
 from xmcbench.leaderboard.figure import draw
 from xmcbench.leaderboard.losses import LossCurve, LossLine, LossPoint, as_csv, loss_curves
 from xmcbench.setting import Setting
@@ -97,7 +97,8 @@ def test_trained_zero_shot_rows_are_drawn_behind_the_settings(record):
     assert page.index("## Full") < page.index("## Training")
     assert "![Loss (contrastive) in training, Tiny](figures/tiny-training-training-contrastive.svg)" in page
     assert "[training, contrastive](figures/tiny-training-training-contrastive.csv)" in page
-    assert [name for name in board if name.endswith(".svg")] == ["figures/tiny-training-training-contrastive.svg"]
+    drawn = [name for name in board if name.endswith(".svg") and "training" in name]
+    assert drawn == ["figures/tiny-training-training-contrastive.svg"]
     assert "## Training" not in files(pages(full))["tiny.md"]
 
 
@@ -139,7 +140,7 @@ def test_any_loss_curve_is_drawn_with_nothing_cut_or_overlapping(check_boxes, ma
 @given(st.tuples(values, values).map(sorted))
 def test_ticks_enclose_the_values_and_begin_at_zero_unless_that_wastes_half(ends):
     low, high = ends
-    ticks = chart.scale(low, high, 3)
+    ticks = canvas.scale(low, high, 3)
     assert 2 <= len(ticks) <= 8
     assert ticks[0] <= low + 1e-9
     assert ticks[-1] >= high - 1e-9
@@ -148,7 +149,7 @@ def test_ticks_enclose_the_values_and_begin_at_zero_unless_that_wastes_half(ends
         assert ticks[0] == 0
     elif high > low > 0:
         assert ticks[0] > 0 or low <= ticks[1]
-    assert len({*chart.tick_texts(ticks)}) == len(ticks)
+    assert len({*canvas.tick_texts(ticks)}) == len(ticks)
 
 
 def test_a_step_is_written_to_its_last_digit(record):

@@ -91,8 +91,10 @@ def test_costs_with_other_threads_or_neighbors_stay_apart(record, altered):
         f"{machine}, 1 thread a cell",
         f"{machine}, 1 thread a cell, beside 1 other cell",
         f"{machine}, beside 3 other cells",
+        f"{machine}, threads not recorded",
     ]
     short = ["alone", "1 thread a cell", "1 thread a cell, beside 1 other cell", "beside 3 other cells"]
+    short.append("threads not recorded")
     assert without_common([*row.costs]) == short
     assert without_common([machine, machine]) == ["alone", "alone"]
     table = cost_table([(row, cost) for cost in row.costs.values()], machines=list(row.costs))

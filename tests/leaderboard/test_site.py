@@ -144,5 +144,5 @@ def test_kinds_of_rows_are_those_of_their_records(record):
         "OWN": "works without pairs|from scratch",
     }
     row = next(row for row in Reader(made).rows if row[0] == "OUTSIDE" and "the package p" in " ".join(row))
-    assert row[3:7] == ["22,000,000", "384", "not stated", "not stated"]
+    assert row[3:7] == ["22,000,000", "384", "not recorded", "not recorded"]
     assert row[-1] == f"xmcbench reproduce {records[1].key[:12]}"

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import re
 import subprocess
 import sys
@@ -89,7 +90,8 @@ def test_given_vectors(fitted, corpus, tmp_path, name, normalize):
     np.testing.assert_allclose(found.scores[0], [graph_theory[2], 0, 0], rtol=1e-6)
     assert method.notes["words"] == 5
     assert method.notes["dimensions"] == 3
-    assert len(method.notes["vectors_sha256"]) == 64
+    digest = hashlib.sha256(FILES[name]).hexdigest()
+    assert method.notes["vectors"] == {"name": name, "source": "a local file", "sha256": digest, "width": 3}
 
 
 def test_capitals_of_given_vectors(fitted, corpus, tmp_path):

@@ -144,3 +144,13 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError), Claim(tmp_path / "file" / "x.claim"):
         pass
+
+
+@pytest.mark.parametrize("while_alive", [False, True])
+def test_a_process_that_cannot_touch_its_claim_keeps_it_where_being_alive_is_enough(path, while_alive):
+    forged(path, machine(), new_mark(), claims.DEAD_S + 20)
+    assert dead(path, while_alive) != while_alive
+    with Claim(path, while_alive) as other:
+        assert other.held != while_alive
+    forged(path, "another-machine", new_mark(), claims.DEAD_S + 20)
+    assert dead(path, while_alive)

@@ -12,7 +12,7 @@ from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import execution, scorer, worker
 from xmcbench.runner.execution import execute
-from xmcbench.runner.executors import local
+from xmcbench.runner.executors import process
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting
 
@@ -69,7 +69,7 @@ def at_hand(monkeypatch):
     monkeypatch.setattr(worker.faulthandler, "enable", lambda: noted.calls.append("enable"))
     monkeypatch.setattr(worker, "seal", lambda: noted.calls.append("seal"))
     monkeypatch.setattr(worker.isolation, "hide", hide)
-    monkeypatch.setattr(local, "Supervised", Supervised)
+    monkeypatch.setattr(process, "Supervised", Supervised)
     monkeypatch.setattr(scorer.Scorer, "_send", send)
     monkeypatch.setattr(scorer.Scorer, "_received", lambda self: self.answers)
     return noted

@@ -1,5 +1,8 @@
 """Cells at once: what each is told, what waits for what, and what this machine has room for."""
 
+import time
+from pathlib import Path
+
 import pytest
 
 from xmcbench import UsageError
@@ -8,10 +11,10 @@ from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner import execution, schedule
+from xmcbench.runner import execution, opening, schedule
 from xmcbench.runner.execution import Place, execute
-from xmcbench.runner.executors import local
-from xmcbench.runner.executors.base import Ended, Needs, Task
+from xmcbench.runner.executors import local, process
+from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.local import Capacity, Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.job import Outcome
@@ -46,7 +49,7 @@ class Stage:
 
     def __init__(self, *_):
         self.tasks, self.reports, self.started, self.most, self.cancelled = {}, {}, [], 0, []
-        self.script = iter(())
+        self.script, self.hosts = iter(()), None
 
     def __enter__(self):
         return self
@@ -54,8 +57,13 @@ class Stage:
     def __exit__(self, *_):
         self.cancelled += self.tasks
 
+    room = Room(8, 8, 2)
+
     def fits(self, needs):
         return True
+
+    def host(self, key):
+        return "" if self.hosts is None else self.hosts.get(key)
 
     def submit(self, task):
         self.tasks[task.key] = task
@@ -85,10 +93,10 @@ def registry(plugin):
 def staged(tiny, registry, tmp_path, monkeypatch):
     """Run grids on a stage, following a script; returns the stage, the cells and the records."""
 
-    def run(*grids, jobs=1, script=(), **more):
+    def run(*grids, jobs=1, script=(), hosts=None, **more):
         stage = Stage()
-        stage.script = iter(script)
-        monkeypatch.setattr(execution, "Local", lambda _: stage)
+        stage.script, stage.hosts = iter(script), hosts
+        monkeypatch.setattr(opening, "Local", lambda _: stage)
         made = plan(requests_of(grids), registry, Store(tmp_path / "runs"))
         return stage, made.cells, execute(made, Place(Store(tmp_path / "runs"), jobs=jobs, **more))
 
@@ -185,25 +193,28 @@ def cells_of(tiny, registry, tmp_path, **grid):
 @pytest.fixture
 def machine(monkeypatch):
     """A machine of 8 cores and 2 GPUs."""
-    for name, value in (("machine_cores", 8), ("usable_cores", 8), ("accelerators", ("A", "A"))):
+    for name, value in (("machine_cores", 8), ("accelerators", ("A", "A"))):
         monkeypatch.setattr(schedule, name, lambda value=value: value)
     return monkeypatch
 
 
 def test_cores_gpus_and_memory_of_a_cell(machine, tiny, registry, tmp_path, record):
     plain, trained = cells_of(tiny, registry, tmp_path, methods=["plain", "trained"])
-    assert (jobs_of("auto", [plain]), jobs_of("auto", [plain, trained]), jobs_of(5, [])) == (8, 2, 5)
+    room = Room(8, 8, 2)
+    assert [jobs_of("auto", each, room) for each in ([plain], [plain, trained])] == [8, 2]
+    assert jobs_of("auto", [plain], Room(24, 8, 0)) == 24
+    assert jobs_of(5, [], room) == 5
     with pytest.raises(UsageError, match="--jobs 0 must be at least 1"):
-        jobs_of(0, [])
-    assert needs_of(plain, 2, Compute(), None, 2) == Needs(4, 0, 0)
-    assert needs_of(plain, 8, Compute(), record(), 2) == Needs(1, 0, 2**30)
-    assert needs_of(trained, 8, Compute(), None, 2) == Needs(3, 1, 0)
-    assert needs_of(trained, 8, Compute("cpu"), None, 2) == Needs(3, 0, 0)
-    assert needs_of(trained, 8, Compute("cuda", 4), None, 2) == Needs(3, 2, 0)
-    assert needs_of(trained, 8, Compute(), None, 0) == Needs(3, 0, 0)
-    assert needs_of(trained, 8, Compute(threads=5), None, 0).threads == 5
-    machine.setattr(schedule, "usable_cores", lambda: 2)  # OMP_NUM_THREADS
-    assert needs_of(plain, 1, Compute(), None, 0).threads == 2
+        jobs_of(0, [], room)
+    assert needs_of(plain, 2, Compute(), None, room) == Needs(4, 0, 0)
+    assert needs_of(plain, 8, Compute(), record(), room) == Needs(1, 0, 2**30)
+    assert needs_of(trained, 8, Compute(), None, room) == Needs(3, 1, 0)
+    assert needs_of(trained, 8, Compute("cpu"), None, room) == Needs(3, 0, 0)
+    assert needs_of(trained, 8, Compute("cuda", 4), None, room) == Needs(3, 2, 0)
+    assert needs_of(trained, 8, Compute(), None, Room(8, 8, 0)) == Needs(3, 0, 0)
+    assert needs_of(trained, 8, Compute(threads=5), None, room).threads == 5
+    assert needs_of(plain, 1, Compute(), None, Room(8, 2, 0)).threads == 2
+    assert needs_of(trained, 8, Compute(), None, Room(8, 2, 0)).threads == 2
 
 
 def test_capacity(machine):
@@ -233,7 +244,7 @@ Process.made = []
 
 
 def task(key, job, needs):
-    return Task(key, job, local.Path("log"), needs)
+    return Task(key, job, Path("log"), needs)
 
 
 @pytest.fixture
@@ -243,7 +254,7 @@ def job(staged, tiny):
 
 
 def test_room_for_cells(job, monkeypatch):
-    monkeypatch.setattr(local, "Supervised", Process)
+    monkeypatch.setattr(process, "Supervised", Process)
     monkeypatch.setattr(local, "available_memory", lambda: 10)
     Process.made = []
     with Local(Capacity(4, 8, ("0", "1", "0"))) as here:
@@ -269,4 +280,23 @@ def test_room_for_cells(job, monkeypatch):
         assert Process.made[2].ending == GONE
         folders = [each.environment["TMPDIR"] for each in Process.made]
     assert all(each.ending for each in Process.made)
-    assert not any(local.Path(folder).exists() for folder in folders)
+    assert not any(Path(folder).exists() for folder in folders)
+
+
+def test_neighbors_are_those_on_the_same_host(staged, tiny):
+    """The host of a task may be known later than that it runs; a task without one has no neighbors yet."""
+
+    def placed(stage):
+        stage.hosts = dict(zip(stage.tasks, ("one", "one", "two", None), strict=True))
+        return []
+
+    def pause(stage):
+        time.sleep(execution._WATCH_S)  # as often as it looks
+        return []
+
+    def all_ended(stage):
+        return [stage.end(key) for key in list(stage.tasks)]
+
+    grid = Grid([str(tiny)], [EZ], ["plain"], seeds=range(4))
+    *_, records = staged(grid, jobs=4, script=[placed, pause, pause, all_ended], hosts={})
+    assert [each.measured.neighbors for each in records] == [1, 1, 0, 0]

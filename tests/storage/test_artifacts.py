@@ -263,3 +263,36 @@ def test_the_cost_of_one_does_not_hold_what_was_taken_before(tmp_path, monkeypat
     assert store.reused_s == 100.0
     second = store.get("second", {}, lambda folder: None)
     assert json.loads((second / "cost.json").read_text())["wall_s"] == 100.0
+
+
+def test_who_is_taken_over_leaves_the_work_of_the_other(tmp_path):
+    """This process was not heard of for so long that another machine has made the artifact."""
+    built = []
+
+    def build(folder):
+        (folder / "x.txt").write_text(f"{len(built)}")
+        built.append(folder)
+        if len(built) == 1:
+            claim = folder.with_name(f"{folder.name.split('.')[1]}.claim")
+            os.utime(claim, (0, 0))
+            claim.write_text(json.dumps({"owner": "another-machine:x:1:2:3"}))
+            os.utime(claim, (0, 0))
+            other = Artifacts(tmp_path).get("tfidf", {}, build)
+            assert (other / "x.txt").read_text() == "1"
+
+    store = Artifacts(tmp_path)
+    folder = store.get("tfidf", {}, build)
+    assert (folder / "x.txt").read_text() == "1"
+    assert len(built) == 2
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
+
+
+def test_a_claim_of_a_lost_machine_holds_nobody_up(tmp_path):
+    folder = Artifacts(tmp_path).get("tfidf", {}, write(x=b"1"))
+    (folder / "cost.json").unlink()
+    claim = folder.with_suffix(".claim")
+    claim.write_text(json.dumps({"owner": "another-machine:x:1:2:3"}))
+    os.utime(claim, (0, 0))
+    Artifacts(tmp_path).get("tfidf", {}, write(x=b"1"))
+    assert (folder / "cost.json").exists()
+    assert not claim.exists()

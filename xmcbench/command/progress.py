@@ -33,17 +33,16 @@ class Outlook:
     """How long the cells of a plan still take, by what similar ones took, or by the mean of those that ran."""
 
     cells: int
-    jobs: int
     expected_s: dict[str, float]
     took_s: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, planned: Plan, store: Store, jobs: int) -> Self:
+    def of(cls, planned: Plan, store: Store) -> Self:
         """The outlook at the beginning of a run."""
         waiting = [each for each in planned.cells if each.state == "to run"]
         last = similar_records(waiting, store)
         known = {key: record.measured.total_s for key, record in last.items()}
-        return cls(len(waiting), jobs, {each.cell.key: known.get(each.cell.key, -1.0) for each in waiting})
+        return cls(len(waiting), {each.cell.key: known.get(each.cell.key, -1.0) for each in waiting})
 
     def ended(self, planned: PlannedCell, seconds: float) -> None:
         """Note that a cell has its record."""
@@ -60,14 +59,14 @@ class Outlook:
                 if takes < 0:
                     return None
                 left += max(0.0, takes - since.get(key, 0.0))
-        return left / self.jobs
+        return left / max(1, len(running))
 
 
 class Display:
     """Shows a run while it is entered: ``progress`` and ``watch`` are what ``execute`` calls."""
 
-    def __init__(self, planned: Plan, store: Store, jobs: int = 1, every_s: float = _EVERY_S) -> None:
-        self._outlook = Outlook.of(planned, store, jobs)
+    def __init__(self, planned: Plan, store: Store, every_s: float = _EVERY_S) -> None:
+        self._outlook = Outlook.of(planned, store)
         self._runs, self._all, self._every_s = store.root, len(planned.cells), every_s
         self._several = len({(each.cell.dataset, each.cell.setting) for each in planned.cells}) > 1
         self._live: Any = None

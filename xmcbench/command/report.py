@@ -41,7 +41,7 @@ def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
         said = f"{finished} of {len(states)} cells are finished and not run again"
         said += f", {stale} of them stale (--refresh runs these)" if stale else " (--force does)"
         print(f"xmcbench: {said}", file=sys.stderr)
-    with Display(planned, Store(options.runs), options.jobs_of(planned)) as display:
+    with Display(planned, Store(options.runs)) as display:
         records = replace(options, progress=display.progress, watch=display.watch).executed(planned)
     return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
 

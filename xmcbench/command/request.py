@@ -75,9 +75,15 @@ def add_execution(group: Any) -> None:
     add_device(group)
     group.add_argument(
         "--jobs",
-        default="1",
         metavar="N|auto",
-        help="cells at once, which share the cores; auto: one a core (default: 1)",
+        help="cells at once, which share the cores; auto: one a core (default: 1, and auto with --on ray)",
+    )
+    group.add_argument(
+        "--on",
+        default="local",
+        metavar="local|ray|ray://HOST:PORT",
+        help="here; on the Ray cluster of RAY_ADDRESS, or one of this machine; or on the cluster at an address "
+        "(default: local)",
     )
     group.add_argument(
         "--cells-per-gpu", type=int, default=1, metavar="N", help="cells at once on one GPU (default: 1)"
@@ -190,7 +196,7 @@ def grid(arguments: argparse.Namespace, methods: tuple[str, ...], settings: Sequ
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The names or places of --dataset, each with --columns, or the dataset whose card says that it is the default.
 
-    A path that exists is one place, even if it has a comma. Raises UsageError.
+    A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
     from xmcbench.data.catalogue import default_dataset
     from xmcbench.data.sources.finding import place_of
@@ -198,7 +204,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     text = arguments.dataset
     if text is None:
         names: tuple[str, ...] = (default_dataset(),)
-    elif "," in str((place := place_of(text)).path) and place.path.exists():
+    elif place_of(text).path.exists():
         names = (text,)
     else:
         names = _names("--dataset", text, "--dataset lf-debian-2k,lf-debian-20k")
@@ -297,6 +303,7 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
 def options(arguments: argparse.Namespace) -> Options:
     """How cells run. Raises UsageError."""
     from xmcbench.api import Options
+    from xmcbench.runner.opening import check_on
 
     return Options(
         arguments.runs,
@@ -305,8 +312,9 @@ def options(arguments: argparse.Namespace) -> Options:
         compute(arguments),
         arguments.force,
         arguments.refresh,
-        jobs=_jobs(arguments.jobs),
+        jobs=_jobs(arguments.jobs) if arguments.jobs is not None else None,
         cells_per_gpu=_at_least_one("--cells-per-gpu", arguments.cells_per_gpu),
+        on=check_on(arguments.on),
     )
 
 

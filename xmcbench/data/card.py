@@ -62,14 +62,15 @@ class Derivation(_Part, frozen=True, rename={"source": "from"}):
 class Recipe(_Part, frozen=True):
     """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices.
 
-    relations: the fields that give the pairs; None for those of the recipe. language: of the texts; None for English.
+    component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
+    the recipe. language: of the texts; None for English.
     next_release: the release that the test instances and the unseen labels are from; None where all is of one.
     """
 
     recipe: str
     release: str
-    component: str
-    architecture: str
+    component: str = ""
+    architecture: str = ""
     indices: dict[str, str] = {}
     relations: tuple[str, ...] | None = None
     language: str | None = None

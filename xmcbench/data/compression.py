@@ -6,6 +6,7 @@ A few megabytes can unpack to any number of gigabytes, so what is read line by l
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import lzma
 import zlib
@@ -107,3 +108,12 @@ def find_source(folder: Path, *names: str) -> Path | None:
     """The first of the named files, each as ``name.gz`` or plain, in ``folder``; None if there is none."""
     candidates = [folder / f"{name}{suffix}" for name in names for suffix in (".gz", "")]
     return next((path for path in candidates if path.is_file()), None)
+
+
+def sha256_unpacked(path: Path) -> str:
+    """SHA-256 (hex) of a file's content without its compression."""
+    digest = hashlib.sha256()
+    with open_source(path) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -165,12 +165,12 @@ class Dataset:
     @cached_property
     def _own(self) -> _OwnLabels:
         """For every test instance the label with the same uid."""
-        import pyarrow.compute as pc
-
         if not (self.test_corpus.uids and self.label_corpus.uids):
             return _OwnLabels(np.full(self.test_corpus.rows, -1))
 
         def fill(folder: Path) -> None:
+            import pyarrow.compute as pc
+
             labels = self.labels.uids.to_arrow().combine_chunks()
             found = pc.index_in(self.test.uids.to_arrow(), value_set=labels)
             np.save(folder / "labels.npy", np.asarray(pc.fill_null(found, -1).to_numpy(), np.int32))

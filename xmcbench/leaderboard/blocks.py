@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xmcbench.escaping import markdown
-from xmcbench.leaderboard.curves import Curve
-from xmcbench.leaderboard.losses import LossCurve
-from xmcbench.leaderboard.overall import Overall
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
@@ -23,11 +21,34 @@ class Heading:
     key: str = ""
 
 
+class Figure(Protocol):
+    """What all kinds of figures have; ``figure`` draws them.
+
+    stem: the name of its files. short: a title for a row of drawings. missing: what it lacks, one line each. marks:
+    note -> the names of the lines that it is about.
+    """
+
+    @property
+    def stem(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def short(self) -> str: ...
+
+    @property
+    def missing(self) -> tuple[str, ...]: ...
+
+    @property
+    def marks(self) -> Mapping[str, Sequence[str]]: ...
+
+
 @dataclass(frozen=True)
 class Figures:
-    """Curves side by side."""
+    """Figures side by side."""
 
-    curves: tuple[Curve | LossCurve | Overall, ...]
+    figures: tuple[Figure, ...]
 
 
 #: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:

@@ -49,6 +49,12 @@ CURVE = (
     "its line is flat."
 )
 
+TRADEOFF = (
+    "A row is on the Pareto front of a cost if no other row of the drawing is at least as good and as cheap, and "
+    "better or cheaper. The front is one of means and ignores their intervals. Times on other classes of machine are "
+    "in drawings of their own."
+)
+
 TRAINING = (
     "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the "
     "lowest seed to the highest; rows that share a training share a line. Losses of different methods "
@@ -144,6 +150,11 @@ def makeup(dataset: str, setting: Setting) -> str:
         f"{dataset}, {setting.title}: what the rows are made of. Outside: on anything but this dataset. Training data "
         "and license are what the card of a model declares; nobody has checked them, and no rank depends on them."
     )
+
+
+def remarked(titles: Sequence[str]) -> str:
+    """The line below a table that leads to what the page says on the methods of these titles."""
+    return f"[The remarks](#remarks) explain the figures of {', '.join(map(markdown, titles))}."
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:

@@ -77,6 +77,15 @@ class Curve:
         """A short title for a row of drawings."""
         return self.metric
 
+    @property
+    def marks(self) -> Mapping[str, Sequence[str]]:
+        """Note -> the names of the lines that it is about."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines:
+            for mark in line.marks:
+                found.setdefault(mark, []).append(line.name)
+        return found
+
 
 def curve(
     records: Iterable[Record],

@@ -8,15 +8,16 @@ import textwrap
 from collections.abc import Iterator
 
 from xmcbench.escaping import svg
-from xmcbench.leaderboard.chart import MARK, style
+from xmcbench.leaderboard import canvas
+from xmcbench.leaderboard.canvas import LEADING
 from xmcbench.leaderboard.curves import DAGGER
 from xmcbench.leaderboard.overall import Overall, Placed
 
-_WIDTH, _LEFT, _RIGHT = 720, 40, 680
-#: Where the axis lies, the space between bars below it, and the height of a line of text.
-_AXIS, _BAR, _LEADING = 96, 9, 19
+_LEFT, _RIGHT = 20, 460
+#: Where the axis lies, and the space between bars below it.
+_AXIS, _BAR = 96, 9
 #: Letters of a name in one line.
-_LETTERS = 78
+_LETTERS = 55
 
 
 def draw(made: Overall) -> str:
@@ -24,15 +25,8 @@ def draw(made: Overall) -> str:
     methods = len(made.methods)
     names = [textwrap.wrap(_label(each), _LETTERS) for each in made.methods]
     first = _AXIS + 16 + _BAR * len(made.groups) + 26
-    height = first + _LEADING * sum(map(len, names)) + 14
+    height = first + LEADING * sum(map(len, names)) + 14
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
-        'role="img" font-family="Helvetica, Arial, DejaVu Sans, sans-serif" font-size="13">',
-        f"<!-- {MARK}; do not edit -->",
-        f"<title>{svg(made.title)}</title>",
-        style(),
-        f'<rect class="paper" width="{_WIDTH}" height="{height}"/>',
-        f'<text class="ink" x="{_LEFT}" y="24" font-size="14" font-weight="bold">{svg(made.title)}</text>',
         *_axis(methods),
     ]
     if made.difference is not None:
@@ -49,8 +43,8 @@ def draw(made: Overall) -> str:
         parts.append(f'<path class="m{color}" d="M{_LEFT} {y - 4}l-5 -9h10Z"/>')
         for line in lines:
             parts.append(f'<text class="ink" x="{_LEFT + 14}" y="{y}">{svg(line)}</text>')
-            y += _LEADING
-    return "\n".join([*parts, "</svg>"]) + "\n"
+            y += LEADING
+    return canvas.frame(made.title, height, parts, _LEFT)
 
 
 def _label(each: Placed) -> str:
@@ -63,7 +57,7 @@ def _x(rank: float, methods: int) -> float:
 
 def _axis(methods: int) -> Iterator[str]:
     yield f'<path class="tick" d="M{_LEFT} {_AXIS}H{_RIGHT}"/>'
-    step = math.ceil(methods / 14)
+    step = math.ceil(methods / 20)
     for rank in range(1, methods + 1, step):
         yield f'<path class="tick" d="M{_x(rank, methods):.1f} {_AXIS}v5"/>'
         yield f'<text class="ink" x="{_x(rank, methods):.1f}" y="{_AXIS - 16}" text-anchor="middle">{rank}</text>'

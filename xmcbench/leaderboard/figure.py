@@ -1,22 +1,41 @@
-"""The figures of a leaderboard as charts: coverage curves, loss curves, critical differences."""
+"""The figures of a leaderboard: what each kind is drawn with, its points as CSV, and the notes below it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from xmcbench.leaderboard import chart, diagram
+from xmcbench.leaderboard import canvas, chart, curves, diagram, dots, groups, losses, overall, scatter, tradeoff
+from xmcbench.leaderboard.blocks import Figure
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
 from xmcbench.leaderboard.curves import DAGGER, CoverageLine, Curve
+from xmcbench.leaderboard.groups import GroupFigure
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.overall import Overall
+from xmcbench.leaderboard.tradeoff import Tradeoff
 from xmcbench.metrics import protocol
 
 
-def draw(made: Curve | LossCurve | Overall) -> str:
+def draw(made: Figure) -> str:
     """The figure as an SVG document."""
-    if isinstance(made, Overall):
-        return diagram.draw(made)
-    return chart.draw(_coverage(made) if isinstance(made, Curve) else _losses(made))
+    return _KINDS[type(made)][0](made)
+
+
+def as_csv(made: Figure) -> str:
+    """The points of the figure."""
+    return _KINDS[type(made)][1](made)
+
+
+def notes(made: Iterable[Figure]) -> list[str]:
+    """What daggers in figures stand for, and what the figures lack, one line each."""
+    marked: dict[str, dict[str, None]] = {}
+    missing: dict[str, None] = {}
+    for each in made:
+        missing |= dict.fromkeys(each.missing)
+        for mark, names in each.marks.items():
+            marked.setdefault(mark, {}).update(dict.fromkeys(names))
+    found = [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in marked.items()]
+    return [*found, *([f"Missing: {'; '.join(missing)}."] if missing else [])]
 
 
 def _coverage(made: Curve) -> Chart:
@@ -53,8 +72,8 @@ def _losses(made: LossCurve) -> Chart:
     lengths = {line.points[-1].step for line in made.lines}
     longest = max(lengths)
     if len(lengths) == 1:
-        ticks = [tick for tick in chart.scale(0, longest, 0) if tick <= longest]
-        axis = Axis(0, longest, tuple(zip(ticks, chart.tick_texts(ticks), strict=True)), "steps")
+        ticks = [tick for tick in canvas.scale(0, longest, 0) if tick <= longest]
+        axis = Axis(0, longest, tuple(zip(ticks, canvas.tick_texts(ticks), strict=True)), "steps")
     else:
         axis = Axis(0, 100, tuple((tick, f"{tick}") for tick in range(0, 101, 20)), "% of the steps of each line")
     lines = []
@@ -66,3 +85,12 @@ def _losses(made: LossCurve) -> Chart:
         lines.append(Line(line.label if said else f"{line.label}, {last:.15g} steps", (points,)))
     foot = "each point: the mean since the previous one; bands: lowest to highest seed"
     return Chart(made.title, axis, tuple(lines), 3, foot)
+
+
+_KINDS: dict[type, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
+    Curve: (lambda made: chart.draw(_coverage(made)), curves.as_csv),
+    LossCurve: (lambda made: chart.draw(_losses(made)), losses.as_csv),
+    Overall: (diagram.draw, overall.as_csv),
+    Tradeoff: (scatter.draw, tradeoff.as_csv),
+    GroupFigure: (dots.draw, groups.as_csv),
+}

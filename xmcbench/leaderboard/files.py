@@ -10,12 +10,9 @@ from urllib.parse import quote
 from xmcbench import escaping
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import markdown
-from xmcbench.leaderboard import curves, figure, losses, markup, overall, site
-from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
-from xmcbench.leaderboard.chart import MARK
-from xmcbench.leaderboard.curves import DAGGER, Curve
-from xmcbench.leaderboard.losses import LossCurve
-from xmcbench.leaderboard.overall import Overall
+from xmcbench.leaderboard import figure, markup, site
+from xmcbench.leaderboard.blocks import Block, Figure, Figures, Heading, Page
+from xmcbench.leaderboard.canvas import MARK
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
 from xmcbench.storage.atomic import write_text
@@ -30,7 +27,7 @@ _PLACES = {
     ".md": ("*.md", f"{FIGURES}/*.svg"),
     ".json": ("*.json",),
     ".tex": ("*/*.tex",),
-    ".html": ("*.html", f"{FIGURES}/*.svg"),
+    ".html": ("*.html", f"{FIGURES}/*.svg", f"{FIGURES}/*.csv"),
 }
 
 
@@ -39,19 +36,19 @@ def files(
 ) -> dict[str, str]:
     """Path below the board -> content.
 
-    markdown and html: one file per page, an .svg and a .csv per figure. latex and csv: one file per table. json: one
-    file per page.
+    markdown: one file per page, an .svg and a .csv per figure. html: one file per page, which holds its drawings, and a
+    .csv per figure. latex and csv: one file per table. json: one file per page.
     """
     cited = tuple(sources() if published is None else published)
     made = site.site(pages, cited, FIGURES) if layout == "html" else {}
     for page in pages:
         tables = [block for block in page.blocks if isinstance(block, Table)]
+        figures = [each for block in page.blocks if isinstance(block, Figures) for each in block.figures]
         if layout == "markdown":
             made[f"{page.name}.md"] = _markdown(page, cited)
-        if layout in ("markdown", "html"):
-            for block in page.blocks:
-                for each in block.curves if isinstance(block, Figures) else ():
-                    made |= drawing(each, f"{FIGURES}/")
+            made |= {name: content for each in figures for name, content in drawing(each, f"{FIGURES}/").items()}
+        elif layout == "html":
+            made |= {f"{FIGURES}/{each.stem}.csv": figure.as_csv(each) for each in figures}
         elif layout == "json":
             made[f"{page.name.lower()}.json"] = _json(page, tables, cited)
         for table in tables:
@@ -64,13 +61,9 @@ def files(
     return made
 
 
-def drawing(made: Curve | LossCurve | Overall, folder: str = "") -> dict[str, str]:
+def drawing(made: Figure, folder: str = "") -> dict[str, str]:
     """The two files of a figure: its drawing and its points."""
-    if isinstance(made, Curve):
-        points = curves.as_csv(made)
-    else:
-        points = overall.as_csv(made) if isinstance(made, Overall) else losses.as_csv(made)
-    return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": points}
+    return {f"{folder}{made.stem}.svg": figure.draw(made), f"{folder}{made.stem}.csv": figure.as_csv(made)}
 
 
 def write(folder: Path, made: Mapping[str, str], force: bool = False) -> None:
@@ -120,16 +113,19 @@ def _generated(path: Path) -> bool:
 
 
 def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
-    """Obsolete files of the layout: only those that carry the mark of generated files."""
+    """Obsolete files of the layout: those that carry the mark of generated files, and their points.
+
+    The points of a site's figures have no drawing beside them, and are known by the columns that such files have.
+    """
     suffixes = {Path(name).suffix for name in made}
-    found = []
+    heads = {content.partition("\n")[0] for name, content in made.items() if name.endswith(".csv")}
+    found: dict[Path, None] = {}
     for place in (place for suffix, places in _PLACES.items() if suffix in suffixes for place in places):
         for path in sorted(folder.glob(place)):
-            if path.relative_to(folder).as_posix() in made or not _generated(path):
-                continue
-            points = path.with_suffix(".csv")
-            found += [path, points] if path.suffix == ".svg" and points.exists() else [path]
-    return found
+            points = path.suffix == ".csv"
+            if path.read_text(errors="replace").partition("\n")[0] in heads if points else _generated(path):
+                found |= dict.fromkeys([path, path.with_suffix(".csv")] if path.suffix == ".svg" else [path])
+    return [path for path in found if path.relative_to(folder).as_posix() not in made and path.exists()]
 
 
 def _markdown(page: Page, cited: tuple[Source, ...]) -> str:
@@ -150,16 +146,10 @@ def _block(block: Block, cited: tuple[Source, ...]) -> str:
 
 def _figures(block: Figures) -> str:
     """The drawings, links to their points, and what they lack."""
-    drawn = [f"![{markdown(each.title)}]({FIGURES}/{quote(each.stem)}.svg)" for each in block.curves]
-    points = [f"[{markdown(each.short)}]({FIGURES}/{quote(each.stem)}.csv)" for each in block.curves]
-    missing = dict.fromkeys(each for made in block.curves for each in made.missing)
-    marked: dict[str, dict[str, None]] = {}
-    for line in (line for made in block.curves if isinstance(made, Curve) for line in made.lines):
-        for mark in line.marks:
-            marked.setdefault(mark, {})[line.name] = None
+    drawn = [f"![{markdown(each.title)}]({FIGURES}/{quote(each.stem)}.svg)" for each in block.figures]
+    points = [f"[{markdown(each.short)}]({FIGURES}/{quote(each.stem)}.csv)" for each in block.figures]
     parts = ["\n".join(drawn), f"Points: {', '.join(points)}."]
-    parts += [f"{DAGGER} {markdown(mark)}: {', '.join(map(markdown, names))}." for mark, names in marked.items()]
-    return "\n\n".join([*parts, *([f"Missing: {'; '.join(map(markdown, missing))}."] if missing else [])])
+    return "\n\n".join([*parts, *map(markdown, figure.notes(block.figures))])
 
 
 def _json(page: Page, tables: Iterable[Table], cited: tuple[Source, ...]) -> str:

@@ -69,6 +69,11 @@ class LossCurve:
         """Empty: rows that were not trained have no line."""
         return ()
 
+    @property
+    def marks(self) -> Mapping[str, Sequence[str]]:
+        """Empty: lines have no marks; the tables have the notes on rows."""
+        return {}
+
 
 def loss_curves(
     records: Iterable[Record], stem: str, label: Callable[[Record], str] | None = None

@@ -71,6 +71,11 @@ class Overall:
         return ()
 
     @property
+    def marks(self) -> Mapping[str, Sequence[str]]:
+        """Empty: the table below it has the notes on methods."""
+        return {}
+
+    @property
     def groups(self) -> list[tuple[int, int]]:
         """Methods that the critical difference does not tell apart: positions of the first and last of each group."""
         if self.difference is None:

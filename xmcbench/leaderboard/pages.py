@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
@@ -11,10 +12,12 @@ from xmcbench.escaping import markdown, terminal
 from xmcbench.leaderboard import ablation, captions, consistency, makeup, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.curves import curve
+from xmcbench.leaderboard.groups import group_figure
 from xmcbench.leaderboard.losses import loss_curves
 from xmcbench.leaderboard.published import MAIN, PublishedRow, Source, sources
 from xmcbench.leaderboard.rows import Cost, Row, by_setting, order, rows
 from xmcbench.leaderboard.tables import SECOND, Table, cost_table, group_table, metric_table, text_table
+from xmcbench.leaderboard.tradeoff import tradeoffs
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
@@ -49,14 +52,17 @@ def pages(
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
     standing = standing or Standing()
-    made = [_dataset_page(name, datasets.get(name, []), printed, standing) for name in names]
+    told = remarks or {}
+    made = [
+        _dataset_page(name, datasets.get(name, []), printed, standing, told.get(name.lower(), "")) for name in names
+    ]
     ablations = ablation.page(datasets, printed, standing)
     if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
         ablations = None
     ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
     others = [each for each in (ranked, ablations) if each]
     board = [_index(datasets, printed, names, others), *made, *others]
-    return _with_remarks(board, remarks or {})
+    return _with_remarks(board, told)
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -120,8 +126,10 @@ def _statistics(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Sour
     return text_table("statistics", captions.STATISTICS, "Dataset", heads, lines)
 
 
-def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source], standing: Standing) -> Page:
-    """Rows with a component switched off are only on the ablation page."""
+def _dataset_page(
+    name: str, records: Sequence[Record], printed: Sequence[Source], standing: Standing, remark: str
+) -> Page:
+    """Rows with a component switched off are only on the ablation page. remark: that of the page, or empty."""
     blocks: list[Block] = [_statistics({name: records}, printed, [name])]
     filter_name = records[0].protocol.filter if records else "none"
     whole, partial = ablation.parted(records, printed)
@@ -142,7 +150,7 @@ def _dataset_page(name: str, records: Sequence[Record], printed: Sequence[Source
         blocks.append(Heading(2, setting.title.capitalize(), setting.slug))
         if inside or rows_:
             borrowed = _ignoring_pairs(complete.get(Setting("ez"), ()), inside) if setting.kind != "ez" else []
-            blocks += _section(name, setting, inside, rows_, printed, standing, borrowed)
+            blocks += _section(name, setting, inside, rows_, printed, standing, borrowed, remark)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
@@ -176,8 +184,9 @@ def _section(
     printed: Sequence[Source],
     standing: Standing,
     borrowed: Sequence[Record] = (),
+    remark: str = "",
 ) -> list[Block]:
-    """borrowed: results of the zero-shot setting, of methods that ignore pairs."""
+    """borrowed: results of the zero-shot setting, of methods that ignore pairs. remark: that of the page."""
     filter_name = records[0].protocol.filter if records else "none"
     made = _with_borrowed(rows(records, filter_name, standing), rows(borrowed, filter_name, standing))
     notes = {
@@ -186,20 +195,33 @@ def _section(
         for metric, each in printed[number - 1].column_notes.get(row.table, {}).items()
     }
     about = captions.main(dataset, setting, records, filter_name, [(printed[n - 1], row) for n, row in published])
-    found: list[Block] = [metric_table(made, MAIN, setting.slug, about, published, notes)]
+    noted = [replace(row, marks=(*row.marks, *row.origins)) for row in made]
+    found: list[Block] = [metric_table(noted, MAIN, setting.slug, about, published, notes)]
+    if explained := _with_a_remark(made, remark):
+        found.append(captions.remarked(explained))
     if any(row.figures for row in made):
         caption = captions.second(dataset, setting, filter_name)
         found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
         for groups in (("seen", "unseen"), ("head", "middle", "tail")):
             if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
-                found += _groups(made, groups, setting, captions.groups(dataset, setting, records, filter_name, groups))
-        found += _costs(made, dataset, setting)
+                caption = captions.groups(dataset, setting, records, filter_name, groups)
+                found += _groups(made, groups, dataset, setting, filter_name, caption)
+        found += _costs(made, dataset, setting, filter_name)
         about = captions.makeup(dataset, setting)
         found += [
             Heading(3, "What the rows are made of"),
-            makeup.table(records, f"{setting.slug}-rows", about, standing),
+            makeup.table([*records, *borrowed], f"{setting.slug}-rows", about, standing),
         ]
     return [*found, *without_a_result(made)]
+
+
+def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
+    """The titles of methods in a table with which a paragraph of the remark begins."""
+    paragraphs = re.split(r"\n\s*\n", remark)
+    titles = sorted({row.title for row in made if row.figures})
+    return [
+        title for title in titles if any(re.match(rf"{re.escape(title)}(?!\w)", each.lstrip()) for each in paragraphs)
+    ]
 
 
 def _ignoring_pairs(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
@@ -221,17 +243,22 @@ def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
     return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
-def _groups(made: Sequence[Row], groups: Sequence[str], setting: Setting, caption: str) -> list[Block]:
+def _groups(
+    made: Sequence[Row], groups: Sequence[str], dataset: str, setting: Setting, filter_name: str, caption: str
+) -> list[Block]:
     if not any(all(group in row.views for group in groups) for row in made):
         return []
+    name = f"{setting.slug}-{groups[0]}"
+    drawn = group_figure(made, groups, dataset, setting, filter_name, f"{dataset.lower()}-{name}")
     return [
         Heading(3, f"By label: {', '.join(groups)}"),
-        group_table(made, groups, f"{setting.slug}-{groups[0]}", caption),
+        group_table(made, groups, name, caption),
+        *([Figures((drawn,))] if drawn else []),
     ]
 
 
-def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
-    """One table per class of machine: times from different machines are not comparable."""
+def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str) -> list[Block]:
+    """One table per class of machine, and its drawings: times from different machines are not comparable."""
     machines: dict[str, list[tuple[Row, Cost]]] = {}
     for row in made:
         for machine, cost in row.costs.items():
@@ -240,4 +267,6 @@ def _costs(made: Sequence[Row], dataset: str, setting: Setting) -> list[Block]:
     for number, machine in enumerate(sorted(machines), 1):
         name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
         found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
+        drawn = tradeoffs(machines[machine], dataset, setting, filter_name, machine, f"{dataset.lower()}-{name}")
+        found += [captions.TRADEOFF, Figures(drawn)] if drawn else []
     return found

@@ -6,7 +6,7 @@ A note of a record describes a model if it has a ``name``, a ``source`` and a ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,19 +17,34 @@ _OWN = "trained on the corpus"
 #: What the pages call the kinds of rows, by which a board is filtered.
 NEEDS_PAIRS, NO_PAIRS = "needs pairs", "works without pairs"
 OUTSIDE, SCRATCH = "pre-trained outside", "from scratch"
+#: What a card leaves out, and what a record of an earlier version does not hold.
+UNSTATED, UNKNOWN = "not stated", "not recorded"
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model that a row starts from. outside: whether it was trained on anything but the dataset. None: not stated."""
+    """A model that a row starts from. outside: whether it was trained on anything but the dataset.
+
+    data, license: what its card declares, empty if it does not. None: the record does not say.
+    """
 
     name: str
     source: str
     outside: bool
     parameters: int | None
     width: int | None
-    data: tuple[str, ...]
-    license: str
+    data: tuple[str, ...] | None
+    license: str | None
+
+    @property
+    def shown_data(self) -> str:
+        """The training sets in words."""
+        return UNKNOWN if self.data is None else "; ".join(self.data) or UNSTATED
+
+    @property
+    def shown_license(self) -> str:
+        """The license in words."""
+        return UNKNOWN if self.license is None else self.license or UNSTATED
 
 
 def models(record: Record) -> tuple[Model, ...]:
@@ -41,6 +56,18 @@ def kinds(record: Record) -> tuple[str, ...]:
     """The kinds of a row: whether it needs pairs, and whether a model of it was trained outside."""
     pairs = NEEDS_PAIRS if record.method.supervision == "required" else NO_PAIRS
     return pairs, OUTSIDE if any(each.outside for each in models(record)) else SCRATCH
+
+
+def notes(records: Iterable[Record]) -> tuple[str, ...]:
+    """A note on each model that rows start from and that was trained outside: on what, by its card."""
+    found = (each for record in records for each in models(record) if each.outside)
+    return tuple(dict.fromkeys(f"starts from {each.name}, which was trained on {_outside(each)}" for each in found))
+
+
+def _outside(model: Model) -> str:
+    if model.data is None:
+        return "other data; the record does not say which"
+    return f"{', '.join(model.data)} (by its card)" if model.data else "other data, which its card does not name"
 
 
 def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -56,16 +83,16 @@ def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _model(note: Mapping[str, Any]) -> Model:
-    card = note["card"] if isinstance(note.get("card"), Mapping) else {}
-    data = card.get("training_sets") or ()
+    card = note["card"] if isinstance(note.get("card"), Mapping) else None
+    data = (card or {}).get("training_sets") or ()
     return Model(
         name=note["name"],
         source=note["source"],
         outside=not note["source"].startswith(_OWN),
         parameters=_count(note.get("parameters")),
         width=_count(note.get("width")),
-        data=(data,) if isinstance(data, str) else tuple(map(str, data)),
-        license=str(card.get("license") or ""),
+        data=None if card is None else (data,) if isinstance(data, str) else tuple(map(str, data)),
+        license=None if card is None else str(card.get("license") or ""),
     )
 
 

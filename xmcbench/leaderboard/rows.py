@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from xmcbench.leaderboard.provenance import kinds
+from xmcbench.leaderboard import provenance
 from xmcbench.metrics.seeds import half_width
 from xmcbench.records import Record, Standing
 from xmcbench.records.record import Figures, Measured
@@ -51,7 +51,8 @@ class Row:
 
     views: group of labels -> its figures, of the groups that every seed has. costs: class of machine -> cost.
     problems: one entry per seed that has no result, "seed 1: failed: reason". marks: notes on the figures, such
-    as that they are stale. kinds: those by which a reader may filter.
+    as that they are stale. kinds: those by which a reader may filter. title: of the method. origins: notes on models
+    that it starts from, if they were trained outside.
     """
 
     name: str
@@ -63,6 +64,8 @@ class Row:
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    title: str = ""
+    origins: tuple[str, ...] = ()
 
 
 def rows(records: Iterable[Record], filter_name: str, standing: Standing | None = None) -> list[Row]:
@@ -78,12 +81,14 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
 def measured_on(record: Record) -> str:
     """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
 
-    All cores and no other cell beside it is what goes without saying.
+    All cores and no other cell beside it is what goes without saying. Old records do not have the threads.
     """
     hardware, compute = record.environment.hardware, record.environment.compute
     threads, neighbors = compute.threads if compute else None, record.measured.neighbors
     said = [hardware.kind]
-    if threads not in (None, hardware.cores):
+    if threads is None:
+        said.append("threads not recorded")
+    elif threads != hardware.cores:
         said.append(f"{threads} thread{'s' if threads != 1 else ''} a cell")
     if neighbors:
         said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
@@ -175,7 +180,9 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
         marks=(*standing.problems(done), *silence(done)),
-        kinds=kinds(group[0]),
+        kinds=provenance.kinds((done or group)[0]),
+        title=group[0].method.title,
+        origins=provenance.notes(done),
     )
 
 

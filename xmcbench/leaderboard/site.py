@@ -13,10 +13,9 @@ from urllib.parse import quote
 
 from xmcbench import document
 from xmcbench.escaping import html
-from xmcbench.leaderboard import figure, hypertext
+from xmcbench.leaderboard import canvas, figure, hypertext
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
-from xmcbench.leaderboard.chart import MARK
-from xmcbench.leaderboard.curves import DAGGER, Curve
+from xmcbench.leaderboard.canvas import MARK
 from xmcbench.leaderboard.losses import slug
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
@@ -31,7 +30,10 @@ _INDEX = "README"
 
 
 def site(pages: Sequence[Page], cited: Sequence[Source], figures: str) -> dict[str, str]:
-    """The files of a site: name -> content. figures: the folder of drawings and their points."""
+    """The files of a site: name -> content. figures: the folder of the points of drawings.
+
+    A page has the style of its drawings once, and not in every one.
+    """
     return {_file(page.name): _page(page, pages, cited, figures) for page in pages}
 
 
@@ -47,7 +49,8 @@ def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], figures: s
     # In a script nothing is a reference; only its end tag must not occur.
     assert "</" not in script
     parts.append(f"<script>\n{script}</script>")
-    return document.page(page.title, parts, style=_resource("site.css"), mark=f"{MARK} from records; do not edit")
+    style = _resource("site.css") + (canvas.rules() if any(isinstance(each, Figures) for each in page.blocks) else "")
+    return document.page(page.title, parts, style=style, mark=f"{MARK} from records; do not edit")
 
 
 def _navigation(page: Page, pages: Iterable[Page]) -> str:
@@ -111,19 +114,11 @@ def _anchor(text: str, taken: dict[str, int]) -> str:
 
 def _figures(block: Figures, folder: str) -> str:
     parts = []
-    for each in block.curves:
-        files = f"{folder}/{quote(each.stem)}"
-        links = f'<a href="{html(files)}.csv">points</a>, <a href="{html(files)}.svg">drawing</a>'
-        drawing = figure.draw(each).strip()
-        parts.append(f"<figure>{drawing}<figcaption>{html(each.title)}: {links}</figcaption></figure>")
-    missing = dict.fromkeys(each for made in block.curves for each in made.missing)
-    marked: dict[str, dict[str, None]] = {}
-    for line in (line for made in block.curves if isinstance(made, Curve) for line in made.lines):
-        for mark in line.marks:
-            marked.setdefault(mark, {})[line.name] = None
-    notes = [f"{DAGGER} {mark}: {', '.join(names)}." for mark, names in marked.items()]
-    notes += [f"Missing: {'; '.join(missing)}."] if missing else []
-    return "\n".join([*parts, *map(document.paragraph, notes)])
+    for each in block.figures:
+        link = f'<a href="{html(f"{folder}/{quote(each.stem)}")}.csv">points</a>'
+        drawing = figure.draw(each).replace(canvas.style(), "").strip()
+        parts.append(f"<figure>{drawing}<figcaption>{html(each.title)}: {link}</figcaption></figure>")
+    return "\n".join([*parts, *map(document.paragraph, figure.notes(block.figures))])
 
 
 def _markdown() -> MarkdownIt:

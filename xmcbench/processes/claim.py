@@ -20,6 +20,9 @@ from xmcbench.environment import machine
 from xmcbench.errors import StorageError
 from xmcbench.processes.lifetime import new_mark, supervisor_died
 
+#: The ending of a claim's file.
+CLAIM = ".claim"
+
 #: Seconds between two touches of a claim, and after how many untouched seconds it is dead.
 BEAT_S, DEAD_S = 5.0, 60.0
 
@@ -27,11 +30,12 @@ BEAT_S, DEAD_S = 5.0, 60.0
 class Claim:
     """The file at ``path``, for a block: ``held`` says whether nobody else has it.
 
-    Raises StorageError when it cannot be written.
+    while_alive: a process of this machine has it as long as it exists, touched or not. That is for work that keeps the
+    other threads of its process from running. Raises StorageError when it cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.held = path, False
+    def __init__(self, path: Path, while_alive: bool = False) -> None:
+        self.path, self.held, self._while_alive = path, False, while_alive
         self._mark = f"{machine()}:{new_mark()}"
 
     def __enter__(self) -> Claim:
@@ -64,7 +68,7 @@ class Claim:
     def _taken(self) -> bool:
         if self._created(self.path):
             return True
-        if not dead(self.path):
+        if not dead(self.path, self._while_alive):
             return False
         # One at a time takes over from the dead, and looks again before.
         turn = self.path.with_name(f"{self.path.name}.turn")
@@ -73,7 +77,7 @@ class Claim:
                 turn.unlink(missing_ok=True)
             return False
         try:
-            if dead(self.path):
+            if dead(self.path, self._while_alive):
                 self.path.unlink(missing_ok=True)
             return self._created(self.path)
         finally:
@@ -95,16 +99,19 @@ class Claim:
         return True
 
 
-def dead(path: Path) -> bool:
-    """Whether the owner of a claim is gone; False where there is no claim."""
+def dead(path: Path, while_alive: bool = False) -> bool:
+    """Whether the owner of a claim is gone; False where there is no claim. while_alive: as in ``Claim``."""
     owner = _owner(path)
     try:
         touched = path.stat().st_mtime
     except FileNotFoundError:
         return False
     where, _, mark = owner.partition(":")
-    if where == machine() and mark and supervisor_died(mark):
-        return True
+    if where == machine() and mark:
+        if supervisor_died(mark):
+            return True
+        if while_alive:
+            return False
     return _now(path.parent) - touched > DEAD_S
 
 

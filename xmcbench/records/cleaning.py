@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.claim import Claim
+from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.records.record import Record
-from xmcbench.records.store import CLAIM, Store
+from xmcbench.records.store import Store
 from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
 from xmcbench.storage.lock import exclusive
 

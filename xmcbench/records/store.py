@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError
-from xmcbench.processes.claim import Claim
+from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
@@ -22,9 +22,6 @@ from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.storage.temporary import folder_in, sweep
-
-#: The end of the names of claims.
-CLAIM = ".claim"
 
 
 class Store:
@@ -83,7 +80,7 @@ class Store:
         sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
-        for path in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"pretraining/*{CLAIM}")]:
+        for path in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"*/*{CLAIM}")]:
             with Claim(path):
                 pass  # a dead one is taken, and given back
         sweep(self.root / "truth")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.data.catalogue import roots
 from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
 from xmcbench.metrics import DEPTH
@@ -25,17 +23,16 @@ from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
 from xmcbench.records.standing import figures_current
+from xmcbench.runner import hidden
 from xmcbench.runner.estimate import pretraining_key, similar_records
-from xmcbench.runner.executors.base import Ended, Executor, Needs, Task
-from xmcbench.runner.executors.local import Local
+from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs, Task
 from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner.opening import HERE, opened
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import measured_of, record_of, status_of
-from xmcbench.runner.schedule import Jobs, capacity, jobs_of, needs_of, pretrained, waits_for_parts
+from xmcbench.runner.schedule import Jobs, needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.storage.atomic import make_folder
-from xmcbench.storage.cache import cache_root
-from xmcbench.storage.shipped import shipped
 from xmcbench.storage.temporary import sweep_scratch
 
 if TYPE_CHECKING:
@@ -73,14 +70,17 @@ Watch = Callable[[Sequence[Underway]], None]
 class Place:
     """Where cells run, their limits, and their hardware.
 
-    jobs: how many at once, ``auto`` for as many as the cores allow; cells_per_gpu: how many may share a GPU.
+    jobs: how many at once, ``auto`` for as many as the cores allow; None is one on this machine, and ``auto`` on a
+    cluster. cells_per_gpu: how many may share a GPU. on: ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one
+    of this machine; or the address of one, ``ray://HOST:PORT``.
     """
 
     store: Store
     limits: Limits = field(default_factory=Limits)
     compute: Compute = field(default_factory=Compute)
-    jobs: Jobs = 1
+    jobs: Jobs | None = None
     cells_per_gpu: int = 1
+    on: str = HERE
 
 
 def execute(
@@ -94,15 +94,14 @@ def execute(
 
     A cell that fails, hangs or runs out of memory becomes a record that says so, and the others go on. A finished cell
     whose figures are from other metrics or propensities is scored again from its stored ranks. When two runs share a
-    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written; on
-    Ctrl-C the finished records stay.
+    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written, and
+    what ``opened`` raises; on Ctrl-C the finished records stay.
     """
     sweep(place.store)
-    jobs = jobs_of(place.jobs, [each for each in plan.cells if each.state == "to run"])
-    room = capacity(jobs, place.cells_per_gpu, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    with Scorer() as scorer, closing(_Run(plan, place, jobs, scorer, force)) as run, Local(room) as executor:
-        run.finished()
-        run.run(executor, len(set(room.gpus)), progress, watch)
+    with Scorer() as scorer, closing(_Run(plan, place, scorer, force)) as run:
+        if waiting := run.finished():
+            with opened(place, waiting) as (executor, jobs):
+                run.run(executor, jobs, progress, watch)
     return [run.records[position] for position in sorted(run.records)]
 
 
@@ -130,7 +129,6 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
     return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
 
-@dataclass
 class _Cell:
     """A cell that runs, or is scored.
 
@@ -138,24 +136,23 @@ class _Cell:
     pre-training is done.
     """
 
-    planned: PlannedCell
-    position: int
-    compute: Compute
-    staged: Store
-    claim: Claim
-    files: ExitStack
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    begin: float = field(default_factory=time.perf_counter)
-    neighbors: int = 0
-    ended: Ended | None = None
-    leading: ExitStack = field(default_factory=ExitStack)
+    def __init__(
+        self, planned: PlannedCell, position: int, compute: Compute, staged: Store, claim: Claim, files: ExitStack
+    ) -> None:
+        self.planned, self.position, self.compute = planned, position, compute
+        self.staged, self.claim, self.files = staged, claim, files
+        self.leading = ExitStack()
+        self.started = datetime.now(UTC).isoformat(timespec="seconds")
+        self.begin = time.perf_counter()
+        self.neighbors = 0
+        self.ended: Ended | None = None
 
 
 class _Run:
     """The cells of a plan on their way to records, which are by position."""
 
-    def __init__(self, plan: Plan, place: Place, jobs: int, scorer: Scorer, force: bool) -> None:
-        self._plan, self._place, self._jobs, self._scorer, self._force = plan, place, jobs, scorer, force
+    def __init__(self, plan: Plan, place: Place, scorer: Scorer, force: bool) -> None:
+        self._plan, self._place, self._scorer, self._force = plan, place, scorer, force
         self.records: dict[int, Record] = {}
         self._waiting: dict[int, PlannedCell] = {}
         self._retry_at: dict[int, float] = {}
@@ -171,28 +168,29 @@ class _Run:
             cell.leading.close()
             cell.files.close()
 
-    def finished(self) -> None:
-        """Take the cells that have a record."""
+    def finished(self) -> list[PlannedCell]:
+        """Take the cells that have a record; returns the others."""
         for position, planned in enumerate(self._plan.cells):
             if planned.state != "to run" and planned.record is not None:
                 found = up_to_date(planned.record, planned.dataset, self._place.store, self._scorer)
                 self.records[position] = found
             else:
                 self._waiting[position] = planned
+        return [*self._waiting.values()]
 
-    def run(self, executor: Executor, gpus: int, progress: Progress, watch: Watch) -> None:
-        """Run the others."""
+    def run(self, executor: Executor, jobs: int, progress: Progress, watch: Watch) -> None:
+        """Run the others, so many at once."""
         # One after the other, nothing has to be known of them.
-        last = similar_records(self._waiting.values(), self._place.store) if self._jobs > 1 else {}
+        last = similar_records(self._waiting.values(), self._place.store) if jobs > 1 else {}
         compute = self._place.compute
         needs = {
-            each.cell.key: needs_of(each, self._jobs, compute, last.get(each.cell.key), gpus)
+            each.cell.key: needs_of(each, jobs, compute, last.get(each.cell.key), executor.room)
             for each in self._waiting.values()
         }
         self._pretraining = {each.cell.key: pretraining_key(each) for each in self._waiting.values()}
         watched_at = 0.0
         while self._waiting or self._cells:
-            self._start(executor, needs, progress)
+            self._start(executor, jobs, needs, progress)
             for ended in executor.watch(_LOOK_S if self._cells else _BUSY_S, self._scorer.files):
                 self._end(self._cells[ended.task.key], ended, progress)
             self._score(progress)
@@ -200,6 +198,7 @@ class _Run:
                 for key, cell in self._cells.items():
                     if not cell.ended and self._pretraining[key] and pretrained(executor.report(key)):
                         self._is_pretrained(cell)
+                self._count_neighbors(executor)
                 watch([self._underway(each, executor) for each in self._cells.values()])
                 watched_at = time.monotonic()
 
@@ -207,10 +206,10 @@ class _Run:
         report = Report("score") if cell.ended else executor.report(cell.planned.cell.key)
         return Underway(cell.planned, cell.position, time.perf_counter() - cell.begin, report)
 
-    def _start(self, executor: Executor, needs: dict[str, Needs], progress: Progress) -> None:
+    def _start(self, executor: Executor, jobs: int, needs: dict[str, Needs], progress: Progress) -> None:
         """Start every cell that can start now."""
         for position, planned in list(self._waiting.items()):
-            if len(self._cells) >= self._jobs:
+            if len(self._cells) >= jobs:
                 return
             key = planned.cell.key
             if self._retry_at.get(position, 0.0) > time.monotonic():
@@ -233,9 +232,11 @@ class _Run:
                 staged = files.enter_context(self._place.store.staging())
                 cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
-                executor.submit(cell_task(planned, self._place, needs[key], staged, cell.files))
-                self._cells[key] = replace(cell, files=files.pop_all(), leading=leading.pop_all())
-                self._count_neighbors()
+                task = cell_task(planned, self._place, needs[key], staged, cell.files)
+                executor.submit(replace(task, shares=self._pretraining[key]))
+                cell.files, cell.leading = files.pop_all(), leading.pop_all()
+                self._cells[key] = cell
+                self._count_neighbors(executor)
 
     def _leads(self, planned: PlannedCell, leading: ExitStack) -> bool:
         """Whether a cell may do its pre-training, which nobody else does now, or finds it done."""
@@ -262,10 +263,12 @@ class _Run:
         cell.leading.close()
         self._pretrained.add(self._pretraining[cell.planned.cell.key])
 
-    def _count_neighbors(self) -> None:
-        running = [each for each in self._cells.values() if not each.ended]
-        for each in running:
-            each.neighbors = max(each.neighbors, len(running) - 1)
+    def _count_neighbors(self, executor: Executor) -> None:
+        running = [(each, executor.host(key)) for key, each in self._cells.items() if not each.ended]
+        hosts = Counter(host for _, host in running)
+        for each, host in running:
+            if host is not None:
+                each.neighbors = max(each.neighbors, hosts[host] - 1)
 
     def _end(self, cell: _Cell, ended: Ended, progress: Progress) -> None:
         """The process of a cell has ended."""
@@ -303,7 +306,8 @@ class _Run:
             planned, outcome, cell.ended.ending, scored is not None, cell.started, total_s, cell.neighbors
         )
         log = store.relative(store.log_path(planned.cell))
-        record = record_of(planned, cell.compute, status, reason, outcome, scored, measured, log)
+        machine = cell.ended.machine or Machine.this()
+        record = record_of(planned, cell.compute, machine, status, reason, outcome, scored, measured, log)
         del self._cells[planned.cell.key]
         if not cell.claim.mine():  # this process was stopped for so long that another one has taken the cell over
             cell.files.close()
@@ -374,7 +378,4 @@ def _depth(planned: PlannedCell) -> int:
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
     """Files and folders that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
-    published = shipped("leaderboards/published")
-    boards = {store.root, *([published.parent] if published else [])}
-    results = [root / name for root in boards for name in ("records", "ranks", "truth", "subsets")]
-    return [cache_root(), *roots(), *dataset.sources, *results, *store.stagings()]
+    return [*hidden.of_machine(), *dataset.sources, *hidden.of_runs(store.root), *store.stagings()]

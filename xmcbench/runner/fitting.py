@@ -37,17 +37,17 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
     from xmcbench.data.store import rows_of, write_texts
 
     sweep(place.store)
-    room = capacity(1, 1, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    needs = needs_of(planned, 1, place.compute, None, len(set(room.gpus)))
-    with ExitStack() as files:
+    with ExitStack() as files, Local(capacity(1, 1, os.environ.get("CUDA_VISIBLE_DEVICES"))) as executor:
+        needs = needs_of(planned, 1, place.compute, None, executor.room)
         folder, staged = files.enter_context(scratch()), files.enter_context(place.store.staging())
         written = write_texts(folder / "texts.arrow", rows_of(texts, np.arange(len(texts))))
         task = cell_task(planned, place, needs, staged, files)
         asked = TextFile(str(folder / "texts.arrow"), written.digest)
-        with Local(room) as executor:
-            executor.submit(replace(task, job=msgspec.structs.replace(task.job, test=asked, k=k)))
-            while not (found := executor.watch(_LOOK_S)):
-                pass
+        # As deep as in its cell: what a method makes of its best labels may depend on how many it is asked for.
+        depth = max(k, task.job.k)
+        executor.submit(replace(task, job=msgspec.structs.replace(task.job, test=asked, k=depth)))
+        while not (found := executor.watch(_LOOK_S)):
+            pass
         (ended,) = found
         status, reason = status_of(ended.outcome, ended.ending, place.limits.time_s)
         if status == "skipped":
@@ -55,5 +55,5 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         if status != "ok":
             raise MethodError(f"{planned.name}: {reason}", f"log: {task.log}")
         predictions = TopK.load(staged.predictions_path(planned.cell))
-        predictions.check(len(texts), k, planned.dataset.label_corpus.rows)
-        return predictions
+        predictions.check(len(texts), depth, planned.dataset.label_corpus.rows)
+        return TopK(predictions.indices[:, :k], predictions.scores[:, :k])

@@ -27,7 +27,8 @@ class Job(Struct, frozen=True, kw_only=True):
     train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
     compute: where the method computes. only: ``pretrain`` where that is all to be done.
-    hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can.
+    hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
+    folder in which the process asks for artifacts, where whoever started it may bring them; empty where nobody does.
     """
 
     train: TextFile
@@ -46,6 +47,7 @@ class Job(Struct, frozen=True, kw_only=True):
     artifacts: str
     hidden: tuple[str, ...]
     only: Literal["", "pretrain"] = ""
+    wanted: str = ""
 
     def write(self, path: Path) -> None:
         """Write the job as JSON."""

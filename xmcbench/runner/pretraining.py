@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,10 +11,10 @@ from pathlib import Path
 from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.execution import Place, cell_job, sweep
 from xmcbench.runner.executors.base import Ended, Executor, Task
-from xmcbench.runner.executors.local import Local
+from xmcbench.runner.opening import opened
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import status_of
-from xmcbench.runner.schedule import capacity, jobs_of, needs_of
+from xmcbench.runner.schedule import needs_of
 from xmcbench.storage.atomic import make_folder
 
 #: Seconds between two looks, and between two at a pre-training that another run has.
@@ -49,24 +48,24 @@ def pretrain(plan: Plan, place: Place, progress: Progress = lambda *_: None) -> 
     """Do every pre-training that cells to run need, each once; those that another run does are waited for."""
     sweep(place.store)
     cells = {key: each for each in plan.cells if each.state == "to run" and (key := pretraining_key(each))}
-    jobs = jobs_of(place.jobs, cells.values())
-    room = capacity(jobs, place.cells_per_gpu, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    with Local(room) as executor:
-        return _Pretrainings(cells, place, jobs, len(set(room.gpus)), progress).run(executor)
+    if not cells:
+        return []
+    with opened(place, [*cells.values()]) as (executor, jobs):
+        return _Pretrainings(cells, place, progress).run(executor, jobs)
 
 
 class _Pretrainings:
-    def __init__(self, cells: dict[str, PlannedCell], place: Place, jobs: int, gpus: int, progress: Progress) -> None:
-        self._cells, self._place, self._jobs, self._gpus, self._progress = cells, place, jobs, gpus, progress
+    def __init__(self, cells: dict[str, PlannedCell], place: Place, progress: Progress) -> None:
+        self._cells, self._place, self._progress = cells, place, progress
         self._waiting = dict(enumerate(cells))
         self._running: dict[str, tuple[int, ExitStack]] = {}
         self._retry_at: dict[int, float] = {}
         self._found: dict[int, Pretrained] = {}
 
-    def run(self, executor: Executor) -> list[Pretrained]:
+    def run(self, executor: Executor, jobs: int) -> list[Pretrained]:
         try:
             while self._waiting or self._running:
-                self._start(executor)
+                self._start(executor, jobs)
                 for ended in executor.watch(_LOOK_S if self._running else _BUSY_S):
                     self._end(ended)
         finally:
@@ -74,11 +73,11 @@ class _Pretrainings:
                 files.close()
         return [self._found[position] for position in sorted(self._found)]
 
-    def _start(self, executor: Executor) -> None:
+    def _start(self, executor: Executor, jobs: int) -> None:
         for position, key in list(self._waiting.items()):
             planned = self._cells[key]
-            needs = needs_of(planned, self._jobs, self._place.compute, None, self._gpus)
-            if len(self._running) >= self._jobs or not executor.fits(needs):
+            needs = needs_of(planned, jobs, self._place.compute, None, executor.room)
+            if len(self._running) >= jobs or not executor.fits(needs):
                 return
             if self._retry_at.get(position, 0.0) > time.monotonic():
                 continue
@@ -92,7 +91,7 @@ class _Pretrainings:
                 self._progress(planned, position, None)
                 limits = self._place.limits
                 memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
-                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, memory))
+                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, memory, shares=key))
                 del self._waiting[position]
                 self._running[key] = (position, files.pop_all())
 

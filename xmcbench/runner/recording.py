@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xmcbench import environment
 from xmcbench.environment import Compute
 from xmcbench.escaping import visible
 from xmcbench.metrics import protocol
@@ -25,6 +24,7 @@ from xmcbench.runner.job import Outcome
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
     from xmcbench.processes.supervisor import Ending
+    from xmcbench.runner.executors.base import Machine
     from xmcbench.runner.plan import PlannedCell
     from xmcbench.runner.scorer import Scored
     from xmcbench.setting import Subset
@@ -60,6 +60,7 @@ def measured_of(
 def record_of(
     planned: PlannedCell,
     compute: Compute,
+    machine: Machine,
     status: Status,
     reason: str,
     outcome: Outcome,
@@ -68,18 +69,19 @@ def record_of(
     log: str,
 ) -> Record:
     """The record of a cell. Where no file can hold the notes of its method, it says that, and has no result."""
-    made = _record(planned, compute, status, reason, outcome, scored, measured, log)
+    made = _record(planned, compute, machine, status, reason, outcome, scored, measured, log)
     try:
         check_readable(made)
     except ValueError as error:
         reason = f"there is a result, but {error}"
-        return _record(planned, compute, "failed", reason, Outcome(status="failed"), None, measured, log)
+        return _record(planned, compute, machine, "failed", reason, Outcome(status="failed"), None, measured, log)
     return made
 
 
 def _record(
     planned: PlannedCell,
     compute: Compute,
+    machine: Machine,
     status: Status,
     reason: str,
     outcome: Outcome,
@@ -115,9 +117,9 @@ def _record(
         counts=dataset.counts(),
         protocol=scored.protocol if scored else unscored,
         environment=Environment(
-            packages={**environment.packages(), **outcome.packages},
-            hardware=environment.hardware(),
-            xmcbench=environment.program(),
+            packages={**machine.packages, **outcome.packages},
+            hardware=machine.hardware,
+            xmcbench=machine.xmcbench,
             compute=compute,
         ),
         measured=measured,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from xmcbench.environment import accelerators, machine_cores, usable_cores
+from xmcbench.environment import accelerators, machine_cores
 from xmcbench.errors import UsageError
-from xmcbench.runner.executors.base import Needs
+from xmcbench.runner.executors.base import Needs, Room
 from xmcbench.runner.executors.local import Capacity
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 Jobs = int | Literal["auto"]
 
 
-def jobs_of(asked: Jobs, cells: Iterable[PlannedCell]) -> int:
+def jobs_of(asked: Jobs, cells: Iterable[PlannedCell], room: Room) -> int:
     """How many cells run at once: for ``auto``, as many as the cores allow that the neediest cell declares.
 
     Raises UsageError for less than one.
     """
     if isinstance(asked, str):
-        return max(1, machine_cores() // max((_cores(each) for each in cells), default=1))
+        return max(1, room.cores // max((_cores(each, room) for each in cells), default=1))
     if asked < 1:
         raise UsageError(f"--jobs {asked} must be at least 1", "or auto")
     return asked
@@ -39,19 +39,16 @@ def capacity(jobs: int, cells_per_gpu: int, visible: str | None = None) -> Capac
     return Capacity(jobs, max(jobs, machine_cores()), tuple(gpus * cells_per_gpu))
 
 
-def needs_of(planned: PlannedCell, jobs: int, compute: Compute, last: Record | None, gpus: int) -> Needs:
-    """What a cell takes: its share of the cores, or what it declares; its GPUs; the memory that one like it took.
-
-    gpus: how many this machine has.
-    """
-    share = max(1, machine_cores() // jobs)
-    threads = compute.threads or min(max(share, _cores(planned)), usable_cores())
+def needs_of(planned: PlannedCell, jobs: int, compute: Compute, last: Record | None, room: Room) -> Needs:
+    """What a cell takes: its share of the cores, or what it declares; its GPUs; the memory that one like it took."""
+    share = max(1, room.cores // jobs)
+    threads = compute.threads or min(max(share, _cores(planned, room)), room.cores_of_one)
     wanted = compute.processes if planned.needs.get("gpu") and compute.device != "cpu" else 0
-    return Needs(threads, min(wanted, gpus), last.measured.peak_memory_bytes if last else 0)
+    return Needs(threads, min(wanted, room.gpus_of_one), last.measured.peak_memory_bytes if last else 0)
 
 
-def _cores(planned: PlannedCell) -> int:
-    return min(machine_cores(), max(1, planned.needs.get("cores", 1)))
+def _cores(planned: PlannedCell, room: Room) -> int:
+    return min(room.cores_of_one, max(1, planned.needs.get("cores", 1)))
 
 
 def pretrained(report: Report | None) -> bool:

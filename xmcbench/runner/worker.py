@@ -21,13 +21,14 @@ from xmcbench.errors import DataError, Unavailable, XmcbenchError
 from xmcbench.escaping import visible
 from xmcbench.method import Method
 from xmcbench.plugin import load
-from xmcbench.runner import isolation, prediction
+from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import classes, keep_ranking
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import source_of
+from xmcbench.storage.syntax_cache import notes_folder
 from xmcbench.texts import Texts
 
 
@@ -68,12 +69,12 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, *([job.plugin] if job.plugin else [])]
+    needed = [job.artifacts, str(notes_folder()), *([job.plugin] if job.plugin else [])]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
-    artifacts = Artifacts(Path(job.artifacts))
+    artifacts = Artifacts(Path(job.artifacts), wanted.asking(Path(job.wanted)) if job.wanted else None)
     identity = {"method": job.method, "parameters": job.parameters}
     if job.only:
         return _pretrained(job, method, texts, artifacts, phases)
@@ -114,7 +115,8 @@ def _pretrained(
     identity = {"method": job.method, "parameters": job.parameters, "seed": job.seed}
     with phases("pretrain"):
         prediction._pretrained(method, *texts[:2], identity)
-    return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s)
+    used = tuple(dict.fromkeys(artifacts.used))
+    return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s, artifacts=used)
 
 
 class _ReportedPhases(Phases):

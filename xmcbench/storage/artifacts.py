@@ -20,9 +20,10 @@ from msgspec import Struct
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.escaping import visible
+from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file, sha256_json
-from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.lock import in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
@@ -32,8 +33,14 @@ from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder
 CONTENT, _SHARED_FROM = "content", 1 << 20
 #: The folder of unfinished work, and the lock of a temporary folder.
 UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
+#: Seconds between two looks at what another process makes.
+_LOOK_S = 0.1
 #: What is noted of an artifact. It is written last: a folder without it is not an artifact.
 COST = "cost.json"
+
+
+class _TakenOver(Exception):
+    """Another machine makes the artifact, since this process has not been heard of for long."""
 
 
 class Cost(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,9 +65,11 @@ class Artifacts:
     temporary and removed with the object.
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
+
+    supplier: called with ``kind/hash`` before an artifact is made; it may put the folder there from elsewhere.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, supplier: Callable[[str], None] | None = None) -> None:
         self.reused_s = 0.0
         self.used: list[str] = []
         self._locks: list[IO[str]] = []
@@ -68,7 +77,7 @@ class Artifacts:
         if root is None:
             held, root = scratch_folder()
             weakref.finalize(self, remove_folder, held, root)
-        self.root = root
+        self.root, self._supplier = root, supplier
 
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
@@ -88,13 +97,12 @@ class Artifacts:
         lock = folder.with_suffix(".lock")
         made = False
         held = in_use(lock)
-        while (cost := _intact(folder)) is None:
+        try:
+            while (cost := _noted(folder)) is None:
+                made = self._make(folder, key, build)
+        except BaseException:
             held.close()
-            with exclusive(lock):
-                if _intact(folder) is None:
-                    self._make(folder, key, build)
-                    made = True
-            held = in_use(lock)
+            raise
         self._locks.append(held)
         self.used.append(f"{kind}/{folder.name}")
         if not made:
@@ -118,8 +126,8 @@ class Artifacts:
         """
         key = _with_code(identity, write, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
-        with exclusive(folder.with_suffix(".lock")):
-            if _intact(folder) is None:
+        if _noted(folder) is None:
+            with closing(in_use(folder.with_suffix(".lock"))):
                 self._make(folder, key, write, wall_s)
         self.used.append(f"{kind}/{folder.name}")
 
@@ -141,18 +149,35 @@ class Artifacts:
 
     def _make(
         self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None], wall_s: float | None = None
-    ) -> None:
-        already_reused, start = self.reused_s, time.perf_counter()
-        with atomic_folder(folder) as temporary:
-            build(temporary)
-            # The cost of an artifact includes that of the artifacts it was made from.
-            own_s = time.perf_counter() - start + self.reused_s - already_reused
-            files = sums_of(temporary)
-            for name, each in files.items():
-                self._keep_once(temporary / name, each)
-            cost = Cost(own_s if wall_s is None else wall_s, dict(key), files)
-            noted = msgspec.to_builtins(msgspec.structs.replace(cost, sha256=cost.seal))
-            (temporary / COST).write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n")
+    ) -> bool:
+        """Make an artifact that is missing or damaged; False if somebody else makes it, or has made it."""
+        # What runs in ``build`` may keep the thread that touches the claim waiting.
+        with Claim(folder.with_suffix(CLAIM), while_alive=True) as claim:
+            if not claim.held:
+                time.sleep(_LOOK_S)
+                return False
+            if _noted(folder) is not None:
+                return False
+            _take_away(folder)
+            if self._supplier is not None:
+                self._supplier(f"{folder.parent.name}/{folder.name}")
+                if _noted(folder) is not None:
+                    return False
+            already_reused, start = self.reused_s, time.perf_counter()
+            with suppress(_TakenOver), atomic_folder(folder) as temporary:
+                build(temporary)
+                if not claim.mine():
+                    raise _TakenOver
+                # The cost of an artifact includes that of the artifacts it was made from.
+                own_s = time.perf_counter() - start + self.reused_s - already_reused
+                files = sums_of(temporary)
+                for name, each in files.items():
+                    self._keep_once(temporary / name, each)
+                cost = Cost(own_s if wall_s is None else wall_s, dict(key), files)
+                noted = msgspec.to_builtins(msgspec.structs.replace(cost, sha256=cost.seal))
+                (temporary / COST).write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n")
+                return True
+        return False
 
     def _keep_once(self, file: Path, noted: Sum) -> None:
         """Replace a large file with a link to another one of the same content, if there is one."""
@@ -181,32 +206,25 @@ def examine(root: Path) -> Iterator[tuple[Path, str]]:
             yield folder, _problem(folder, full=True)
 
 
-def _intact(folder: Path) -> Cost | None:
-    """What is noted of an artifact; None where there is none.
+def _noted(folder: Path) -> Cost | None:
+    """What is noted of an artifact; None where there is none, or a damaged one."""
+    return None if not (folder / COST).exists() or _problem(folder) else _read_cost(folder)
 
-    A damaged one is taken away, with a word, so that it is made again.
-    """
+
+def _take_away(folder: Path) -> None:
+    """Remove a damaged artifact, with a word. Raises StorageError."""
     if not (folder / COST).exists():
-        return None
-    if not _problem(folder):
-        return _read_cost(folder)
-    with exclusive(folder.with_suffix(".repair")) as alone:
-        # Somebody else may have taken it away, or made it again.
-        if (folder / COST).exists() and (problem := _problem(folder)):
-            print(f"xmcbench: {folder} is damaged and will be made again: {visible(problem)}", file=sys.stderr)
-            aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-            try:
-                os.replace(folder, aside)
-                # Whoever uses the damaged one keeps the files that it has open, and keeps nobody from making another.
-                folder.with_suffix(".lock").unlink(missing_ok=True)
-            except OSError as error:
-                raise StorageError(
-                    f"the artifact {folder} is damaged: {problem}",
-                    f"it cannot be removed ({error}): delete it",
-                ) from error
-            shutil.rmtree(aside, ignore_errors=True)
-        alone.remove()
-    return None
+        return
+    problem = _problem(folder)
+    print(f"xmcbench: {folder} is damaged and will be made again: {visible(problem)}", file=sys.stderr)
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    try:
+        os.replace(folder, aside)  # whoever uses it keeps the files that it has open
+    except OSError as error:
+        raise StorageError(
+            f"the artifact {folder} is damaged: {problem}", f"it cannot be removed ({error}): delete it"
+        ) from error
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _problem(folder: Path, *, full: bool = False) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,20 @@ def module_digest(*modules: str) -> str:
     return _source(tuple(sorted(modules))).digest
 
 
+def plugin_files(plugin: Path) -> list[Path]:
+    """A plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError, SyntaxError."""
+    package = _Package("", plugin.parent)
+    found: dict[Path, None] = {}
+    waiting = [(plugin.stem, plugin)]
+    while waiting:
+        name, file = waiting.pop()
+        if file not in found:
+            found[file] = None
+            for imported in syntax_of(file, name, file.stat().st_mtime_ns).imports:
+                waiting += package.files(imported) if package.imported(imported) else ()
+    return [*found]
+
+
 @dataclass(frozen=True)
 class _Package:
     """The code of one author: a package, a single module, or the folder of a plug-in file or of a script.
@@ -102,14 +117,15 @@ class _Package:
             return
         parts = module.removeprefix(self.prefix).strip(".").split(".") if module != self.prefix else []
         for length in range(len(parts) + 1):
-            base = self.root.joinpath(*parts[:length])
+            # Strings: thousands of paths are looked at for a plan.
+            base = os.path.join(self.root, *parts[:length])
             name = ".".join(filter(None, [self.prefix, *parts[:length]]))
-            found = next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
             if not name:
                 continue  # the folder of a plug-in file is not a package
+            found = next(filter(os.path.isfile, (os.path.join(base, "__init__.py"), f"{base}.py")), None)
             if found is not None:
-                yield name, found
-            elif not base.is_dir():  # a folder without __init__.py is a package too
+                yield name, Path(found)
+            elif not os.path.isdir(base):  # a folder without __init__.py is a package too
                 return  # a name inside the module before it
 
     def imported(self, name: str) -> bool:

@@ -18,6 +18,11 @@ from xmcbench.storage.reading import read_text
 from xmcbench.storage.syntax import Syntax, parsed
 
 
+def notes_folder() -> Path:
+    """The folder of what is remembered of files. Nothing in it is secret, so that cells may read it."""
+    return cache_root() / "sources"
+
+
 @cache
 def syntax_of(file: Path, name: str, _changed: int) -> Syntax:
     """The syntax of the file of a module. _changed: when it was written, so that a new version is read again.
@@ -27,7 +32,7 @@ def syntax_of(file: Path, name: str, _changed: int) -> Syntax:
     content = file.read_bytes()
     is_package = file.name == "__init__.py"
     key = hashlib.sha256(b"\0".join([_reader(), name.encode(), b"package" * is_package, content])).hexdigest()
-    note = cache_root() / "sources" / f"{key[:32]}.json"
+    note = notes_folder() / f"{key[:32]}.json"
     remembered = _remembered(note)
     if remembered is None:
         remembered = parsed(content, name, is_package)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 
@@ -8,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.deepxml.bags import Bags, Tokens
-from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
+from xmcbench.methods.deepxml.classifiers import candidate_labels, shortlisted, trained_classifiers
 from xmcbench.methods.deepxml.losses import contrastive_loss
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.training import shuffled, train
@@ -182,6 +183,17 @@ def test_learns_from_pairs(fitted, corpus):
     json.dumps(method.notes, allow_nan=False)
 
 
+def test_given_vectors_are_in_the_notes(fitted, tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("garden 1 0 0\nstory 0 0 3\n")
+    pairs = csr_matrix(np.array([[1, 0], [0, 1]], np.float32))
+    texts = Texts.from_lists(["a red garden", "the story"])
+    method = fitted(SiameseXML, texts, Texts.from_lists(["garden", "story"]), pairs, **SMALL, vectors=str(path))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    source = "a local file"
+    assert method.notes["vectors"] == {"name": "vectors.txt", "source": source, "sha256": digest, "width": 3}
+
+
 @pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
 def test_strange_input(fitted, labels):
     """One label, one pair or none, labels with equal texts or none, instances without a known token, L < shortlist."""
@@ -203,3 +215,13 @@ def test_strange_input(fitted, labels):
 def test_parameters_out_of_range(values):
     with pytest.raises(UsageError, match=next(iter(values))):
         SiameseXML(**values)
+
+
+def test_a_label_without_a_known_pair_is_no_negative():
+    """It keeps its own vector for a classifier, however near to a document it is."""
+    documents = np.eye(3, dtype=np.float32)
+    labels = np.concatenate([documents, documents])
+    pairs = csr_matrix(np.array([[0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]], np.float32))
+    candidates, true = shortlisted(documents, labels, pairs, 6, seed=0, device="cpu")
+    assert {*candidates.ravel().tolist()} == {-1, 3, 4}
+    assert true.sum() == 2

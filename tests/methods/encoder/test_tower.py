@@ -1,6 +1,7 @@
 """An opened encoder over the life of a cell: how often it is opened, what it starts from, what is left on disk."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,6 +185,22 @@ def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkey
     assert tower.instance_tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
     with pytest.raises(Unavailable, match="no CUDA device found"):
         opened(Compute("cuda"))
+
+
+def test_the_note_says_how_large_the_encoder_is_and_what_its_card_declares(made, stories, artifacts):
+    method = made(SimCSE)
+    method.artifacts = artifacts
+    folder = Path(method.backbone)
+    (folder / "README.md").write_text("---\nlicense: mit\ndatasets:\n- snli\n- multi_nli\n---\n# A model\n")
+    tower, _ = method._opened(*stories[:2])
+    note = method.notes["backbone"]
+    assert tower.encoder.projection is not None
+    stored = load_arrays(folder / "model.safetensors")
+    assert note["parameters"] == sum(each.size for name, each in stored.items() if not name.startswith("pooler."))
+    assert note["width"] == tower.encoder.width == 16
+    assert note["card"] == {"license": "mit", "training_sets": ["snli", "multi_nli"]}
+    (folder / "README.md").unlink()
+    assert tower.note()["card"] == {}
 
 
 def test_embeddings_are_shared_or_go(made, stories, artifacts):

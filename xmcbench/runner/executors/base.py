@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol, Self
 
+from xmcbench import environment
+from xmcbench.environment import Hardware, Program
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.runner.job import Job, Outcome
@@ -22,8 +25,35 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class Room:
+    """What an executor has. cores: of all its machines. cores_of_one, gpus_of_one: the most that one task can get."""
+
+    cores: int
+    cores_of_one: int
+    gpus_of_one: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a task ran, as records describe it."""
+
+    hardware: Hardware
+    packages: dict[str, str]
+    xmcbench: Program
+
+    @classmethod
+    @cache
+    def this(cls) -> Machine:
+        """The machine of this process."""
+        return cls(environment.hardware(), environment.packages(), environment.program())
+
+
+@dataclass(frozen=True)
 class Task:
-    """A job for a process. key: its name among the tasks of a run. log: what the process prints."""
+    """A job for a process. key: its name among the tasks of a run. log: what the process prints.
+
+    shares: names the work that tasks have in common, if any; best done where it is at hand.
+    """
 
     key: str
     job: Job
@@ -31,15 +61,20 @@ class Task:
     needs: Needs
     time_limit_s: float | None = None
     memory_limit_bytes: int | None = None
+    shares: str = ""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A task that ended. outcome: what its process wrote; None if it did not get so far."""
+    """A task that ended.
+
+    outcome: what its process wrote; None if it did not get so far. machine: where it ran; None is this machine.
+    """
 
     task: Task
     outcome: Outcome | None
     ending: Ending
+    machine: Machine | None = None
 
 
 class Executor(Protocol):
@@ -47,6 +82,10 @@ class Executor(Protocol):
 
     Cells are isolated by ``runner.worker``, which is the same for every executor.
     """
+
+    @property
+    def room(self) -> Room:
+        """What all tasks together may take."""
 
     def fits(self, needs: Needs) -> bool:
         """Whether a task with these needs would start now. One always does where nothing runs."""
@@ -59,6 +98,9 @@ class Executor(Protocol):
 
     def report(self, key: str) -> Report | None:
         """How far a running task is; None where it has not said so."""
+
+    def host(self, key: str) -> str | None:
+        """A name for the machine that a running task is on; None until it is on one."""
 
     def cancel(self, key: str) -> None:
         """End a task, and everything it started."""

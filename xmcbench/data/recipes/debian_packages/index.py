@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.compression import lines, open_source
+from xmcbench.data.compression import lines, open_source, sha256_unpacked
 from xmcbench.data.rows import at
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError
@@ -50,6 +50,9 @@ class Package:
     related: frozenset[str]
 
 
+#: SHA-256 (hex) of an index without its compression, as the release's own ``InRelease`` file lists it.
+index_digest = sha256_unpacked
+
 #: An instance and the names of its labels.
 Instance = tuple[Package, Sequence[str]]
 
@@ -66,15 +69,6 @@ def index_file(folder: Path, name: str) -> Path:
         if path.is_file():
             return path
     raise DataError(f"{folder} has no {name}", "put it there, plain, .gz or .xz")
-
-
-def index_digest(path: Path) -> str:
-    """SHA-256 (hex) of an index without its compression, as the release's own ``InRelease`` file lists it."""
-    digest = hashlib.sha256()
-    with open_source(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def read_packages(

@@ -1,0 +1,256 @@
+"""XR-Transformer: the method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, Method, TopK, pairs_digest
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+    from xmcbench.methods.encoder.tokens import TokenStore
+    from xmcbench.methods.encoder.tower import Tower
+    from xmcbench.methods.label_tree.tree import Level
+
+_PAPER = "XR-Transformer, section 3"
+_CODE = "the settings of its authors' experiments (amzn/pecos, examples/xr-transformer-neurips21)"
+
+
+class XRTransformer(Method):
+    """An encoder fine-tuned on ever finer clusters of labels (Zhang et al., NeurIPS 2021), under XR-Linear's ranker.
+
+    Labels are clustered into a tree by the TF-IDF features of their instances. Level by level, the encoder learns which
+    clusters hold the labels of an instance, by a squared hinge over a shortlist: the instance's clusters, their
+    siblings, and what is below the clusters that it was wrongly given on the level above. The classifiers of a level
+    start from linear SVMs on the vectors as they are. Afterwards, each instance is its TF-IDF features beside its
+    vector, scaled to length 1, and XR-Linear's tree and classifiers are built anew on these.
+
+    Instances and labels without a pair are not used, and such labels are never predicted. Label texts only
+    contribute to the vocabulary. The shortlist and the tree are as small as the labels that are known allow.
+    """
+
+    title = "XR-Transformer"
+    supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
+    needs: ClassVar = {"gpu": 1}
+    packages: ClassVar = {
+        "torch": "torch",
+        "transformers": "transformers",
+        "tokenizers": "tokenizers",
+        "safetensors": "safetensors",
+        "accelerate": "accelerate",
+        "huggingface_hub": "huggingface-hub",
+        "httpx": "httpx",
+        "pecos": "libpecos",
+    }
+    presets: ClassVar = {
+        "quick": {"instance_length": 64, "steps": 15},
+        "small": {"instance_length": 64, "steps": 60},
+        "hour": {"steps": 600, "batch": 64},
+        "gpu": {"instance_length": 256, "steps": 6000, "batch": 64},
+    }
+
+    backbone: Annotated[
+        str, Doc("a folder; a model id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, learned from the corpus")
+    ] = "all-MiniLM-L6-v2"
+    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("masked-language modeling of a scratch: backbone")] = 2000
+    head: Annotated[
+        Literal["native", "cls", "paper"],
+        Doc("how a text becomes one vector: the checkpoint's own way, [CLS], or MACLR's dense layer on [CLS]"),
+    ] = "native"
+    instance_length: Annotated[
+        int, Ge(3), Unit("tokens"), Doc("of an instance at most; its TF-IDF features are those of the whole", _CODE)
+    ] = 128
+    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
+    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of fine-tuning, shared out equally among the levels")] = 300
+    batch: Annotated[int, Ge(1), Unit("instances"), Doc("of a step, over all processes", _CODE)] = 32
+    learning_rate: Annotated[float, Gt(0), Doc("highest of a level", _CODE)] = 5e-5
+    warmup: Annotated[float, Interval(ge=0, le=1), Doc("share of a level's steps over which it rises", _CODE)] = 0.1
+    clip: Annotated[float | None, Gt(0), Doc("Euclidean norm of the gradient at most; none: any", _CODE)] = 1.0
+    branches: Annotated[
+        int, Ge(2), Doc("children of a node of the first tree; powers of 2 keep clusters equal in size", _CODE)
+    ] = 16
+    leaf: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the first tree at most", _CODE)] = 16
+    min_clusters: Annotated[int, Ge(1), Doc("levels with fewer are not trained on, if there is another", _CODE)] = 128
+    max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on", _CODE)] = 32_768
+    guesses: Annotated[
+        int, Ge(0), Unit("clusters"), Doc("of the level above under which negatives are looked for", _PAPER)
+    ] = 20
+    shortlist: Annotated[int, Ge(1), Unit("clusters"), Doc("of an instance, on each level")] = 500
+    negative_cost: Annotated[
+        float, Gt(0), Doc("of a cluster that is wrong; those that are right cost 1 together", _PAPER)
+    ] = 1.0
+    vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
+    ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
+    max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    nr_splits: Annotated[int, Ge(2), Doc("children of a node of the ranker's tree", "PECOS")] = 16
+    max_leaf_size: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the ranker's tree at most", _CODE)] = 16
+    cost: Annotated[float, Gt(0), Doc("C of the SVMs", "PECOS")] = 1.0
+    threshold: Annotated[float, Ge(0), Doc("weights of the ranker below it are dropped")] = 0.01
+    beam_size: Annotated[int, Ge(1), Doc("nodes that a prediction follows on each level of the ranker's tree")] = 50
+    precision: Annotated[
+        Literal["auto", "bf16", "fp16", "fp32"],
+        Doc("of matrix products; auto is bfloat16 where the hardware has it, float16 on a GPU that only has that"),
+    ] = "auto"
+    recomputed_layers: Annotated[
+        bool, Doc("whether activations of a layer are computed twice to save memory (activation checkpointing)")
+    ] = False
+
+    def describe(self) -> str:
+        """The backbone and the budget of its training."""
+        return f"{self.backbone.rstrip('/').rpartition('/')[2]}, {self.steps} steps of {self.batch}"
+
+    def require(self) -> None:
+        """Raise Unavailable if the weights are neither on this machine nor on the hub.
+
+        Raises UsageError for an unknown backbone, and for invalid variables of torchrun.
+        """
+        from xmcbench.methods.encoder.backbone import require_backbone
+        from xmcbench.methods.encoder.machines import Machines
+
+        require_backbone(self.backbone)
+        Machines.here()
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Fine-tune the encoder level by level, then train the ranker.
+
+        Raises Unavailable if the weights are not available, MethodError if a training diverges.
+        """
+        from xmcbench.methods.label_tree.ranker import LinearRanker
+
+        assert pairs is not None, "supervision is required"
+        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._tower = self._opened(raw_X, raw_Y)
+        rows = np.flatnonzero(np.diff(pairs.indptr))
+        known = pairs[rows].astype(np.float32)
+        X = None
+        if len(rows):
+            texts = raw_X.take(rows)
+            X = self._features.transform(texts)
+            tokens = self._tower.instance_tokens(texts, self.instance_length)
+            vectors = self._finetuned(tokens, X, known, texts.digest)
+            X = _beside(X, vectors)
+        self._ranker = LinearRanker.train(
+            X,
+            known,
+            nr_splits=self.nr_splits,
+            max_leaf_size=self.max_leaf_size,
+            cost=self.cost,
+            threshold=self.threshold,
+            seed=self.seed,
+        )
+        self.notes["training_instances"] = len(rows)
+        self.notes["labels_with_a_classifier"] = self._ranker.labels
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k best labels that the beam reaches, with PECOS's scores; fewer if fewer labels have a pair."""
+        tokens = self._tower.instance_tokens(raw_X, self.instance_length)
+        self.notes["cut_instances"] = tokens.at_the_limit
+        parts, start = [], 0
+        with self._tower.embeddings(tokens) as vectors:
+            for X in self._features.batches(raw_X):
+                both = _beside(X, np.array(vectors[start : start + X.shape[0]]))
+                parts.append(self._ranker.search(both, k, self.beam_size))
+                start += X.shape[0]
+        return TopK.joined(parts, k)
+
+    def _opened(self, raw_X: Texts, raw_Y: Texts) -> Tower:
+        from xmcbench.methods.encoder.tower import Tower
+
+        tower = Tower.open(
+            self.backbone,
+            (raw_X, raw_Y),
+            self.artifacts,
+            self.compute,
+            head=self.head,
+            projection=False,
+            precision=self.precision,
+            mlm_steps=self.mlm_steps,
+            temperature=1.0,
+            lengths=(self.instance_length, self.instance_length),
+            prompts=(self.instance_prompt, None),
+            seed=self.seed,
+            recomputed_layers=self.recomputed_layers,
+        )
+        self.notes["backbone"] = tower.note()
+        self.notes["computed"] = {"device": tower.device, "precision": tower.encoder.precision}
+        return tower
+
+    def _finetuned(self, tokens: TokenStore, X: csr_matrix, pairs: csr_matrix, texts: str) -> np.ndarray:
+        """Fine-tune the encoder on all levels; returns the vectors of the instances, float32 [N, d]."""
+        from xmcbench.methods.label_tree.tree import label_tree, levels
+
+        vectors = self._embedded(tokens, shared=self.head != "paper")
+        if not self.steps:
+            return vectors
+        seen = pairs[:, np.unique(pairs.indices)]
+        tree = label_tree(X, seen.tocsc(), nr_splits=self.branches, max_leaf_size=self.leaf, seed=self.seed)
+        trained = levels(tree, seen, self.min_clusters, self.max_clusters)
+        guessed, done = None, 0
+        for number, level in enumerate(trained):
+            until = self.steps * (number + 1) // len(trained)
+            identity = {
+                "kind": "clusters of labels",
+                "texts": texts,
+                "pairs": pairs_digest(pairs.indptr, pairs.indices),
+                "level": number,
+                "clusters": level.clusters,
+                "negatives": [self.guesses, self.shortlist, self.negative_cost],
+            }
+            classifiers = self._train_on(level, tokens, vectors, guessed, until - done, identity)
+            vectors = self._embedded(tokens)
+            if level is not trained[-1] and self.guesses:
+                guessed = self._guessed(vectors, classifiers)
+            done = until
+        return vectors
+
+    def _train_on(
+        self,
+        level: Level,
+        tokens: TokenStore,
+        vectors: np.ndarray,
+        guessed: TopK | None,
+        steps: int,
+        identity: dict[str, object],
+    ) -> np.ndarray:
+        """Fine-tune the encoder on a level; returns its classifiers, float32 [K, d + 1], the bias last."""
+        from xmcbench.methods.encoder.training import TrainingPlan
+        from xmcbench.methods.label_tree.shortlist import shortlist
+        from xmcbench.methods.xr_transformer.bootstrap import bootstrapped
+        from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, with_clusters
+
+        tower = self._tower
+        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost)).to(tower.device)
+        listed, shares = shortlist(level, guessed, self.shortlist, self.seed)
+        task = LevelTask(tokens, listed, shares, self.negative_cost, self.batch, self.seed)
+        plan = TrainingPlan(steps, self.learning_rate, self.warmup, clip=self.clip, seed=self.seed)
+        with with_clusters(tower.encoder, clusters):
+            note = tower.train(task, plan, identity, self.batch, keep=False)
+        self.notes[f"fine-tuning on {level.clusters} clusters"] = {**note, "shortlist": int(listed.shape[1])}
+        return clusters.with_bias()
+
+    def _guessed(self, vectors: np.ndarray, classifiers: np.ndarray) -> TopK:
+        """The clusters of a level that score highest for each instance."""
+        from xmcbench.methods.dense.search import top_k
+
+        queries = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
+        count = min(self.guesses, len(classifiers))
+        return top_k(queries, classifiers, count, device=self._tower.device, seed=self.seed)
+
+    def _embedded(self, tokens: TokenStore, shared: bool = False) -> np.ndarray:
+        with self._tower.embeddings(tokens, shared=shared) as vectors:
+            return np.array(vectors)
+
+
+def _beside(features: csr_matrix, vectors: np.ndarray) -> csr_matrix:
+    """TF-IDF features and vectors, scaled to length 1, side by side: CSR float32 [n, features + d]."""
+    from scipy.sparse import csr_matrix, hstack
+
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return hstack([features, csr_matrix(unit.astype(np.float32))], format="csr", dtype=np.float32)

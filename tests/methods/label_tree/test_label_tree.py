@@ -1,0 +1,142 @@
+"""The tree of labels, its levels, the shortlist of a level, and the linear ranker."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_matrix, csr_matrix
+
+from xmcbench import TopK
+from xmcbench.methods.label_tree.ranker import LinearRanker
+from xmcbench.methods.label_tree.shortlist import shortlist
+from xmcbench.methods.label_tree.tree import Level, label_tree, levels
+
+
+def known_pairs(instances, labels, seed=0):
+    """Pairs that leave no label and no instance without one, and features that tell the labels."""
+    rng = np.random.default_rng(seed)
+    dense = rng.random((instances, labels)) < 2 / labels
+    dense[np.arange(instances), rng.integers(labels, size=instances)] = True
+    dense[rng.integers(instances, size=labels), np.arange(labels)] = True
+    features = dense @ rng.random((labels, 12)) + 0.1 * rng.random((instances, 12))
+    return csr_matrix(features.astype(np.float32)), csr_matrix(dense.astype(np.float32))
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 17, 101, 300])
+@pytest.mark.parametrize(("splits", "leaf"), [(2, 2), (4, 3), (16, 16), (16, 100)])
+def test_clusters_of_a_level_are_equal_to_within_one(labels, splits, leaf):
+    X, pairs = known_pairs(60, labels)
+    tree = label_tree(X, pairs.tocsc(), nr_splits=splits, max_leaf_size=leaf, seed=0)
+    assert tree[len(tree) - 1].shape[0] == labels
+    members = np.eye(labels, dtype=np.float32)
+    for place in reversed(range(len(tree))):
+        members = members @ tree[place].toarray()
+        assert (members.sum(axis=1) == 1).all()
+        sizes = members.sum(axis=0)
+        assert sizes.max() - sizes.min() <= 1, (place, sizes)
+        if place == len(tree) - 1 and labels > 1:
+            assert sizes.max() <= leaf
+
+
+def test_the_tree_puts_labels_of_like_instances_together():
+    dense = np.kron(np.eye(2), np.ones((10, 4)))
+    X = csr_matrix((np.kron(np.eye(2), np.ones((10, 3))) + 0.01).astype(np.float32))
+    tree = label_tree(X, csc_matrix(dense, dtype=np.float32), nr_splits=2, max_leaf_size=4, seed=0)
+    halves = tree[len(tree) - 1].toarray().argmax(axis=1)
+    assert len({*halves[:4]}) == len({*halves[4:]}) == 1
+    assert halves[0] != halves[4]
+
+
+#: Labels 0..5 in clusters {0, 3}, {1, 4}, {2, 5}; clusters 0 and 1 are below one node, 2 below the other.
+TREE = [
+    csc_matrix(np.ones((2, 1), np.float32)),
+    csc_matrix(np.array([[1, 0], [1, 0], [0, 1]], np.float32)),
+    csc_matrix(np.tile(np.eye(3, dtype=np.float32), (2, 1))),
+]
+PAIRS = csr_matrix(np.array([[1, 0, 0, 1, 0, 0], [0, 1, 1, 0, 0, 0]], np.float32))
+
+
+def test_levels_count_the_labels_of_an_instance():
+    found = levels(TREE, PAIRS, 1, 100)
+    assert [each.clusters for each in found] == [2, 3, 6]
+    assert [each.labels.toarray().tolist() for each in found[:2]] == [[[2, 0], [1, 1]], [[2, 0, 0], [0, 1, 1]]]
+    assert found[2].labels.toarray().tolist() == PAIRS.toarray().tolist()
+    assert found[0].children.toarray().tolist() == [[1, 1]]
+    assert found[1].children.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
+    assert found[2].children.toarray().tolist() == np.tile(np.eye(3), (1, 2)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("smallest", "largest", "sizes"),
+    [(3, 100, [3, 6]), (4, 100, [6]), (1, 4, [2, 3]), (4, 5, [3]), (1, 1, [2]), (100, 100, [6])],
+)
+def test_levels_that_are_left_out(smallest, largest, sizes):
+    found = levels(TREE, PAIRS, smallest, largest)
+    assert [each.clusters for each in found] == sizes
+    assert found[0].children.toarray().tolist() == [[1] * sizes[0]]
+    if sizes == [3, 6]:
+        assert found[1].children.toarray().tolist() == np.tile(np.eye(3), (1, 2)).tolist()
+
+
+def literal_shortlist(level, guessed, row):
+    """The candidates of an instance in groups of equal worth, best group first."""
+    parents = level.children.toarray().argmax(axis=0)
+    counts = level.labels[row].toarray()[0]
+    own = [cluster for cluster in range(level.clusters) if counts[cluster]]
+    above = {parents[cluster] for cluster in own}
+    siblings = [cluster for cluster in range(level.clusters) if parents[cluster] in above and cluster not in own]
+    below = [[cluster for cluster in range(level.clusters) if parents[cluster] == guess] for guess in guessed]
+    return [own, siblings, *[each for guess, each in zip(guessed, below, strict=True) if guess not in above]]
+
+
+@pytest.mark.parametrize("size", [1, 3, 9, 500])
+def test_shortlist_equals_its_transcription(size):
+    rng = np.random.default_rng(0)
+    children = np.zeros((5, 20), np.float32)
+    children[np.arange(20) % 5, np.arange(20)] = 1
+    level = Level(csr_matrix(children), csr_matrix(rng.poisson(0.1, (40, 20)).astype(np.float32)))
+    guesses = np.stack([rng.permutation(5)[:3] for _ in range(40)]).astype(np.int32)
+    guesses[7, 2] = -1
+    near = TopK(guesses, np.zeros(guesses.shape, np.float32))
+    found, shares = shortlist(level, near, size, 0)
+    assert found.shape == shares.shape
+    assert found.shape[1] <= min(size, 20)
+    for row in range(40):
+        listed = [each for each in found[row].tolist() if each >= 0]
+        groups = literal_shortlist(level, [each for each in guesses[row].tolist() if each >= 0], row)
+        whole = [cluster for group in groups for cluster in group]
+        assert len(listed) == len({*listed}) == min(size, len(whole))
+        place = 0
+        for group in groups:
+            taken = {*listed[place : place + len(group)]}
+            assert taken <= {*group}, (row, groups, listed)
+            place += len(group)
+        counts = level.labels[row].toarray()[0]
+        for cluster, share in zip(found[row], shares[row], strict=True):
+            expected = counts[cluster] / counts.sum() if cluster >= 0 and counts.sum() else 0
+            assert share == pytest.approx(expected)
+
+
+def test_shortlist_of_the_first_level_and_of_blocks(monkeypatch):
+    level = levels(TREE, PAIRS, 3, 100)[0]
+    found, shares = shortlist(level, None, 500, 0)
+    assert [*map(sorted, found.tolist())] == [[0, 1, 2]] * 2
+    assert found[0, 0] == 0
+    assert shares.tolist() == [[1, 0, 0], [0.5, 0.5, 0]]
+    drawn = {tuple(shortlist(level, None, 2, seed)[0][0].tolist()) for seed in range(9)}
+    assert drawn == {(0, 1), (0, 2)}
+    monkeypatch.setattr("xmcbench.methods.label_tree.shortlist._BLOCK", 1)
+    assert {*shortlist(level, None, 500, 0)[0][1].tolist()} == {0, 1, 2}
+
+
+def test_ranker_gives_the_labels_that_it_saw():
+    X, pairs = known_pairs(80, 30)
+    dense = np.zeros((80, 50), np.float32)
+    dense[:, 10:40] = pairs.toarray()
+    values = {"nr_splits": 4, "max_leaf_size": 5, "cost": 1.0, "threshold": 0.01, "seed": 0}
+    ranker = LinearRanker.train(X, csr_matrix(dense), **values)
+    found = ranker.search(X, 50, 50)
+    found.check(80, 50, 50)
+    assert ranker.labels == 30
+    assert {*found.indices.ravel().tolist()} <= {-1, *range(10, 40)}
+    assert np.mean(dense[np.arange(80), found.indices[:, 0]]) > 0.9
+    nothing = LinearRanker.train(None, csr_matrix((0, 50), dtype=np.float32), **values)
+    assert (nothing.search(X, 3, 50).indices == -1).all()

@@ -1,0 +1,503 @@
+"""The executor of a Ray cluster, with a fake in place of Ray: what it sends, and what it does when that is lost."""
+
+import builtins
+import socket
+import sys
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from xmcbench.environment import Compute
+from xmcbench.errors import StorageError, Unavailable, UsageError
+from xmcbench.processes.supervisor import Ending
+from xmcbench.progress import Report
+from xmcbench.runner import wanted
+from xmcbench.runner.executors.base import Machine, Needs, Room, Task
+from xmcbench.runner.executors.ray import connection, contents, driver, errand
+from xmcbench.runner.executors.ray.connection import Cluster, connected
+from xmcbench.runner.executors.ray.contents import Content, content_of, folder_of
+from xmcbench.runner.executors.ray.depot import Depot
+from xmcbench.runner.executors.ray.errand import Answer, Link
+from xmcbench.runner.executors.ray.mailbox import (
+    Artifact,
+    Chunk,
+    Failed,
+    Message,
+    Started,
+    WantArtifact,
+    WantChunk,
+    WhichLack,
+)
+from xmcbench.runner.executors.ray.versions import Versions
+from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.storage.artifacts import Artifacts, examine
+from xmcbench.storage.source import plugin_files
+
+GOOD = Ending(0, False, False, 7)
+
+
+class RayError(Exception):
+    pass
+
+
+class NodeDied(RayError):
+    pass
+
+
+class Canceled(RayError):
+    pass
+
+
+class RayTaskError(RayError):
+    def __init__(self, cause):
+        super().__init__("a traceback")
+        self.cause = cause
+
+
+class Reference:
+    def __init__(self):
+        self.answer = Future()
+
+    def future(self):
+        return self.answer
+
+
+class Remote:
+    """What ``ray.remote`` returns, for a function or for the mailbox."""
+
+    def __init__(self, ray, thing, options):
+        self.ray, self.thing, self.given = ray, thing, options
+
+    def options(self, **options):
+        return Remote(self.ray, self.thing, options)
+
+    def remote(self, *arguments):
+        if self.thing is driver.Mailbox:
+            return SimpleNamespace(
+                take=SimpleNamespace(remote=self.ray.take),
+                answer=SimpleNamespace(remote=lambda number, answer: self.ray.answers.update({number: answer})),
+            )
+        self.ray.sent.append(SimpleNamespace(errand=arguments[0], options=self.given, reference=Reference()))
+        return self.ray.sent[-1].reference
+
+
+class FakeRay:
+    """A cluster on which a test ends tasks, and says what they say."""
+
+    exceptions = SimpleNamespace(
+        RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=NodeDied, ActorUnavailableError=NodeDied
+    )
+
+    def __init__(self):
+        strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, **options: (node, options))
+        self.util = SimpleNamespace(scheduling_strategies=strategies)
+        self.sent, self.answers, self.canceled, self.alive = [], {}, [], [self.node("a"), self.node("b", gpus=2)]
+
+    @staticmethod
+    def node(name, cores=4, gpus=0):
+        resources = {"CPU": float(cores), "GPU": float(gpus), "memory": 100.0}
+        return {
+            "NodeID": name,
+            "NodeManagerHostname": f"host-{name}",
+            "Alive": True,
+            "Resources": resources,
+            "RayletSocketName": f"/tmp/ray/session-{name}/sockets/raylet",
+        }
+
+    def nodes(self):
+        return self.alive
+
+    def remote(self, thing):
+        return Remote(self, thing, {})
+
+    def take(self):
+        self.taking = Reference()
+        return self.taking
+
+    def say(self, *messages):
+        self.taking.answer.set_result([*messages])
+
+    def cancel(self, reference, force):
+        self.canceled.append((reference, force))
+        reference.answer.set_exception(Canceled())
+
+    def kill(self, _):
+        self.killed = True
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job whose files are there."""
+    paths = {}
+    for name in ("train", "labels", "test", "pairs"):
+        paths[name] = tmp_path / "data" / f"{name}.bin"
+        paths[name].parent.mkdir(exist_ok=True)
+        paths[name].write_bytes(name.encode() * 10)
+    (tmp_path / "runs" / "artifacts").mkdir(parents=True)
+    texts = {name: TextFile(str(paths[name]), f"digest of {name}") for name in ("train", "labels", "test")}
+    return Job(
+        **texts,
+        pairs=str(paths["pairs"]),
+        pairs_sha256="p",
+        k=5,
+        method="plain",
+        plugin=None,
+        parameters={},
+        seed=0,
+        compute=Compute(),
+        predictions=str(tmp_path / "runs" / "staged" / "predictions.npz"),
+        outcome="",
+        artifacts=str(tmp_path / "runs" / "artifacts"),
+        hidden=("/driver/pairs",),
+    )
+
+
+@pytest.fixture
+def ray():
+    return FakeRay()
+
+
+@pytest.fixture
+def executor(ray, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_GRACE_S", 0.0)
+    with driver.Ray(Cluster(ray, "a"), 3, 2, tmp_path / "runs") as made:
+        yield made
+    assert ray.killed
+    assert not [*(tmp_path / "runs").glob(".*.tmp")]
+
+
+@pytest.fixture
+def task(job, tmp_path):
+    def make(key="cell", needs=None, shares="", **changes):
+        changed = msgspec.structs.replace(job, **changes)
+        return Task(key, changed, tmp_path / "runs" / "logs" / f"{key}.log", needs or Needs(), shares=shares)
+
+    return make
+
+
+def answer(**files):
+    found = {name: Content(len(data), contents.hashlib.sha256(data).hexdigest()) for name, data in files.items()}
+    return Answer(Outcome(status="ok"), GOOD, Machine.this(), found, files)
+
+
+def test_a_task_goes_out_and_its_files_come_back(ray, executor, task):
+    assert executor.room == Room(8, 4, 2)
+    one = task(needs=Needs(2, 1, 500))
+    executor.submit(one)
+    (sent,) = ray.sent
+    assert sent.options["num_cpus"] == 2
+    assert sent.options["num_gpus"] == 0.5  # two cells may share one
+    assert sent.options["memory"] == 100  # more than any machine has would wait for ever
+    assert sent.options["max_retries"] == 0
+    assert sent.errand.files == {path: content_of(Path(path)) for path in sent.errand.files}
+    assert {Path(path).stem for path in sent.errand.files} == {"train", "labels", "test", "pairs"}
+    assert sent.errand.hidden == ("/tmp/ray/session-a", "/tmp/ray/session-b")
+    assert sent.errand.shared
+    assert executor.host("cell") is None
+    attempt = sent.errand.attempt
+    ray.say(Message(attempt, None, Started("b", "boot", False)), Message(attempt, None, Report("fit", 3)))
+    assert executor.watch(5.0) == []
+    assert (executor.host("cell"), executor.report("cell")) == ("boot", Report("fit", 3))
+    sent.reference.answer.set_result(answer(log=b"said", predictions=b"best"))
+    (ended,) = executor.watch(5.0)
+    assert (ended.task, ended.outcome.status, ended.ending, ended.machine) == (one, "ok", GOOD, Machine.this())
+    assert one.log.read_bytes() == b"said"
+    assert Path(one.job.predictions).read_bytes() == b"best"
+    assert executor.watch(0.0) == []
+
+
+def test_room_in_a_cluster(ray, executor, task):
+    assert executor.fits(Needs(99, 9))  # nothing runs: it starts, or no machine has it
+    executor.submit(task("one", Needs(4, 2)))
+    assert executor.fits(Needs(4, 2))
+    assert not executor.fits(Needs(5))
+    assert not executor.fits(Needs(1, 3))
+    executor.submit(task("two"))
+    executor.submit(task("three"))
+    assert not executor.fits(Needs(0))  # slots
+    executor.cancel("two")
+    assert executor.fits(Needs(0))
+    assert [force for _, force in ray.canceled] == [False]
+
+
+def test_what_is_lost_is_sent_again_and_then_has_failed(ray, executor, task, capsys):
+    executor.submit(task())
+    damaged = answer(log=b"said")
+    damaged.small["log"] = b"SAID"
+    for number, found in enumerate((NodeDied("its node\nis gone"), damaged)):
+        reference = ray.sent[number].reference.answer
+        reference.set_exception(found) if isinstance(found, Exception) else reference.set_result(found)
+        assert executor.watch(5.0) == []
+        assert len(ray.sent) == number + 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "xmcbench: cell cell was lost and is run again: NodeDied: its node"
+    assert "checksum mismatch" in said[1]
+    assert len({each.errand.attempt for each in ray.sent}) == 3
+    ray.sent[2].reference.answer.set_exception(RayTaskError(NodeDied("the mailbox")))
+    (ended,) = executor.watch(5.0)
+    assert ended.outcome.status == "failed"
+    assert ended.outcome.reason == "lost 3 times by the Ray cluster, at last with NodeDied: the mailbox"
+    assert not ended.task.log.exists()
+
+
+def test_an_error_on_a_machine_is_not_tried_again(ray, executor, task):
+    executor.submit(task())
+    ray.sent[0].reference.answer.set_exception(RayTaskError(StorageError("no space left", "free some")))
+    (ended,) = executor.watch(5.0)
+    assert (ended.outcome.reason, len(ray.sent)) == ("no space left (free some)", 1)
+    assert ended.task.log.read_text() == "a traceback"
+
+
+def test_an_attempt_that_was_given_up_changes_nothing(ray, executor, task):
+    executor.submit(task())
+    old = ray.sent[0].errand.attempt
+    ray.sent[0].reference.answer.set_exception(NodeDied("a moment ago"))
+    executor.watch(5.0)
+    new = ray.sent[1].errand.attempt
+    chunk = Chunk("log", 0, b"late")
+    ray.say(Message(old, 1, chunk), Message(old, None, Report("fit")), Message(new, 2, chunk))
+    executor.watch(5.0)
+    assert ray.answers == {1: Failed("the driver has given this attempt up"), 2: None}
+    assert executor.report("cell") is None
+    ray.taking.answer.set_exception(NodeDied("the mailbox"))  # which is started again
+    executor.watch(5.0)
+    ray.say(Message(new, None, Report("predict")))
+    executor.watch(5.0)
+    assert executor.report("cell") == Report("predict")
+
+
+def test_a_machine_that_has_what_is_shared_is_preferred(ray, executor, task):
+    executor.submit(task("one", shares="pretraining"))
+    assert "scheduling_strategy" not in ray.sent[0].options
+    ray.say(Message(ray.sent[0].errand.attempt, None, Started("b", "boot", False)))
+    executor.watch(5.0)
+    executor.submit(task("two", shares="pretraining"))
+    assert ray.sent[1].options["scheduling_strategy"] == ("b", {"soft": True, "_spill_on_unavailable": True})
+    ray.alive = [ray.node("a")]
+    executor.submit(task("three", shares="pretraining"))
+    assert "scheduling_strategy" not in ray.sent[2].options
+
+
+def test_a_task_that_no_machine_can_run_anymore(ray, executor, task, monkeypatch):
+    monkeypatch.setattr(driver, "_LOOK_S", 0.0)
+    executor.submit(task(needs=Needs(1, 1)))
+    assert executor.watch(0.0) == []
+    ray.alive = [ray.node("a")]
+    assert executor.watch(0.0) == []
+    monkeypatch.setattr(driver, "_PATIENCE_S", 0.0)
+    (ended,) = executor.watch(0.0)
+    assert "no machine of the cluster has 1 cores and 1 GPUs anymore" in ended.outcome.reason
+
+
+def test_what_still_runs_is_canceled(ray, tmp_path, task, monkeypatch):
+    with driver.Ray(Cluster(ray, "a"), 3, 1, tmp_path / "runs") as executor:
+        executor.submit(task())
+    assert ray.canceled == [(ray.sent[0].reference, False)]
+
+
+@pytest.fixture
+def far(tmp_path, monkeypatch, job, executor, ray, task):
+    """What another machine does with a task: its link to the driver, a cache of its own, and small chunks."""
+    monkeypatch.setattr(contents, "CHUNK", 16)
+    monkeypatch.setattr(sys.modules[Depot.__module__], "CHUNK", 16)
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "far"))
+    depot = executor._depot
+
+    class Direct(Link):
+        def __init__(self):
+            self.asked = []
+
+        def ask(self, question):
+            self.asked.append(question)
+            return depot.answer("attempt", question)
+
+    made = SimpleNamespace(link=Direct(), depot=depot, folder=tmp_path / "scratch")
+    made.folder.mkdir()
+
+    def sent(**changes):
+        executor.submit(task(**changes))
+        return replace(ray.sent[-1].errand, token=("", ""))
+
+    made.sent = sent
+    return made
+
+
+def test_files_are_fetched_once_by_content(far, job, tmp_path):
+    sent = far.sent()
+    placed = errand._placed(sent, far.link, far.folder)
+    for name in ("train", "labels", "test"):
+        assert Path(getattr(placed, name).path).read_bytes() == name.encode() * 10
+        assert tmp_path / "far" in Path(getattr(placed, name).path).parents
+    assert Path(placed.pairs).read_bytes() == b"pairs" * 10
+    assert placed.artifacts == str(tmp_path / "far" / "received" / "artifacts")
+    assert placed.hidden[:2] == ("/driver/pairs", "/tmp/ray/session-a")
+    assert str(tmp_path / "far") in placed.hidden
+    assert len(far.link.asked) == 4 + 4 + 3 + 4  # chunks of 50, 60, 40 and 50 bytes
+    (tmp_path / "again").mkdir()
+    errand._placed(sent, far.link, tmp_path / "again")
+    assert len(far.link.asked) == 15
+
+
+def test_a_plugin_comes_with_what_it_imports(far, tmp_path):
+    files = {
+        "m.py": "import beside\nimport inner.deep\n",
+        "beside.py": "import json\n",
+        "unrelated.py": "",
+        "inner/deep.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own" / name).write_text(text)
+    plugin = tmp_path / "own" / "m.py"
+    assert {each.name for each in plugin_files(plugin)} == {"m.py", "beside.py", "deep.py"}
+    placed = errand._placed(far.sent(plugin=str(plugin)), far.link, far.folder)
+    received = Path(placed.plugin).parent
+    assert received != plugin.parent
+    assert {each.relative_to(received).as_posix() for each in received.rglob("*.py")} == {*files} - {"unrelated.py"}
+
+
+def test_damage_on_the_way_is_found(far, monkeypatch):
+    whole = Depot.answer
+
+    def damaged(self, attempt, question):
+        found = whole(self, attempt, question)
+        return found.upper() if isinstance(question, WantChunk) and question.number == 2 else found
+
+    monkeypatch.setattr(Depot, "answer", damaged)
+    with pytest.raises(StorageError, match="checksum mismatch"):
+        errand._placed(far.sent(), far.link, far.folder)
+
+
+def test_artifacts_travel_both_ways(far, job, tmp_path):
+    """One that is made there is kept here; one that is here is brought there, and not made."""
+    there = msgspec.structs.replace(job, artifacts=str(tmp_path / "there"))
+    built = []
+
+    def build(folder):
+        built.append(folder)
+        (folder / "numbers").write_bytes(b"7" * 40)
+        (folder / "empty").touch()
+
+    store = Artifacts(tmp_path / "there")
+    store.get("kind", {"a": 1}, build)
+    errand._keep(store.used, there, far.link)
+    kept = tmp_path / "runs" / "artifacts" / store.used[0]
+    assert folder_of(kept) == folder_of(tmp_path / "there" / store.used[0])
+    assert [problem for _, problem in examine(tmp_path / "runs" / "artifacts")] == [""]
+    asked = len(far.link.asked)
+    errand._keep([*store.used, "../outside"], there, far.link)
+    assert far.link.asked[asked:] == [WhichLack(store.used)]
+    third = msgspec.structs.replace(job, artifacts=str(tmp_path / "third"))
+    elsewhere = Artifacts(tmp_path / "third", lambda name: errand._bring(name, third, far.link))
+    assert (elsewhere.get("kind", {"a": 1}, build) / "numbers").read_bytes() == b"7" * 40
+    assert len(built) == 1
+    assert elsewhere.reused_s > 0
+    elsewhere.get("kind", {"a": 2}, build)  # nobody has this one
+    assert len(built) == 2
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        WantChunk("unknown", 0),
+        WantArtifact("../secrets"),
+        Chunk("../outside", 0, b""),
+        Chunk("/outside", 0, b""),
+        Artifact("kind/" + "0" * 32, {"../outside": Content(0, "")}),
+        Artifact("kind/" + "0" * 32, {"missing": Content(0, "")}),
+    ],
+)
+def test_the_driver_gives_and_takes_nothing_else(far, question, tmp_path):
+    with pytest.raises(StorageError):
+        far.depot.answer("attempt", question)
+    assert not [*tmp_path.rglob("outside")]
+
+
+def test_a_cell_asks_for_artifacts_by_files(tmp_path, monkeypatch):
+    asked = []
+
+    def look(_):
+        for name, answered in wanted.questions(tmp_path):
+            asked.append(name)
+            answered()
+
+    monkeypatch.setattr(wanted.time, "sleep", look)
+    wanted.asking(tmp_path)("kind/" + "0" * 32)
+    assert asked == ["kind/" + "0" * 32]
+    assert not [*tmp_path.iterdir()]
+
+
+def versions(**changes):
+    return msgspec.structs.replace(Versions("here", "3.11", "1.0, code a", "a"), **changes)
+
+
+def test_other_versions_are_refused_and_both_named():
+    versions().check(versions(host="there"))
+    with pytest.raises(UsageError, match="there of the Ray cluster has Python 3.12, and this machine 3.11"):
+        versions().check(versions(host="there", python="3.12"))
+    with pytest.raises(UsageError, match="has xmcbench 1.1, code b, and this machine 1.0, code a"):
+        versions().check(versions(host="there", xmcbench="1.1, code b", code="b"))
+    assert Versions.here().python == ".".join(map(str, sys.version_info[:2]))
+    assert len(Versions.here().code) == 64
+
+
+def test_what_is_asked_for_must_be_there(ray, monkeypatch):
+    cells = [SimpleNamespace(needs={"gpu": 1}, name="Trained"), SimpleNamespace(needs={}, name="Plain")]
+    cluster = Cluster(ray, "a")
+    cluster.check_room(Compute("cuda", 2), cells)
+    with pytest.raises(UsageError, match="Trained asks for 3 GPUs, and no machine of the Ray cluster has that"):
+        cluster.check_room(Compute("cuda", 3), cells)
+    ray.alive = [ray.node("a")]
+    with pytest.raises(UsageError, match="Trained asks for a GPU"):
+        cluster.check_room(Compute("cuda"), cells)
+    cluster.check_room(Compute("auto"), cells)
+    cluster.check_room(Compute("cuda"), cells[1:])
+    ray.alive = [ray.node("a", cores=0)]
+    with pytest.raises(UsageError, match="no machine of the Ray cluster has a core"):
+        cluster.check_room(Compute(), cells)
+
+
+def test_without_ray(monkeypatch):
+    whole = builtins.__import__
+
+    def missing(name, *arguments):
+        if name.partition(".")[0] == "ray":
+            raise ImportError(name)
+        return whole(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(Unavailable, match="Ray is not installed") as caught, connected("ray"):
+        pass
+    assert caught.value.hint == "pip install 'xmcbench[ray]'"
+
+
+def test_an_address_that_does_not_answer(ray, monkeypatch):
+    ray.is_initialized = lambda: False
+    ray.shutdown = lambda: None
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.util", ray.util)
+    monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", ray.util.scheduling_strategies)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for on, variable in ((f"ray://127.0.0.1:{port}", ""), ("ray", f"127.0.0.1:{port}")):
+        monkeypatch.setenv("RAY_ADDRESS", variable)
+        with pytest.raises(UsageError, match=f"no Ray cluster answers at .*127.0.0.1:{port}"), connected(on):
+            pass
+    with pytest.raises(UsageError, match="is not ray://HOST:PORT"), connected("ray://nowhere"):
+        pass
+
+    def init(**_):
+        raise RuntimeError("Version mismatch: The cluster was started with:\n  Ray: 2.1\n  Python: 3.9")
+
+    ray.init = init
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    with (
+        pytest.raises(UsageError, match="at local cannot be used: Version mismatch: .* Python: 3.9$"),
+        connected("ray"),
+    ):
+        pass
+    assert connection.os.environ["RAY_USAGE_STATS_ENABLED"] == "0"

@@ -1,0 +1,85 @@
+"""The long texts of a dataset of titles, as a dataset with contents whose test instances are training instances.
+
+Methods that learn from contents refuse a dataset of titles. Where some of its "titles" are whole abstracts, such
+methods can be tuned on them: on texts of another kind than Debian's, and without reading a test instance of the source.
+
+    instance   a training instance of the source with at least 40 words and 3 sentences
+    title      its first sentence
+    content    the other sentences, in one line
+    label      every label of the source, in its order
+
+The instances are permuted (numpy's RandomState, seed 0): the first 1,500 are for testing, the next 10,000 for training.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from xmcbench.data.card import Recipe
+from xmcbench.data.compression import find_source, sha256_unpacked
+from xmcbench.data.rows import ROWS, Row
+from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.errors import DataError
+
+MIN_WORDS, MIN_SENTENCES = 40, 3
+TEST, TRAIN = 1500, 10_000
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+index_digest = sha256_unpacked
+
+
+def indices(recipe: Recipe) -> tuple[str, str]:
+    """The names of the two files of the source, in the XC raw layout."""
+    return "trn.json", "lbl.json"
+
+
+def index_file(folder: Path, name: str) -> Path:
+    """The file of this name in ``folder``, as .gz or plain. Raises DataError if there is none."""
+    path = find_source(folder, name)
+    if path is None:
+        raise DataError(f"{folder} has no {name}", "it has to hold the source in the XC raw layout")
+    return path
+
+
+def fetch(recipe: Recipe, out: Path) -> list[Path]:
+    """Raise DataError: the source has to be at hand."""
+    raise DataError(f"{recipe.release} cannot be fetched", "give the folder that holds it: --indices FOLDER")
+
+
+def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
+    """Write the dataset in the XC raw layout. files: in the order of ``indices``.
+
+    Raises DataError for a source that is damaged, or has too few long texts.
+    """
+    instances, labels = files
+    found = _long_texts(instances)
+    if len(found) < TEST + TRAIN:
+        raise DataError(f"{instances} has {len(found)} long texts", f"at least {TEST + TRAIN} are needed")
+    order = np.random.RandomState(0).permutation(len(found))
+    for name, part in (("tst", order[:TEST]), ("trn", order[TEST : TEST + TRAIN])):
+        write_instances(out / f"{name}.json.gz", (found[row] for row in sorted(part)))
+    write_labels(
+        out / "lbl.json.gz",
+        (
+            (uid, title)
+            for rows in read_rows(labels, "labels", ROWS)
+            for uid, title in zip(rows.uids, rows.titles, strict=True)
+        ),
+    )
+
+
+def _long_texts(path: Path) -> list[Row]:
+    found: list[Row] = []
+    for rows in read_rows(path, "instances", ROWS):
+        ends = list(accumulate(rows.lengths))
+        for uid, text, end, count in zip(rows.uids, rows.titles, ends, rows.lengths, strict=True):
+            sentences = [each.strip() for each in _SENTENCE_END.split(text) if each.strip()]
+            if len(text.split()) >= MIN_WORDS and len(sentences) >= MIN_SENTENCES:
+                found.append((uid, sentences[0], " ".join(sentences[1:]), rows.targets[end - count : end]))
+    return found

@@ -1,0 +1,70 @@
+"""The process of a task on the machine that runs it; the same whichever executor brought the task there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from xmcbench import progress
+from xmcbench.environment import thread_variables
+from xmcbench.errors import StorageError
+from xmcbench.processes.supervisor import Ending, Supervised
+from xmcbench.progress import Report
+from xmcbench.runner.executors.base import Task
+from xmcbench.runner.job import Outcome
+
+_OUTCOME, _PROGRESS = "outcome.json", "progress.json"
+
+
+class Process:
+    """The process of a task, in a folder of its own, which whoever makes it removes.
+
+    gpus: the GPUs that it may use; without one it is told nothing. Raises StorageError where its files cannot be
+    written.
+    """
+
+    def __init__(self, task: Task, folder: Path, gpus: Sequence[str]) -> None:
+        self.folder = folder
+        job_file, outcome = folder / "job.json", folder / _OUTCOME
+        msgspec.structs.replace(task.job, outcome=str(outcome)).write(job_file)
+        self.supervised = Supervised(
+            "xmcbench.runner.worker",
+            [str(job_file)],
+            task.log,
+            _environment(folder, task.needs.threads, gpus),
+            outcome,
+            task.time_limit_s,
+            task.memory_limit_bytes,
+        )
+
+    def look(self) -> Ending | None:
+        """How it ended; None while it runs."""
+        return self.supervised.look()
+
+    def end(self) -> None:
+        """End it and everything it started."""
+        self.supervised.end()
+
+    def outcome(self) -> Outcome | None:
+        """What it wrote; None if it did not get so far."""
+        try:
+            return Outcome.read(self.folder / _OUTCOME)
+        except StorageError as error:  # the method's process wrote there, or broke what we wrote
+            return Outcome(status="failed", reason=str(error))
+
+    def report(self) -> Report | None:
+        """How far it says it is."""
+        return progress.read(self.folder / _PROGRESS)
+
+
+def _environment(folder: Path, threads: int, gpus: Sequence[str]) -> dict[str, str]:
+    """The environment of a cell's process: the user's, and what we set."""
+    # Waiting threads sleep instead of spinning, which would slow a shared machine down.
+    waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
+    told = {**thread_variables(threads), progress.VARIABLE: str(folder / _PROGRESS)}
+    told |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
+    # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
+    return {**waiting, **os.environ, **told, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
