@@ -68,7 +68,7 @@ def test_the_best_row_of_each_method(two, record):
     tiny, tiny_b, *other = choices(Results((*made, lost), "", "runs"), "P@1")
     assert (tiny.dataset, tiny.method, tiny.figure.value, tiny.rows) == ("Tiny", "a", 0.35, 2)
     assert (tiny.close, tiny.parameters) == (0, {"k": 2})
-    assert str(tiny).endswith("A (k=2), 35.00 ±3.0; take it with --set a.k=2")
+    assert str(tiny).endswith("A (k=2), 35.00 ±3.0; select it with --set a.k=2")
     assert (tiny_b.rows, tiny_b.parameters) == (1, {})
     assert [(each.dataset, each.figure.value) for each in other] == [("Other", 0.6), ("Other", 0.9)]
     (near,) = choices(Results((record("a", value=0.3, k=1), record("a", value=0.34, k=2)), "self", "runs"), "P@1")

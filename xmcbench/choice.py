@@ -42,7 +42,7 @@ class Choice:
         flags = " ".join(f"--set {self.method}.{name}={value}" for name, value in self.parameters.items())
         return (
             f"best {self.metric} of {self.rows} rows of {self.method} on {self.dataset}, {self.setting}: {self.name}, "
-            f"{figure:.2f} ±{width:.1f}{close}" + (f"; take it with {flags}" if flags else "")
+            f"{figure:.2f} ±{width:.1f}{close}" + (f"; select it with {flags}" if flags else "")
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@
     for step in progress.track(range(steps), "step"):
         ...
 
-The process of a cell is no terminal. It writes its phase and its steps to a file, which the variable
+A cell's process is not attached to a terminal. It writes its phase and its steps to a file, which the variable
 ``XMCBENCH_PROGRESS`` names; without it nothing is written.
 """
 

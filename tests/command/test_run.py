@@ -577,7 +577,7 @@ def test_one_command_for_datasets_and_settings(inside, tiny, tmp_path):
             assert [*each["parameters"]] == ["k1"]
         said = inside(*words, *k1, "--dataset", "small-dev", "--best", "P@1").stdout
         assert said.count("best P@1 of 2 rows of bm25 on Small-dev, ") == 2
-        assert "; take it with --set bm25.k1=" in said
+        assert "; select it with --set bm25.k1=" in said
         assert inside(*words, "--dataset", f"small-dev,{tiny}", "--best", "P@1").returncode == 2
 
 

@@ -240,7 +240,7 @@ def test_what_is_lost_is_sent_again_and_then_has_failed(ray, executor, task, cap
     ray.sent[2].reference.answer.set_exception(RayTaskError(NodeDied("the mailbox")))
     (ended,) = executor.watch(5.0)
     assert ended.outcome.status == "failed"
-    assert ended.outcome.reason == "lost 3 times by the Ray cluster, at last with NodeDied: the mailbox"
+    assert ended.outcome.reason == "lost 3 times by the Ray cluster, most recently with NodeDied: the mailbox"
     assert not ended.task.log.exists()
 
 
@@ -261,7 +261,7 @@ def test_an_attempt_that_was_given_up_changes_nothing(ray, executor, task):
     chunk = Chunk("log", 0, b"late")
     ray.say(Message(old, 1, chunk), Message(old, None, Report("fit")), Message(new, 2, chunk))
     executor.watch(5.0)
-    assert ray.answers == {1: Failed("the driver has given this attempt up"), 2: None}
+    assert ray.answers == {1: Failed("the driver has given up on this attempt"), 2: None}
     assert executor.report("cell") is None
     ray.taking.answer.set_exception(NodeDied("the mailbox"))  # which is started again
     executor.watch(5.0)

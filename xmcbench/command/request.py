@@ -76,14 +76,15 @@ def add_execution(group: Any) -> None:
     group.add_argument(
         "--jobs",
         metavar="N|auto",
-        help="cells at once, which share the cores; auto: one a core (default: 1, and auto with --on ray)",
+        help="number of cells to run at once; they share the cores (auto: one per core; default: 1, and auto with "
+        "--on ray)",
     )
     group.add_argument(
         "--on",
         default="local",
         metavar="local|ray|ray://HOST:PORT",
-        help="here; on the Ray cluster of RAY_ADDRESS, or one of this machine; or on the cluster at an address "
-        "(default: local)",
+        help="where cells run: this machine; the Ray cluster at RAY_ADDRESS, or a new one here; or the cluster at an "
+        "address (default: local)",
     )
     group.add_argument(
         "--cells-per-gpu", type=int, default=1, metavar="N", help="cells at once on one GPU (default: 1)"

@@ -38,7 +38,7 @@ class Ending:
         if self.over_memory:
             return f"out of memory: it used {peak}, more than --memory-limit allows"
         if self.returncode == -signal.SIGKILL:
-            return f"killed by SIGKILL, probably by the system for want of memory (it used {peak})"
+            return f"killed by SIGKILL, probably because the system ran out of memory (it used {peak})"
         if self.returncode < 0:
             return f"killed by {signal.Signals(-self.returncode).name}"
         return f"ended with exit code {self.returncode} and no result"

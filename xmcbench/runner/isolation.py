@@ -1,8 +1,9 @@
 """Files that a method must not read, put out of its reach by the kernel (Landlock, Linux 5.13 and later).
 
-Landlock knows no denial: a process names what it may still read, once and for all. So everything is named but the
-hidden files and the folders above them, whose other entries are named one by one. A file that is made directly in such
-a folder later on cannot be read by the process either; a cell therefore has a folder of its own for temporary files.
+Landlock has no deny rules: a process lists what it may still read, and cannot change the list later. So everything is
+listed but the hidden files and the folders above them, whose other entries are listed one by one. A file that is made
+directly in such a folder later on cannot be read by the process either; a cell therefore has a folder of its own for
+temporary files.
 """
 
 from __future__ import annotations

@@ -294,7 +294,7 @@ def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, obje
     for parameter, value in given.items():
         values = value if isinstance(value, list | tuple) else [value]
         if not values:
-            raise UsageError(f"{name}.{parameter} has no value", "give one, or several for a row each")
+            raise UsageError(f"{name}.{parameter} has no value", "give one value, or several to get one row for each")
         choices.append([(parameter, each) for each in values])
     return [dict(chosen) for chosen in product(*choices)]
 

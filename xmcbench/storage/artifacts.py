@@ -70,7 +70,7 @@ class Artifacts:
     """
 
     def __init__(self, root: Path | None = None, supplier: Callable[[str], None] | None = None) -> None:
-        self.reused_s = 0.0
+        self.reused_s, self._waited_s = 0.0, 0.0
         self.used: list[str] = []
         self._locks: list[IO[str]] = []
         weakref.finalize(self, _release, self._locks)
@@ -95,23 +95,21 @@ class Artifacts:
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
         lock = folder.with_suffix(".lock")
-        made, waited_s = False, 0.0
+        made, waited_before = False, self._waited_s
         held = in_use(lock)
         try:
             while (cost := _noted(folder)) is None:
                 if made:
                     raise StorageError(f"the artifact {folder} is damaged right after it was made: {_problem(folder)}")
-                start = time.perf_counter()
                 made = self._make(folder, key, build)
-                waited_s += 0.0 if made else time.perf_counter() - start
         except BaseException:
             held.close()
             raise
         self._locks.append(held)
         self.used.append(f"{kind}/{folder.name}")
         if not made:
-            # What this process has waited for is part of its own time already.
-            self.reused_s += max(0.0, cost.wall_s - waited_s)
+            # While it waited, this process has spent that time itself.
+            self.reused_s += max(0.0, cost.wall_s - (self._waited_s - waited_before))
             with suppress(OSError):  # a store that others own
                 os.utime(folder / COST)  # when it was last used
         return folder
@@ -159,7 +157,9 @@ class Artifacts:
         # What runs in ``build`` may keep the thread that touches the claim waiting.
         with Claim(folder.with_suffix(CLAIM), while_alive=True) as claim:
             if not claim.held:
+                start = time.perf_counter()
                 time.sleep(_LOOK_S)
+                self._waited_s += time.perf_counter() - start
                 return False
             if _noted(folder) is not None:
                 return False

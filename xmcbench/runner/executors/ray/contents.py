@@ -20,6 +20,10 @@ CHUNK = 1 << 24
 _known: dict[tuple[Path, int, int, int], Content] = {}
 
 
+class Lost(StorageError):
+    """Something that did not arrive as it was sent, or from a machine that is gone. The task is sent again."""
+
+
 class Content(Struct, frozen=True):
     """The size of a file in bytes, and the SHA-256 (hex) of them."""
 

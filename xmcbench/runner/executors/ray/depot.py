@@ -14,6 +14,7 @@ from xmcbench.runner.executors.ray.contents import (
     CHUNK,
     Content,
     Folder,
+    Lost,
     chunk_of,
     content_of,
     folder_of,
@@ -58,15 +59,16 @@ class Depot:
         raise StorageError(f"the driver was asked for what it does not have: {str(question)[:200]}")
 
     def take(self, attempt: str, name: str, content: Content, data: bytes | None, target: Path) -> None:
-        """Put a file where it belongs: from data, or from what was sent before. Raises StorageError.
+        """Put a file where it belongs: from data, or from what was sent before.
 
-        The file is another one than was sent off if its content is not this.
+        Raises Lost where it did not arrive as it was sent, which is known by its content, and StorageError where it
+        cannot be written.
         """
         path = self._incoming / attempt / name
         if data is not None:
             self._write(path, 0, data)
         if not has(path, content):
-            raise StorageError(f"{name}: checksum mismatch on the way between machines")
+            raise Lost(f"{name}: checksum mismatch on the way between machines")
         make_folder(target.parent)
         os.chmod(path, 0o644)
         move(path, target)

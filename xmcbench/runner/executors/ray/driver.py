@@ -25,6 +25,7 @@ from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.ray.connection import Cluster
+from xmcbench.runner.executors.ray.contents import Lost
 from xmcbench.runner.executors.ray.depot import Depot
 from xmcbench.runner.executors.ray.errand import Answer, Errand, carry_out
 from xmcbench.runner.executors.ray.mailbox import Failed, Mailbox, Message, Started
@@ -221,7 +222,7 @@ class Ray:
             case question:
                 try:
                     if sent is None:
-                        raise StorageError("the driver has given this attempt up")
+                        raise StorageError("the driver has given up on this attempt")
                     answer = self._depot.answer(message.attempt, question)
                 except XmcbenchError as error:
                     answer = Failed(error.message, error.hint)
@@ -241,11 +242,11 @@ class Ray:
                 sent.task.log.write_text(str(error), errors="replace")
                 return self._failed(sent, reason)
             lost: BaseException = cause
-        except (errors.RayError, CancelledError, StorageError) as error:
+        except (errors.RayError, CancelledError, Lost) as error:
             lost = error
         reason = f"{type(lost).__name__}: {_first_line(lost)}"
         if sent.tries >= ATTEMPTS:
-            return self._failed(sent, f"lost {sent.tries} times by the Ray cluster, at last with {reason}")
+            return self._failed(sent, f"lost {sent.tries} times by the Ray cluster, most recently with {reason}")
         said = f"xmcbench: cell {sent.task.key[:12]} was lost and is run again: {reason}"
         print(visible(said), file=sys.stderr)
         self._depot.forget(sent.attempt)
@@ -267,7 +268,7 @@ class Ray:
         return Ended(sent.task, Outcome(status="failed", reason=visible(reason)), Ending(1, False, False, 0))
 
     def _look_for_machines(self) -> None:
-        """End tasks that no machine can run anymore: Ray would wait for one for ever."""
+        """End tasks that no machine can run anymore: Ray would wait for one forever."""
         now = time.monotonic()
         waiting = [each for each in self._sent.values() if each.started is None]
         if not waiting or now - self._looked_at < _LOOK_S:
@@ -284,7 +285,7 @@ class Ray:
                 self._cluster.ray.cancel(sent.reference, force=True)
                 asked = f"{needs.threads} cores and {needs.gpus} GPUs"
                 sent.tries, sent.answer = ATTEMPTS, Future()
-                sent.answer.set_exception(StorageError(f"no machine of the cluster has {asked} anymore"))
+                sent.answer.set_exception(Lost(f"no machine of the cluster has {asked} anymore"))
 
     def _cancel(self, sent: Sequence[_Sent]) -> None:
         """End tasks: first by asking, so that they clean up, then by killing their workers."""

@@ -103,7 +103,7 @@ class Mailbox:
             del self._questions[number]
 
     async def take(self) -> list[Message]:
-        """All messages since the last time; waits for one, but not for ever."""
+        """All messages since the last time; waits for one, but not forever."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._arrived.wait()
