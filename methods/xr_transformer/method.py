@@ -235,7 +235,8 @@ class XRTransformer(Method):
         from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, with_clusters
 
         tower = self._tower
-        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost)).to(tower.device)
+        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost))
+        clusters.to(tower.device)
         listed, shares = shortlist(level, guessed, self.shortlist, self.seed)
         task = LevelTask(tokens, listed, shares, self.negative_cost, self.batch, self.seed)
         plan = TrainingPlan(steps, self.learning_rate, self.warmup, clip=self.clip, seed=self.seed)
