@@ -24,14 +24,14 @@ _BATCH = 16_384
 
 
 class KNN(Method):
-    """The nearest training instances vote with their labels, and the label texts have a say.
+    """The nearest training instances vote with their labels, and the label texts count too.
 
     The score of a label is (1 - text) x votes + text x similarity, where similarity is that of the instance and the
     label text, and votes is the share, by similarity^power, of the nearest training instances that have the label.
     Neighbors are searched among all training instances. One without a known pair votes for nothing, so that with few
     pairs the votes weigh little and the label texts decide.
 
-    Similarity is the inner product of TF-IDF vectors; ``pefa`` does the like with embeddings. The k best labels are
+    Similarity is the inner product of TF-IDF vectors; ``pefa`` does the same with embeddings. The k best labels are
     exact: every label that is voted for and the k labels with the nearest texts are scored. Not in MACLR's tables: the
     simple baseline that a method has to beat where it sees pairs.
     """

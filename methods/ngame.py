@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, pairs_digest
+from xmcbench import Doc, UsageError, pairs_digest
 from xmcbench.methods.encoder.budgets import FINETUNING, GPU, HOUR, QUICK, SMALL
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
 
@@ -35,8 +35,8 @@ class NGAME(DualEncoder):
     is given the labels nearest to it, and one classifier a label is trained on these by the probabilistic loss of
     SiameseXML, beginning at the label's own vector; the paper has another loss there.
 
-    The score of a label is the cosine with (1 - fusion) x its vector + fusion x its classifier. A label without a known
-    pair has its vector for a classifier.
+    The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
+    a known pair has its vector for a classifier.
     """
 
     title = "NGAME"
@@ -63,6 +63,13 @@ class NGAME(DualEncoder):
     c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1, for the classifiers")] = 0.75
     d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine")] = 3.0
     fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5
+
+    def require(self) -> None:
+        """Raise UsageError too for what the in-batch negatives of fine-tuning have and clusters have not."""
+        super().require()
+        if self.finetune_balanced or self.negatives != "untrue":
+            name = "finetune_balanced" if self.finetune_balanced else "negatives"
+            raise UsageError(f"ngame.{name} has no effect: NGAME draws its batches from clusters", "leave it out")
 
     def describe(self) -> str:
         """The backbone and the budget of its training."""

@@ -82,13 +82,14 @@ class Rerank(Method):
         from xmcbench import Part
 
         part = Part.of(self.first, self)
-        found, notes = part.ranking((*self._texts, raw_X), self._pairs, k)
+        found, notes = part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth))
         start = time.perf_counter()
         scores = self._scores(raw_X, found.indices[:, : self.depth])
         self.notes["first"] = {part.spec: notes}
         self.notes["pairs_read"] = int((found.indices[:, : self.depth] >= 0).sum())
         self.notes["reading_s"] = round(time.perf_counter() - start, 2)
-        return reordered(found, scores)
+        ordered = reordered(found, scores)
+        return TopK(ordered.indices[:, :k], ordered.scores[:, :k])
 
     def _scores(self, raw_X: Texts, labels: np.ndarray) -> np.ndarray:
         """The score of each instance with its labels: float32 [N, depth], -inf where there is no label."""

@@ -42,7 +42,8 @@ def candidate_labels(
 def shortlisted(
     documents: np.ndarray, labels: np.ndarray, pairs: csr_matrix, shortlist: int, seed: int, device: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each document is trained on: its known labels, and the ``shortlist`` labels nearest to it.
+    """What each document is trained on: its known labels, and those of the ``shortlist`` labels nearest to it that have
+    a known pair. The others keep the vector that they have.
 
     documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. Returns what ``candidate_labels`` does.
     """
@@ -50,6 +51,8 @@ def shortlisted(
 
     size = min(shortlist, len(labels))
     near = top_k(documents, labels, size, device=device, seed=seed).indices
+    seen = np.bincount(pairs.indices, minlength=len(labels)) > 0
+    near = np.where((near >= 0) & seen[np.maximum(near, 0)], near, -1)
     candidates, true = candidate_labels(pairs, near, size, np.random.default_rng(seed))
     width = max(1, int(true.sum(axis=1).max(initial=0)))
     kept = np.r_[:width, size : candidates.shape[1]]

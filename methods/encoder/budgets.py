@@ -6,10 +6,6 @@ name says it. What clusters and pseudo labels cost comes on top for MACLR: its r
 
 from __future__ import annotations
 
-#: Texts of the pre-training by preset: what two cores do in half a minute, in minutes, and in an hour, and a GPU in an
-#: hour.
-TEXTS = {"quick": 960, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu": 3_072_000}
-
 #: How the paper fine-tunes (MACLR, section 5.1), where that is no default.
 PAPER_FINETUNING: dict[str, object] = {"negatives": "all", "clip": None, "finetune_growth": "labels"}
 #: Fine-tuning of a sentence encoder that is good already: gentle where few pairs are known, as a rate that is right for
@@ -66,6 +62,7 @@ SCRATCH: dict[str, object] = {
     "finetune_steps": 100,
     "finetune_batch": 64,
     "finetune_rate": 3e-4,
+    "finetune_full_rate": 5500,
 }
 
 #: The presets of encoders that are trained without pairs.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mining:
-    """How batches are made: clusters of at most ``size`` documents, made again every ``refreshed`` steps."""
+    """How batches are made: clusters of at most ``size`` documents, made again at the first epoch that begins at least
+    ``refreshed`` steps after the last time."""
 
     size: int
     refreshed: int
@@ -43,7 +44,7 @@ class PairLoss:
 
 
 class ClusteredPairs(ContrastiveTask):
-    """Every document once an epoch, with one of its labels; a batch takes whole clusters of documents.
+    """Every document once an epoch, with one of its labels; a batch takes whole clusters, but for those at its edges.
 
     The other labels of the batch are the negatives of a document, but for those that are its own too.
     """
@@ -66,8 +67,10 @@ class ClusteredPairs(ContrastiveTask):
         self._ordered, self._order = -1, np.empty(0, np.int64)
 
     def prepare(self, step: int, network: nn.Module, context: DistributedContext) -> None:
-        """Cluster the documents again if it is time."""
-        if step % self._mining.refreshed == 0:
+        """Cluster the documents again if it is time. The order of an epoch stays as it is."""
+        epoch, place = divmod(step, len(self._clusters) // self._batch)
+        every = -(-self._mining.refreshed // (len(self._clusters) // self._batch))
+        if place == 0 and epoch % every == 0:
             assert isinstance(network, Encoder)
             rows = np.arange(len(self._clusters))
             halved = partial(balanced_clusters, size=self._mining.size, seed=self._seed)

@@ -10,6 +10,8 @@ from xmcbench import Doc
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from xmcbench import Texts
     from xmcbench.methods.encoder.cloze import ContextPairs
     from xmcbench.methods.encoder.contrastive import ContrastiveTask
@@ -87,11 +89,17 @@ class ContextEncoder(PretrainedEncoder):
         identity: dict[str, object],
         batch: int,
         weight: float,
+        held_out: np.ndarray | None = None,
     ) -> tuple[ContrastiveTask, dict[str, object]]:
+        """A task with ICT beside it, and its identity. held_out: documents that ICT does not see, int."""
+        import numpy as np
+
         from xmcbench.methods.encoder.contrastive import InverseCloze, Replayed
 
         if not weight:
             return task, identity
         drawn = self._context_pairs(tower, raw_X)
-        replayed = InverseCloze(drawn, batch, tower.temperature, self.seed)
-        return Replayed(task, replayed, weight), {**identity, "replayed": [drawn.contexts.folder.name, weight]}
+        left_out = np.isin(drawn.rows, [] if held_out is None else held_out)
+        replayed = InverseCloze(drawn, batch, tower.temperature, self.seed, np.flatnonzero(~left_out))
+        said = [drawn.contexts.folder.name, weight, int(left_out.sum())]
+        return Replayed(task, replayed, weight), {**identity, "replayed": said}

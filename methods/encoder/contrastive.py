@@ -141,17 +141,25 @@ class TwoViews(ContrastiveTask):
 
 
 class InverseCloze(TwoViews):
-    """Equation 2 between context and title of a document (ICT): the title is drawn out of a context at every visit."""
+    """Equation 2 between context and title of a document (ICT).
 
-    def __init__(self, drawn: ContextPairs, batch: int, temperature: float, seed: int) -> None:
-        """batch: documents of a step, over all processes."""
+    Which sentences of a context lose the title is drawn anew at every visit.
+    """
+
+    def __init__(
+        self, drawn: ContextPairs, batch: int, temperature: float, seed: int, used: np.ndarray | None = None
+    ) -> None:
+        """batch: documents of a step, over all processes; used: numbers of the pairs that are trained on, int [m];
+        default is all."""
         super().__init__(drawn.contexts, drawn.titles, batch, temperature, seed)
-        self._drawn = drawn
+        self._drawn, self._used = drawn, np.arange(len(drawn.contexts)) if used is None else used
+        self._epochs = Epochs(len(self._used), batch, seed)
 
     def draw(self, step: int) -> dict[str, View]:
         """Context and title of the step's documents."""
+        rows = self._used[self._epochs(step)]
         contexts = self._drawn.visit(self._epochs.epoch(step))
-        return {**super().draw(step), "anchor": View(contexts, self._epochs(step))}
+        return {"anchor": View(contexts, rows), "positive": View(self._drawn.titles, rows)}
 
 
 class KnownPairs(ContrastiveTask):

@@ -61,7 +61,7 @@ class DualEncoder(Method):
         Ge(3),
         Unit("tokens"),
         Doc(
-            "of an instance at most, or what the checkpoint states if that is less; the rest is cut off",
+            "maximum length of an instance (or the checkpoint's limit, if lower); longer texts are truncated",
             "MACLR, section 5.1",
         ),
     ] = 288
@@ -70,7 +70,7 @@ class DualEncoder(Method):
         Ge(3),
         Unit("tokens"),
         Doc(
-            "of a label at most, or what the checkpoint states if that is less; the rest is cut off",
+            "maximum length of a label (or the checkpoint's limit, if lower); longer texts are truncated",
             "MACLR, section 5.1",
         ),
     ] = 64
@@ -126,7 +126,7 @@ class DualEncoder(Method):
         float | None,
         Gt(0),
         Doc(
-            "Euclidean norm of the gradient at most; none: any. The paper names no limit; MACLR's code has 1, after "
+            "maximum Euclidean norm of the gradient; none: no limit. The paper names none; MACLR's code has 1, after "
             "the gradient was divided among 8 processes, which is 8 here"
         ),
     ] = 1.0

@@ -26,9 +26,11 @@ def label_retrieval(
         vectors = np.empty((len(rows), encoder.width), np.float32)
         encode(encoder, store, vectors, rows)
         sides.append(vectors)
-    scores = sides[0] @ sides[1].T
-    true = pairs[:, candidates].toarray() > 0
-    others = np.where(true, -np.inf, scores)
-    rows, places = np.nonzero(true)
-    ranks = 1 + (others[rows] >= scores[rows, places][:, None]).sum(1)
-    return round(float((1 / ranks).mean()), 5)
+    wanted = pairs[:, candidates].tocsr()
+    reciprocal = 0.0
+    for row in range(len(instances)):
+        true = wanted.indices[wanted.indptr[row] : wanted.indptr[row + 1]]
+        scores = sides[1] @ sides[0][row]
+        others = np.sort(np.delete(scores, true))
+        reciprocal += float((1 / (1 + len(others) - np.searchsorted(others, scores[true], "left"))).sum())
+    return round(reciprocal / max(1, wanted.nnz), 5)

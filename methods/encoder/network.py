@@ -38,10 +38,11 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     section 6.3 of its paper). ``precision`` bf16 and fp16 compute products in 16 bits: by autocast in training, where
     weights, losses and optimizer stay float32; bf16 in inference by a copy with bfloat16 weights.
 
-    Two attributes trade time for memory while training and change no result: ``cached_tokens`` (None: off) embeds that
-    many tokens at a time and computes their activations again in the backward pass, so that the activations of one
-    such batch are held and not those of the whole step. For contrastive losses this is GradCache (Gao et al. 2021):
-    the loss sees all vectors of the step. ``recomputed_layers`` does the same for each layer.
+    Two attributes trade time for memory while training. The loss stays the same. ``cached_tokens`` (None: off) embeds
+    that many tokens at a time, which draws other dropout masks, and computes their activations again in the backward
+    pass, so that the activations of one such batch are held and not those of the whole step. For contrastive losses
+    this is GradCache (Gao et al. 2021): the loss sees all vectors of the step. ``recomputed_layers`` does the same for
+    each layer.
     """
 
     cached_tokens: int | None = None

@@ -64,6 +64,7 @@ def scratch_checkpoint(
         "steps": steps,
         "seed": seed,
         "precision": precision,
+        "device": device,
     }
 
     def build(folder: Path) -> None:

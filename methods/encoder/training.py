@@ -33,9 +33,9 @@ _CURVE_POINTS = 50
 class TrainingPlan:
     """The settings of a training: length, learning rate, clipping.
 
-    The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one to 0 at
-    the last. ``clip``: Euclidean norm of the gradient of the whole batch at most; None: any. ``checkpoint_s``: seconds
-    between checkpoints; it does not change the result.
+    The learning rate rises in a straight line over the first ``warmup`` share of the steps and falls in one, to reach 0
+    after the last. ``clip``: maximum Euclidean norm of the gradient of the whole batch; None: no limit.
+    ``checkpoint_s``: seconds between checkpoints; it does not change the result.
     """
 
     steps: int

@@ -37,10 +37,13 @@ def held_out_rows(pairs: csr_matrix, share: float, most: int, seed: int) -> np.n
 def only_seen(ranking: TopK, texts: Texts, labels: Texts, pairs: csr_matrix) -> TopK:
     """A ranking without the labels that have no known pair, and without the instance itself where it is a label.
 
+    Labels that are only numbered say nothing about which of them is an instance.
     Of a label that is not in the subset nobody knows which instances it belongs to.
     """
     seen = np.diff(pairs.tocsc().indptr) > 0
     uids = {uid: number for number, uid in enumerate(labels.uids)}
+    if all(uid == str(number) for uid, number in uids.items()):
+        uids = {}
     own = np.array([uids.get(uid, -2) for uid in texts.uids])
     kept = (ranking.indices >= 0) & seen[np.maximum(ranking.indices, 0)] & (ranking.indices != own[:, None])
     return TopK.ranked(np.where(kept, ranking.indices, -1), ranking.scores)

@@ -63,7 +63,7 @@ class MACLR(SelfTraining):
     kmeans_points: Annotated[
         int,
         Ge(1),
-        Doc("documents a cluster that k-means fits to; the default is FAISS's, MACLR's code has 1,000"),
+        Doc("documents per cluster that k-means is fitted on; the default is FAISS's, MACLR's code has 1,000"),
     ] = 256
     sampled_labels: Annotated[
         int, Ge(1), Doc("M, over all processes; with fewer labels, all", "MACLR's code: 8 x 4")
@@ -155,9 +155,8 @@ class MACLR(SelfTraining):
             self.clusters_doubled_every,
             self.clusters_updated_every,
         )
-        regularization = Regularization(
-            self.sampled_labels if self.label_regularization else 0, self._label_scale, self.twins, self.negatives
-        )
+        sampled = self.sampled_labels if self.label_regularization else 0
+        regularization = Regularization(sampled, self._label_scale(tower), self.twins, self.negatives)
         identity: dict[str, object] = {
             "kind": "maclr stage I",
             "instances": raw_X.digest,
@@ -214,7 +213,6 @@ class MACLR(SelfTraining):
         """How clusters are made, besides their number."""
         return {"restarts": self.kmeans_restarts, "points": self.kmeans_points}
 
-    @property
-    def _label_scale(self) -> float:
-        """What the logits of label regularization are divided by."""
-        return 1.0 if self.head == "paper" else self.label_temperature
+    def _label_scale(self, tower: Tower) -> float:
+        """What the logits of label regularization are divided by; inner products are not."""
+        return self.label_temperature if tower.encoder.cosine else 1.0

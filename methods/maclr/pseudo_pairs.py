@@ -56,16 +56,16 @@ class PseudoPairs:
         return whole
 
 
-def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
-    """The ``depth`` nearest labels of each text by TF-IDF, made once for a corpus."""
+def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, read: Texts, raw_Y: Texts, depth: int, recipe: Recipe) -> TopK:
+    """The ``depth`` nearest labels of each text that is read, by the TF-IDF of the corpus ``raw_X``, made once."""
     from xmcbench.methods.sparse.features import TfidfFeatures
 
     ngrams, max_df = RECIPES[recipe]
 
     def search() -> TopK:
-        return TfidfFeatures.shared(artifacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(raw_X, depth)
+        return TfidfFeatures.shared(artifacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(read, depth)
 
-    texts = [raw_X.digest, raw_Y.digest]
+    texts = [raw_X.digest, read.digest, raw_Y.digest]
     identity = {"by": "TF-IDF", "texts": texts, "recipe": [recipe, ngrams, max_df], "depth": depth}
     return kept_ranking(artifacts, identity, search)
 
@@ -97,12 +97,12 @@ def without_own_titles(found: TopK, own_titles: OwnTitles) -> TopK:
     return TopK.ranked(np.where(own, -1, found.indices), found.scores)
 
 
-def summed(sources: Sequence[TopK], labels: int, depth: int = 0) -> TopK:
+def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DEPTH) -> TopK:
     """One ranking by the sum of the sources' scores, each divided by the mean of its best ones.
 
     The division makes cosines, inner products and BM25 comparable and leaves apart how sure a source is of one instance
     and of another. A label that a source does not list counts as its last one. depth: only labels among the first so
-    many of every source are ranked; 0: all.
+    many of every source are ranked; 0: all. width: labels that are ranked at most.
     """
     from scipy.sparse import csr_matrix
 
@@ -122,8 +122,7 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0) -> TopK:
     if depth:
         total = total.multiply(votes >= len(sources)).tocsr()
         total.eliminate_zeros()
-    width = min(DEPTH, max(1, int(np.diff(total.indptr).max(initial=1))))
-    ranked = TopK.from_scores(total, width)
+    ranked = TopK.from_scores(total, min(width, max(1, int(np.diff(total.indptr).max(initial=1)))))
     return TopK.ranked(ranked.indices, ranked.scores + floors[:, None].astype(np.float32))
 
 

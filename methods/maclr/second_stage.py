@@ -35,12 +35,13 @@ def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.nd
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """Labels that stand in the way of a pair's: ``count`` a pair, drawn from the ranks first .. last (from 1).
+    """Labels that are hard to tell from a pair's: ``count`` for each pair, drawn from the ranks first .. last (from 1).
 
-    ranking: of the instances' labels.
+    ranking: of the instances' labels. labels: how many there are in all.
     """
 
     ranking: TopK
+    labels: int
     count: int
     first: int
     last: int
@@ -50,15 +51,15 @@ class HardNegatives:
         window = self.ranking.indices[rows, self.first - 1 : self.last]
         places = rng.random(window.shape).argsort(axis=1)[:, : self.count]
         found = np.take_along_axis(window, places, 1).astype(np.int64)
-        any_label = rng.integers(int(self.ranking.indices.max(initial=0)) + 1, size=found.shape)
+        any_label = rng.integers(self.labels, size=found.shape)
         return np.where(found >= 0, found, any_label).ravel()  # type: ignore[no-any-return]
 
 
 class SecondStage(ContrastiveTask):
     """Batches of N pseudo pairs under equation 3 or equation 2.
 
-    With few pairs an instance, a batch drawn from many hardly holds two pairs of one instance: equation 3, whose
-    positives are the pairs of the same instance, is then next to equation 2.
+    With few pairs of each instance, a batch drawn from many rarely contains two pairs of the same instance: equation 3,
+    whose positives are the pairs of the same instance, is then almost the same as equation 2.
     """
 
     def __init__(

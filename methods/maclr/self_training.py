@@ -122,6 +122,24 @@ class SelfTraining(ContextEncoder):
                 f"hard_last = {self.hard_last} hold fewer labels",
                 "raise hard_last",
             )
+        if self.pseudo_loss == "soft":
+            self._check_soft()
+
+    def _check_soft(self) -> None:
+        """Raise UsageError for a parameter that has no part in soft targets, which are the sum's first labels."""
+        without = {
+            "pseudo_mix": self.pseudo_mix == "agreement",
+            "pseudo_twice": self.pseudo_twice,
+            "min_pseudo_score": self.min_pseudo_score is not None,
+            "min_pseudo_margin": self.min_pseudo_margin > 0,
+            "hard_negatives": self.hard_negatives > 0,
+            "negative_margin": self.negative_margin is not None,
+        }
+        for name in (name for name, given in without.items() if given):
+            raise UsageError(
+                f"MACLR.{name} = {getattr(self, name)} has no effect with pseudo_loss = soft",
+                "set pseudo_mix=sum" if name == "pseudo_mix" else f"leave {name} at its default",
+            )
 
     @property
     def _second(self) -> bool:
@@ -143,19 +161,22 @@ class SelfTraining(ContextEncoder):
             steps = self.pseudo_steps * (number + 1) // self.pseudo_rounds
             steps -= self.pseudo_steps * number // self.pseudo_rounds
             name = "stage II" if self.pseudo_rounds == 1 else f"stage II, round {number + 1}"
-            task, identity = self._pseudo_task(tower, read, raw_Y, own_titles.of_rows(rows))
-            task, identity = self._replayed(tower, raw_X, task, identity, self.batch, self.pseudo_replay)
+            task, identity = self._pseudo_task(tower, raw_X, read, raw_Y, own_titles.of_rows(rows))
+            task, identity = self._replayed(tower, raw_X, task, identity, self.batch, self.pseudo_replay, held_out)
             self.notes[name] = tower.train(task, self._plan(steps, self.learning_rate), identity, self.batch)
         if before:
             tower.blend(before, self.pseudo_share)
 
     def _pseudo_task(
-        self, tower: Tower, read: Texts, raw_Y: Texts, own_titles: OwnTitles
+        self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """Pseudo labels of the texts, and what is learned from them. Raises MethodError where there are none."""
+        """Pseudo labels of the texts that are read, and what is learned from them.
+
+        Raises MethodError where there are none.
+        """
         from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
-        pairs, ranking = self._pseudo_pairs(tower, read, raw_Y, own_titles)
+        pairs, ranking = self._pseudo_pairs(tower, raw_X, read, raw_Y, own_titles)
         instances = tower.instance_tokens(read, self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
         common = self.batch, tower.temperature, self.seed
@@ -170,14 +191,14 @@ class SelfTraining(ContextEncoder):
             length = {"length": self.soft_labels, "sharpness": self.soft_sharpness}
             lists = SoftTargets(instances, labels, ranking, *common, **length)  # type: ignore[arg-type]
             if not len(lists):
-                raise MethodError(f"no document has {self.soft_labels} pseudo labels", hint)
+                raise MethodError(f"no document has {self.soft_labels} pseudo labels", "lower maclr.soft_labels")
             first = ranking.indices[:, : self.soft_labels], ranking.scores[:, : self.soft_labels]
             return lists, {**identity, **length, "ranking": _digest(*first)}
         if not len(pairs):
             raise MethodError("no document has a pseudo label", hint)
         hard = None
         if self.hard_negatives:
-            hard = HardNegatives(ranking, self.hard_negatives, self.hard_first, self.hard_last)
+            hard = HardNegatives(ranking, len(raw_Y), self.hard_negatives, self.hard_first, self.hard_last)
             identity |= {
                 "hard": [self.hard_negatives, self.hard_first, self.hard_last],
                 "ranking": _digest(ranking.indices[:, : self.hard_last]),
@@ -197,9 +218,9 @@ class SelfTraining(ContextEncoder):
         return task, {**identity, "margin": self.negative_margin}
 
     def _pseudo_pairs(
-        self, tower: Tower, raw_X: Texts, raw_Y: Texts, own_titles: OwnTitles
+        self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles
     ) -> tuple[PseudoPairs, TopK]:
-        """The pseudo labels of each text, and the ranking that hard negatives and soft targets are taken from."""
+        """The pseudo labels of each text that is read, and the ranking of hard negatives and soft targets."""
         from xmcbench.methods.maclr.pseudo_pairs import (
             DEPTH,
             bm25_ranking,
@@ -215,15 +236,16 @@ class SelfTraining(ContextEncoder):
         depth = min(depth + (0 if self.pseudo_own_title else own_titles.most), len(raw_Y))
         rankings: dict[str, TopK] = {}
         if self.pseudo_encoder:
-            rankings["encoder"] = self._nearest_by_encoder(tower, raw_X, raw_Y, depth)
+            rankings["encoder"] = self._nearest_by_encoder(tower, read, raw_Y, depth)
         if self.pseudo_tfidf:
-            rankings["tfidf"] = tfidf_ranking(tower.artifacts, raw_X, raw_Y, depth, self.pseudo_recipe)
+            rankings["tfidf"] = tfidf_ranking(tower.artifacts, raw_X, read, raw_Y, depth, self.pseudo_recipe)
         if self.pseudo_bm25:
-            rankings["bm25"] = bm25_ranking(tower.artifacts, raw_X, raw_Y, depth)
+            rankings["bm25"] = bm25_ranking(tower.artifacts, read, raw_Y, depth)
         if not self.pseudo_own_title:
             rankings = {name: without_own_titles(each, own_titles) for name, each in rankings.items()}
         labels, counts = len(raw_Y), {}
-        together = summed([*rankings.values()], labels) if deep else next(iter(rankings.values()))
+        width = max(DEPTH, self.hard_last if self.hard_negatives else 0)
+        together = summed([*rankings.values()], labels, width=width) if deep else next(iter(rankings.values()))
         if self.pseudo_mix == "each":
             sources = []
             for name, each in rankings.items():
@@ -235,7 +257,7 @@ class SelfTraining(ContextEncoder):
             depth = self.pseudo_depth if self.pseudo_mix == "agreement" else 0
             ranked = summed([*rankings.values()], labels, depth) if depth else together
             pairs = chosen(ranked, labels, self.pseudo_top, self.min_pseudo_score, self.min_pseudo_margin)
-        self.notes["pseudo pairs"] = {"documents": len(raw_X), **counts, "mixed": len(pairs)}
+        self.notes["pseudo pairs"] = {"documents": len(read), **counts, "mixed": len(pairs)}
         return pairs, together
 
     def _nearest_by_encoder(self, tower: Tower, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:

@@ -35,8 +35,8 @@ class XRTransformer(Method):
     start from linear SVMs on the vectors as they are. Afterwards, each instance is its TF-IDF features beside its
     vector, scaled to length 1, and XR-Linear's tree and classifiers are built anew on these.
 
-    Instances and labels without a pair are not used, and such labels are never predicted. The texts of labels are not
-    read. The shortlist and the tree are as small as the labels that are known allow.
+    Instances and labels without a pair are not used, and such labels are never predicted. Label texts only
+    contribute to the vocabulary. The shortlist and the tree are as small as the labels that are known allow.
     """
 
     title = "XR-Transformer"

@@ -32,8 +32,8 @@ class ZestXML(Method):
     give each document a shortlist of labels, on which W is trained as one linear SVM. The score of a label is
     share x exp(-max(0, 1 - x^T W y)^2) + (1 - share) x y^T x.
 
-    W speaks of features, so labels without a known pair are predicted too. A label that the shortlist of a document
-    does not hold is not a prediction; the shortlist holds as many labels as are asked for, or more.
+    W is defined over features, so labels without a known pair are predicted too. Labels outside a document's shortlist
+    are not predicted; the shortlist holds as many labels as are asked for, or more.
 
     The presets have the authors' values for each family of datasets; without one, those of ``amazon`` but for the
     share, which was chosen on LF-Debian-20K-dev. The authors' features are stemmed; ours are those of TF-IDF, words
@@ -74,7 +74,7 @@ class ZestXML(Method):
     share: Annotated[
         float,
         Interval(ge=0, le=1),
-        Doc("of the bilinear model in the score; the rest is that of TF-IDF", "the training pairs of LF-Debian-20K"),
+        Doc("of the bilinear model in the score; the rest is that of TF-IDF", "LF-Debian-20K-dev"),
     ] = 0.7
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2

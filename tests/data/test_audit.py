@@ -42,10 +42,10 @@ def test_what_is_planted_is_found(planted):
         ("training instances", "are empty"): 1,
         ("training instances", "have the text of other training instances"): 2,
         ("labels", "have the text of another label"): 2,
-        ("test instances", "stand in the training set too"): 1,
-        ("test instances", "nearly stand in the training set"): 1,
+        ("test instances", "also appear in the training set"): 1,
+        ("test instances", "are near duplicates of training texts"): 1,
     }
-    assert found["test instances", "stand in the training set too"].examples == ("leak\tof a text",)
+    assert found["test instances", "also appear in the training set"].examples == ("leak\tof a text",)
     assert found["labels", "have the text of another label"].examples == ("the apple (2 times)",)
     exact = audit(load_dataset(planted), near=False)
     assert not any("nearly" in each.kind for each in exact.findings)
@@ -86,13 +86,13 @@ def test_near_duplicates_are_those_of_the_exact_similarity():
 
 def test_info_warns_and_audit_writes_a_page(inside, planted, tmp_path):
     shown = inside("data", "info", planted).stdout
-    assert "warning: 1 of 30 test instances (3.33%) stand in the training set too" in shown
+    assert "warning: 1 of 30 test instances (3.33%) also appear in the training set" in shown
     assert "nearly" not in shown
     assert len(json.loads(inside("data", "info", planted, "--json").stdout)["warnings"]) == 5  # and scripts
     page = tmp_path / "audit.html"
     ended = inside("data", "audit", planted, "--html", page)
     assert ended.returncode == 0, ended.stderr
-    assert "1 of 30 test instances (3.33%) nearly stand in the training set" in ended.stdout
+    assert "1 of 30 test instances (3.33%) are near duplicates of training texts" in ended.stdout
     assert "Hiragana" in ended.stdout
     assert "leak of a text" in page.read_text()  # title and content
     assert inside("data", "audit", planted, "--html", page).returncode == 2

@@ -57,7 +57,7 @@ def test_both_sides_get_at_least_one_text(whole):
     with pytest.raises(DataError, match="all instances have the same text"):
         load_dataset(whole(["a", "a"], "alike"))
     for options in ("test_share=1", "test_share=x", "split_seed=-1"):
-        with pytest.raises(UsageError, match="a test set cannot be drawn so"):
+        with pytest.raises(UsageError, match="invalid test_share or split_seed"):
             load_dataset(f"{folder}?{options}")
 
 

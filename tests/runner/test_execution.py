@@ -19,6 +19,7 @@ from xmcbench.runner.execution import Limits
 from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting, draw
+from xmcbench.storage.cache import cache_root
 from xmcbench.topk import TopK
 
 METHODS = """
@@ -125,7 +126,7 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     run_here(methods, methods=["chance"])
     hidden = {each.resolve() for each in at_hand.hidden}
     results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}
-    assert hidden >= {execution.cache_root().resolve(), *results}
+    assert hidden >= {cache_root().resolve(), *results}
     assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
     assert [each.name for each in at_hand.needed] == ["artifacts", "sources", "plugin.py", "ez"]
     assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))

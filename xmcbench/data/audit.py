@@ -79,7 +79,7 @@ class Audit:
 
 
 def audit(dataset: Dataset, near: bool = True) -> Audit:
-    """Look for empty texts, repeated texts, labels of one text, and test texts that stand in the training set.
+    """Look for empty texts, repeated texts, labels of one text, and test texts that also appear in the training set.
 
     near: also for test texts nearly in the training set: a Jaccard similarity of 0.8 of the sets of three words in a
     row, found by MinHash (Broder, 1997). It takes memory and time for every text.
@@ -126,12 +126,12 @@ def _leaked(dataset: Dataset, near: bool) -> Iterator[Finding]:
     exact = pc.and_(pc.is_in(test, value_set=pc.unique(train)), nonempty).to_numpy(zero_copy_only=False)
     if exact.any():
         examples = tuple(dataset.test[int(row)] for row in np.flatnonzero(exact)[:_EXAMPLES])
-        yield Finding("stand in the training set too", "test instances", int(exact.sum()), len(test), examples)
+        yield Finding("also appear in the training set", "test instances", int(exact.sum()), len(test), examples)
     if near:
         pairs = [(row, other) for row, other in near_pairs(dataset.test, dataset.train) if not exact[row]]
         if pairs:
             examples = tuple(f"{dataset.test[row]} | {dataset.train[other]}" for row, other in pairs[:_EXAMPLES])
-            kind = "nearly stand in the training set"
+            kind = "are near duplicates of training texts"
             yield Finding(kind, "test instances", len(pairs), len(test), examples)
 
 

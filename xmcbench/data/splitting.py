@@ -35,7 +35,7 @@ class Split:
         except ValueError:
             share, seed = 0.0, 0
         if not 0 < share < 1 or not 0 <= seed < 2**32:
-            raise UsageError("a test set cannot be drawn so", "test_share is in (0, 1), split_seed in 0..2^32-1")
+            raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
         return cls(share, seed)
 
 

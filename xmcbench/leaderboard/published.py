@@ -175,7 +175,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
     found = []
     for number, line in enumerate(csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True), 2):
         if None in line or None in line.values():
-            raise ValueError(f"{path.name}, line {number} has not as many fields as the first")
+            raise ValueError(f"{path.name}, line {number} does not have as many fields as the first")
         found.append(line)
     return found
 

@@ -180,7 +180,7 @@ def _row(name: str, group: Sequence[Record], filter_name: str, standing: Standin
         costs={machine: _cost(machines[machine]) for machine in sorted(machines)},
         problems=problems,
         marks=(*standing.problems(done), *silence(done)),
-        kinds=provenance.kinds(group[0]),
+        kinds=provenance.kinds((done or group)[0]),
         title=group[0].method.title,
         origins=provenance.notes(done),
     )

@@ -43,7 +43,9 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         written = write_texts(folder / "texts.arrow", rows_of(texts, np.arange(len(texts))))
         task = cell_task(planned, place, needs, staged, files)
         asked = TextFile(str(folder / "texts.arrow"), written.digest)
-        executor.submit(replace(task, job=msgspec.structs.replace(task.job, test=asked, k=k)))
+        # As deep as in its cell: what a method makes of its best labels may depend on how many it is asked for.
+        depth = max(k, task.job.k)
+        executor.submit(replace(task, job=msgspec.structs.replace(task.job, test=asked, k=depth)))
         while not (found := executor.watch(_LOOK_S)):
             pass
         (ended,) = found
@@ -53,5 +55,5 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         if status != "ok":
             raise MethodError(f"{planned.name}: {reason}", f"log: {task.log}")
         predictions = TopK.load(staged.predictions_path(planned.cell))
-        predictions.check(len(texts), k, planned.dataset.label_corpus.rows)
-        return predictions
+        predictions.check(len(texts), depth, planned.dataset.label_corpus.rows)
+        return TopK(predictions.indices[:, :k], predictions.scores[:, :k])

@@ -36,7 +36,7 @@ def test_a_reference_is_a_path_and_options(tmp_path):
     odd.mkdir()
     assert place_of(str(odd)) == Place(str(odd), odd)
     assert place_of(odd).path == odd
-    with pytest.raises(UsageError, match="are not options"):
+    with pytest.raises(UsageError, match="is not a list of options"):
         place_of("a.csv?text")
 
 

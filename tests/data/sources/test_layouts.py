@@ -160,7 +160,7 @@ BROKEN = [
     ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 lines"),
     ("xc-lines", "Y.txt", "one\n \n", "Y.txt, line 2: the label has no text"),
     ("xc-lines", "tst_X.txt", b"\xff\n", "tst_X.txt, line 1: is not UTF-8"),
-    ("xc-lines", "trn_X.uids.txt", "1\n", "uids.txt has not as many lines as"),
+    ("xc-lines", "trn_X.uids.txt", "1\n", "uids.txt does not have as many lines as"),
     ("xc-lines", "trn_X.uids.txt", "1\n1\n", r"trn_X.txt, line 2: duplicate uid '1', first in line 1"),
     ("pecos", "Y.trn.npz", b"PK\x03\x04", r"cannot read the matrix .*Y\.trn\.npz"),
     ("text2text", "test-data.txt", "1 green tea\n", "test-data.txt, line 1: has no tab"),
@@ -272,3 +272,14 @@ def test_a_skos_vocabulary(made):
     made({"subjects.ttl": "@prefix"})
     with pytest.raises(DataError, match="is not SKOS"):
         load_dataset(folder)
+
+
+def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
+    first, second = LAYOUTS["beir"]["corpus.jsonl"]
+    dataset = load_dataset(made({**LAYOUTS["beir"], "corpus.jsonl": [first, "", second]}))
+    assert dataset.test_pairs().toarray().tolist() == [[0, 1]]
+
+
+def test_pairs_of_unknown_test_uids_are_noted(made):
+    files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L2 1", "03 L2 1"]}
+    assert "1 test uids of all_pairs.txt are not in tst.json" in load_dataset(made(files)).notes

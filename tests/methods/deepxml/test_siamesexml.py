@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.deepxml.bags import Bags, Tokens
-from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
+from xmcbench.methods.deepxml.classifiers import candidate_labels, shortlisted, trained_classifiers
 from xmcbench.methods.deepxml.losses import contrastive_loss
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.training import shuffled, train
@@ -215,3 +215,13 @@ def test_strange_input(fitted, labels):
 def test_parameters_out_of_range(values):
     with pytest.raises(UsageError, match=next(iter(values))):
         SiameseXML(**values)
+
+
+def test_a_label_without_a_known_pair_is_no_negative():
+    """It keeps its own vector for a classifier, however near to a document it is."""
+    documents = np.eye(3, dtype=np.float32)
+    labels = np.concatenate([documents, documents])
+    pairs = csr_matrix(np.array([[0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 0]], np.float32))
+    candidates, true = shortlisted(documents, labels, pairs, 6, seed=0, device="cpu")
+    assert {*candidates.ravel().tolist()} == {-1, 3, 4}
+    assert true.sum() == 2

@@ -49,7 +49,7 @@ def _task(folder, kind):
     ranking = TopK.from_scores(np.random.default_rng(0).random((len(instances), len(labels))), 8)
     if kind == "pseudo pairs":
         known = load_npz(folder / "pairs.npz").tocoo()
-        pairs, hard = PseudoPairs(known.row, known.col, known.shape), HardNegatives(ranking, 1, 3, 8)
+        pairs, hard = PseudoPairs(known.row, known.col, known.shape), HardNegatives(ranking, len(labels), 1, 3, 8)
         return SecondStage(instances, labels, pairs, 12, 0.5, seed=3, negatives="untrue", hard=hard, margin=0.01)
     if kind == "soft targets":
         return SoftTargets(instances, labels, ranking, 8, 0.5, seed=3, length=3, sharpness=0.2)

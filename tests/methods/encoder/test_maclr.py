@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
-from xmcbench.methods.encoder.budgets import TEXTS
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
 from xmcbench.methods.rts import RTS
@@ -33,6 +32,9 @@ TINY = {
     "sampled_labels": 4,
     "label_temperature": 0.5,
 }
+
+#: Texts that are embedded with gradients, by preset: the same for ICT, SimCSE, RTS and MACLR.
+TEXTS = {"quick": 960, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu": 3_072_000}
 
 
 @pytest.fixture
@@ -249,6 +251,37 @@ def test_held_out_documents(run, stories):
     assert method.notes["pseudo pairs"]["documents"] == 22
     with pytest.raises(UsageError, match="held_out = 30 leaves none of the 30 documents"):
         run(stories, held_out=30)
+
+
+def test_held_out_documents_are_not_replayed(run, stories, monkeypatch):
+    from xmcbench.methods.encoder import contrastive
+
+    seen = set()
+    draw = contrastive.InverseCloze.draw
+
+    def watched(self, step):
+        views = draw(self, step)
+        seen.update(views["anchor"].rows.tolist())
+        return views
+
+    monkeypatch.setattr(contrastive.InverseCloze, "draw", watched)
+    _, method = run(stories, held_out=25, pseudo_replay=1.0)
+    assert method.notes["documents_without_a_context"] == 0
+    order = np.random.default_rng([method.seed, 4]).permutation(30)
+    assert seen == {*order[25:].tolist()}
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"pseudo_mix": "agreement"}, "pseudo_mix"),
+        ({"hard_negatives": 1}, "hard_negatives"),
+        ({"min_pseudo_margin": 0.1}, "min_pseudo_margin"),
+    ],
+)
+def test_what_soft_targets_do_not_use_is_refused(values, name):
+    with pytest.raises(UsageError, match=f"MACLR.{name} = .* has no effect with pseudo_loss = soft"):
+        MACLR(pseudo_loss="soft", **values).require()
 
 
 def test_fewer_documents_than_clusters(run, stories):

@@ -315,7 +315,7 @@ def test_hard_negatives_of_stage_two(sources, encoder, place):
     """Two of the ranks 2 to 4 of each pair's instance stand beside the labels of the batch, for every instance."""
     encoder.eval()
     ranking = TopK(np.tile(np.arange(10, dtype=np.int32), (30, 1)), np.zeros((30, 10), np.float32))
-    task = stage_two(sources, loss="equation-2", hard=HardNegatives(ranking, 2, 2, 4), own_titles=OWN)
+    task = stage_two(sources, loss="equation-2", hard=HardNegatives(ranking, 20, 2, 2, 4), own_titles=OWN)
     views = task.draw(0)
     hard = views["hard"].rows
     assert len(hard) == 16
@@ -326,7 +326,9 @@ def test_hard_negatives_of_stage_two(sources, encoder, place):
     expected = -np.mean([np.log(softmax(y @ x[i] / TEMPERATURE)[i]) for i in range(8)])
     assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
     narrow = TopK(np.full((30, 10), -1, np.int32), np.full((30, 10), -np.inf, np.float32))
-    assert HardNegatives(narrow, 2, 2, 4).draw(np.array([1]), np.random.default_rng(0)).tolist() == [0, 0]
+    drawn = HardNegatives(narrow, 20, 2, 2, 4).draw(np.arange(30), np.random.default_rng(0))
+    assert len(drawn) == 60
+    assert {0, 19} <= set(drawn.tolist()) <= set(range(20))
 
 
 def test_a_label_within_the_margin_is_no_negative(sources, encoder, place):

@@ -1,4 +1,4 @@
-"""NGAME: batches of clusters, the hinge on hard labels, classifiers on top, and what is strange."""
+"""NGAME: batches of clusters, the hinge on hard labels, classifiers on top, and edge cases."""
 
 from collections import Counter
 from itertools import pairwise
@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, MethodError, Texts
+from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench.methods.encoder import clustered_pairs
 from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
 from xmcbench.methods.encoder.clustering import balanced_clusters
 from xmcbench.methods.encoder.contrastive import Vectors
 from xmcbench.methods.encoder.losses import triplet_loss
-from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.network import Encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.ngame import NGAME
 
@@ -117,6 +118,31 @@ def test_a_batch_takes_whole_clusters_and_every_document_once_an_epoch(task):
     assert again.draw(4)["positive"].rows.tolist() == steps[4]["positive"].rows.tolist()
     drawn = [tuple(made(seed=seed).draw(0)["positive"].rows.tolist()) for seed in range(4)]
     assert len({*drawn}) > 1
+
+
+def test_clusters_are_made_again_between_epochs(task, monkeypatch):
+    """Every 4 steps would be amid an epoch of 3: it is done every 6."""
+    made, _ = task
+    one, at = made(), []
+
+    def clustered(network, instances, rows, context, halved):
+        at.append(now)
+        return np.random.default_rng(len(at)).permutation(20) // 3
+
+    monkeypatch.setattr(clustered_pairs, "clustered", clustered)
+    rows = []
+    for now in range(12):
+        one.prepare(now, Encoder.__new__(Encoder), None)
+        rows.append(one.draw(now)["anchor"].rows)
+    assert at == [0, 6]
+    for first in range(0, 12, 3):
+        assert len({*np.concatenate(rows[first : first + 3]).tolist()}) == 18
+
+
+@pytest.mark.parametrize("values", [{"negatives": "all"}, {"finetune_balanced": True}])
+def test_what_clusters_replace_is_refused(values):
+    with pytest.raises(UsageError, match="NGAME draws its batches from clusters"):
+        NGAME(**values).require()
 
 
 @pytest.mark.parametrize("kind", ["triplet", "contrastive"])

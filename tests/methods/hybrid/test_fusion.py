@@ -110,3 +110,9 @@ def test_labels_without_a_known_pair_and_the_instance_itself_do_not_count():
     labels = Texts.from_lists(list("xyz"), uids=["l0", "l1", "l2"])
     kept = only_seen(found, texts, labels, pairs_of([1], [2], labels=3))
     assert kept.indices.tolist() == [[1, 2, -1], [2, -1, -1]]
+
+
+def test_numbered_labels_do_not_tell_which_of_them_is_an_instance():
+    found = ranking([(0, 0.9), (1, 0.8)])
+    texts, labels = Texts.from_lists(["a"], uids=["1"]), Texts.from_lists(list("xy"))
+    assert only_seen(found, texts, labels, pairs_of([0, 1], labels=2)).indices.tolist() == [[0, 1]]

@@ -104,7 +104,7 @@ def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str
 
 
 def _places(corpus: Path) -> dict[str, int]:
-    return {string_of(corpus, number, entry, "_id"): number - 1 for number, entry in read_objects(corpus)}
+    return {string_of(corpus, line, entry, "_id"): row for row, (line, entry) in enumerate(read_objects(corpus))}
 
 
 def _judgments(path: Path, place: dict[str, int]) -> dict[str, list[int]]:

@@ -98,7 +98,7 @@ def place_of(reference: str | Path) -> Place:
         options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True))
     except ValueError:
         raise UsageError(
-            f"{query!r} are not options", "for example articles.csv?text=abstract&labels=subjects"
+            f"{query!r} is not a list of options", "for example articles.csv?text=abstract&labels=subjects"
         ) from None
     return Place(str(reference).rpartition("?")[0], Path(bare), options)
 

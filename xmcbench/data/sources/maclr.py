@@ -72,9 +72,10 @@ def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> 
                 raise at(pairs, number, f"there is no label {words[1]!r}", f"uids are those of {label_path.name}")
             if len(words) == 2 or words[2] != "0":
                 by_uid.setdefault(words[0], []).append(place[words[1]])
-    own = given = differing = 0
+    own = given = differing = known = 0
     for rows in read_rows(path, "instances", ROWS):
         own += len(rows.targets)
+        known += sum(uid in by_uid for uid in rows.uids)
         if own:
             start = 0
             for uid, length in zip(rows.uids, rows.lengths, strict=True):
@@ -87,6 +88,8 @@ def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> 
         given += sum(map(len, listed_rows))
         empty = zip(rows.uids, rows.titles, rows.contents, listed_rows, strict=True)
         yield from batched(empty)
+    if known < len(by_uid):
+        notes.append(f"{len(by_uid) - known:,} test uids of {pairs.name} are not in {path.name}")
     if own and differing:
         notes.append(
             f"{pairs.name} lists other labels than {path.name} for {differing:,} test instances; it is not used"

@@ -96,7 +96,7 @@ def _with_uids(path: Path) -> Iterator[tuple[str, str]]:
     try:
         yield from zip(read_lines(uids), read_lines(path), strict=True)
     except ValueError:
-        raise DataError(f"{uids} has not as many lines as {path}", "a uid for each text") from None
+        raise DataError(f"{uids} does not have as many lines as {path}", "a uid for each text") from None
 
 
 def _files(path: Path) -> tuple[Path, ...]:
