@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
     from xmcbench.methods.label_tree.tree import Level
 
-_PAPER = "XR-Transformer, section 3"
 _CODE = "the settings of its authors' experiments (amzn/pecos, examples/xr-transformer-neurips21)"
 
 
@@ -69,7 +68,7 @@ class XRTransformer(Method):
         Doc("how a text becomes one vector: the checkpoint's own way, [CLS], or MACLR's dense layer on [CLS]"),
     ] = "native"
     instance_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of an instance at most; its TF-IDF features are those of the whole", _CODE)
+        int, Ge(3), Unit("tokens"), Doc("of an instance at most; its TF-IDF features are those of the whole")
     ] = 128
     instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
     steps: Annotated[int, Ge(0), Unit("steps"), Doc("of fine-tuning, shared out equally among the levels")] = 300
@@ -82,13 +81,13 @@ class XRTransformer(Method):
     ] = 16
     leaf: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the first tree at most", _CODE)] = 16
     min_clusters: Annotated[int, Ge(1), Doc("levels with fewer are not trained on, if there is another", _CODE)] = 128
-    max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on", _CODE)] = 32_768
+    max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on")] = 32_768
     guesses: Annotated[
-        int, Ge(0), Unit("clusters"), Doc("of the level above under which negatives are looked for", _PAPER)
+        int, Ge(0), Unit("clusters"), Doc("of the level above under which negatives are looked for", "PECOS")
     ] = 20
-    shortlist: Annotated[int, Ge(1), Unit("clusters"), Doc("of an instance, on each level")] = 500
+    shortlist: Annotated[int, Ge(1), Unit("clusters"), Doc("of an instance, on each level", _CODE)] = 500
     negative_cost: Annotated[
-        float, Gt(0), Doc("of a cluster that is wrong; those that are right cost 1 together", _PAPER)
+        float, Gt(0), Doc("of a cluster that is wrong; those that are right cost 1 together", "PECOS")
     ] = 1.0
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
