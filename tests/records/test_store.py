@@ -59,7 +59,7 @@ def files_of(store, cell):
 
 def test_a_record_takes_its_files_along(staged_result, monkeypatch):
     store, staged, better = staged_result
-    monkeypatch.setattr(Truth, "load", lambda path: SimpleNamespace(digest=path.stem))
+    monkeypatch.setattr(Truth, "load", lambda path: SimpleNamespace(digest="1" * 64))
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
     assert store.truth_path(better.cell.dataset, "1" * 64).read_text() == "0.5"  # equal, and others may read it

@@ -67,9 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
         planned = shard.of(planned)
     if not planned.cells:
         print(f"xmcbench: shard {arguments.shard} has no cells", file=sys.stderr)
-        if arguments.json:
-            report.print_json({"filter": filter_name, "records": [], "skipped": report.skipped_json(planned.skipped)})
-        return 0
     if arguments.dry_run:
         return report.dry_run(planned, options, arguments)
     if arguments.only is not None:
@@ -86,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), *chosen, sep="\n\n")
-    return 0 if results.ok else 1
+    return 0 if results.ok or not planned.cells else 1
 
 
 def _headline(part: Results) -> str:
