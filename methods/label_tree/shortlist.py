@@ -22,7 +22,7 @@ def shortlist(level: Level, guessed: TopK | None, size: int, seed: int) -> tuple
     """Clusters int64 [N, m], -1 for none, and the share of the instance's labels in each, float32; 0 where it has none.
 
     First come the clusters that the instance has, then their siblings (teacher-forcing negatives), then the others
-    below the clusters that were ``guessed`` on the level above (matcher-aware negatives, XR-Transformer, section 3.2),
+    below the clusters that were ``guessed`` on the level above (matcher-aware negatives of XR-Transformer),
     the best guess first; ``size`` at most, among equals as many as are drawn. guessed: clusters of the level
     above; None on the first level, where all clusters are siblings.
     """

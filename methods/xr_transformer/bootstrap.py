@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def bootstrapped(vectors: np.ndarray, level: Level, guessed: TopK | None, cost: float) -> tuple[np.ndarray, np.ndarray]:
-    """Weights float32 [K, d] and bias float32 [K] of a linear SVM for each cluster of a level (section 3.2).
+    """Weights float32 [K, d] and bias float32 [K] of a linear SVM for each cluster of a level.
 
     vectors: float32 [N, d]. A cluster is trained on the instances of the clusters beside it, and on those that
     were ``guessed`` to be in the one above; None on the first level.

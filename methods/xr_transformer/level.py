@@ -47,7 +47,7 @@ def with_clusters(encoder: Encoder, clusters: ClusterWeights) -> Iterator[None]:
 
 
 def level_loss(scores: torch.Tensor, shares: torch.Tensor, kept: torch.Tensor, negative_cost: float) -> torch.Tensor:
-    """Mean over the instances of the squared hinge over their clusters, each with its cost (section 3.3).
+    """Mean over the instances of the squared hinge over their clusters, each with its cost.
 
     scores: float [n, m]. shares: float [n, m], of the instance's labels that are in the cluster: its cost; where 0, the
     instance is not to be in the cluster, and the cost is ``negative_cost``. kept: bool [n, m], what counts at all.

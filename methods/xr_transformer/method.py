@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK, pairs_digest
-from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER, TfidfFeatures
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
+from xmcbench.methods.sparse.collecting import collected
+from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
+from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -18,7 +22,6 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
     from xmcbench.methods.label_tree.tree import Level
 
-_PAPER = "XR-Transformer, section 3"
 _CODE = "the settings of its authors' experiments (amzn/pecos, examples/xr-transformer-neurips21)"
 
 
@@ -65,7 +68,7 @@ class XRTransformer(Method):
         Doc("how a text becomes one vector: the checkpoint's own way, [CLS], or MACLR's dense layer on [CLS]"),
     ] = "native"
     instance_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of an instance at most; its TF-IDF features are those of the whole", _CODE)
+        int, Ge(3), Unit("tokens"), Doc("of an instance at most; its TF-IDF features are those of the whole")
     ] = 128
     instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
     steps: Annotated[int, Ge(0), Unit("steps"), Doc("of fine-tuning, shared out equally among the levels")] = 300
@@ -78,17 +81,18 @@ class XRTransformer(Method):
     ] = 16
     leaf: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the first tree at most", _CODE)] = 16
     min_clusters: Annotated[int, Ge(1), Doc("levels with fewer are not trained on, if there is another", _CODE)] = 128
-    max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on", _CODE)] = 32_768
+    max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on")] = 32_768
     guesses: Annotated[
-        int, Ge(0), Unit("clusters"), Doc("of the level above under which negatives are looked for", _PAPER)
+        int, Ge(0), Unit("clusters"), Doc("of the level above under which negatives are looked for", "PECOS")
     ] = 20
-    shortlist: Annotated[int, Ge(1), Unit("clusters"), Doc("of an instance, on each level")] = 500
+    shortlist: Annotated[int, Ge(1), Unit("clusters"), Doc("of an instance, on each level", _CODE)] = 500
     negative_cost: Annotated[
-        float, Gt(0), Doc("of a cluster that is wrong; those that are right cost 1 together", _PAPER)
+        float, Gt(0), Doc("of a cluster that is wrong; those that are right cost 1 together", "PECOS")
     ] = 1.0
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
+    analyzer: Annotated[Analyzer | None, ANALYZER] = None
     nr_splits: Annotated[int, Ge(2), Doc("children of a node of the ranker's tree", "PECOS")] = 16
     max_leaf_size: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the ranker's tree at most", _CODE)] = 16
     cost: Annotated[float, Gt(0), Doc("C of the SVMs", "PECOS")] = 1.0
@@ -107,13 +111,14 @@ class XRTransformer(Method):
         return f"{self.backbone.rstrip('/').rpartition('/')[2]}, {self.steps} steps of {self.batch}"
 
     def require(self) -> None:
-        """Raise Unavailable if the weights are neither on this machine nor on the hub.
+        """Raise Unavailable without the weights, on this machine or the hub, and without what the analyzer needs.
 
         Raises UsageError for an unknown backbone, and for invalid variables of torchrun.
         """
         from xmcbench.methods.encoder.backbone import require_backbone
         from xmcbench.methods.encoder.machines import Machines
 
+        require_analyzer(self.analyzer)
         require_backbone(self.backbone)
         Machines.here()
 
@@ -125,7 +130,9 @@ class XRTransformer(Method):
         from xmcbench.methods.label_tree.ranker import LinearRanker
 
         assert pairs is not None, "supervision is required"
-        self._features = TfidfFeatures.shared(self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df)
+        self._features = AnalyzedFeatures.shared(
+            self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
+        )
         self._tower = self._opened(raw_X, raw_Y)
         rows = np.flatnonzero(np.diff(pairs.indptr))
         known = pairs[rows].astype(np.float32)
@@ -152,13 +159,14 @@ class XRTransformer(Method):
         """The k best labels that the beam reaches, with PECOS's scores; fewer if fewer labels have a pair."""
         tokens = self._tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = tokens.at_the_limit
-        parts, start = [], 0
         with self._tower.embeddings(tokens) as vectors:
-            for X in self._features.batches(raw_X):
-                both = _beside(X, np.array(vectors[start : start + X.shape[0]]))
-                parts.append(self._ranker.search(both, k, self.beam_size))
-                start += X.shape[0]
-        return TopK.joined(parts, k)
+            return collected(self._ranked(raw_X, vectors, k), len(raw_X), k)
+
+    def _ranked(self, texts: Texts, vectors: np.ndarray, k: int) -> Iterator[TopK]:
+        start = 0
+        for X in self._features.batches(texts):
+            yield self._ranker.search(_beside(X, vectors[start : start + X.shape[0]]), k, self.beam_size)
+            start += X.shape[0]
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> Tower:
         from xmcbench.methods.encoder.tower import Tower
@@ -226,7 +234,8 @@ class XRTransformer(Method):
         from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, with_clusters
 
         tower = self._tower
-        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost)).to(tower.device)
+        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost))
+        clusters.to(tower.device)
         listed, shares = shortlist(level, guessed, self.shortlist, self.seed)
         task = LevelTask(tokens, listed, shares, self.negative_cost, self.batch, self.seed)
         plan = TrainingPlan(steps, self.learning_rate, self.warmup, clip=self.clip, seed=self.seed)
@@ -245,7 +254,8 @@ class XRTransformer(Method):
 
     def _embedded(self, tokens: TokenStore, shared: bool = False) -> np.ndarray:
         with self._tower.embeddings(tokens, shared=shared) as vectors:
-            return np.array(vectors)
+            copied: np.ndarray = np.array(vectors)
+        return copied
 
 
 def _beside(features: csr_matrix, vectors: np.ndarray) -> csr_matrix:

@@ -13,6 +13,7 @@ from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
 from xmcbench.methods.label_tree.ranker import LinearRanker
+from xmcbench.methods.label_tree.shortlist import shortlist
 from xmcbench.methods.label_tree.tree import Level
 from xmcbench.methods.xr_transformer import XRTransformer
 from xmcbench.methods.xr_transformer.bootstrap import bootstrapped
@@ -159,7 +160,7 @@ def test_equal_runs_are_equal_and_what_changes_them(run):
         {"steps": 1},
         {"steps": 6},
         {"negative_cost": 0.1},
-        {"guesses": 0, "steps": 30},
+        {"guesses": 0},
         {"max_clusters": 4},
     ):
         assert not np.array_equal(first.scores, run(**values)[0].scores), values
@@ -181,6 +182,25 @@ def test_the_ranker_sees_the_vectors_of_the_trained_encoder(run, stories, monkey
     vectors = method._embedded(method._tower.instance_tokens(stories[0], 24))
     np.testing.assert_allclose(seen[0][:, -16:].toarray(), vectors, atol=1e-5)
     assert abs(seen[0][:, :-16].multiply(seen[0][:, :-16]).sum(axis=1) - 1).max() < 1e-5
+
+
+def test_a_level_is_trained_on_what_the_one_above_guessed(run, monkeypatch):
+    handed = []
+
+    def noting(function, place):
+        def noted(*values):
+            handed.append((function.__name__, values[place]))
+            return function(*values)
+
+        return noted
+
+    monkeypatch.setattr("xmcbench.methods.label_tree.shortlist.shortlist", noting(shortlist, 1))
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.bootstrap.bootstrapped", noting(bootstrapped, 2))
+    run(guesses=2)
+    assert [name for name, _ in handed] == ["bootstrapped", "shortlist"] * 4
+    assert handed[0][1] is handed[1][1] is None
+    for start in (0, 1):
+        assert [guessed.indices.shape for _, guessed in handed[2 + start :: 2]] == [(30, 2)] * 3
 
 
 def test_guesses_are_the_clusters_that_score_highest():
