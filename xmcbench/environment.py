@@ -128,10 +128,10 @@ def available_memory() -> int:
 def _reclaimable(statistics: Path) -> int:
     """Bytes of a group's files in memory that the system gives back when it needs them."""
     try:
-        counts = dict(line.split() for line in statistics.read_text().splitlines())
-        return int(counts.get("total_inactive_file") or counts.get("inactive_file", 0))
+        counts = {name: int(size) for name, size in map(str.split, statistics.read_text().splitlines())}
     except (OSError, ValueError):
         return 0
+    return counts.get("total_inactive_file", counts.get("inactive_file", 0))
 
 
 def _processor() -> str:

@@ -33,4 +33,4 @@ def label_retrieval(
         scores = sides[1] @ sides[0][row]
         others = np.sort(np.delete(scores, true))
         reciprocal += float((1 / (1 + len(others) - np.searchsorted(others, scores[true], "left"))).sum())
-    return round(reciprocal / max(1, wanted.nnz), 5)
+    return float(round(reciprocal / max(1, wanted.nnz), 5))

@@ -242,7 +242,8 @@ class XRTransformer(Method):
         with with_clusters(tower.encoder, clusters):
             note = tower.train(task, plan, identity, self.batch, keep=False)
         self.notes[f"fine-tuning on {level.clusters} clusters"] = {**note, "shortlist": int(listed.shape[1])}
-        return clusters.with_bias()
+        trained: np.ndarray = clusters.with_bias()
+        return trained
 
     def _guessed(self, vectors: np.ndarray, classifiers: np.ndarray) -> TopK:
         """The clusters of a level that score highest for each instance."""
