@@ -30,7 +30,7 @@ from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.opening import HERE, opened
-from xmcbench.runner.plan import Plan, Request, plan, resolve
+from xmcbench.runner.plan import Plan, Request, plan
 from xmcbench.runner.schedule import Jobs
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
@@ -71,8 +71,11 @@ class Options:
         return Registry(self.plugins, self.limits.time_s)
 
     def planned(self, requests: Sequence[Request], registry: Registry) -> Plan:
-        """The cells of requests. Raises what ``plan`` raises."""
-        return plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh)
+        """The cells of requests. Raises what ``plan`` raises, and UsageError where there are none."""
+        planned = plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh)
+        if not planned.cells:
+            raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
+        return planned
 
     @property
     def place(self) -> Place:
@@ -115,8 +118,9 @@ def run(
     pairs), ``fs`` (few: ``ratio`` of the labels, or of the pairs with ``by="pair"``) or ``full``. methods: names
     (``tfidf``, or ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter -> value,
     or a list of values: a row each. Of dataset, setting, ratio, by and seed there may be several: what runs is their
-    product. grids: for cells that are no product, the arguments in which each grid differs from those above, such as
-    ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``. filter: default is that of each
+    product. grids: for cells that are not a full product, the arguments in which each grid differs from those above,
+    such as ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``; its ``set`` adds to the one
+    above. filter: default is that of each
     dataset's card.
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
@@ -137,14 +141,12 @@ def run(
     for own in grids or [{}]:
         if unknown := sorted(own.keys() - common.keys()):
             raise UnknownName("argument of a grid", unknown[0], common)
-        grid, options = _grid({**common, **own}, options)
+        sets = _merged(own.get("set") or {}, common["set"] or {})
+        grid, options = _grid({**common, **own, "set": sets}, options)
         made.append(grid)
     registry = options.registry()
     requests = requests_of(made)
-    resolve(requests, registry)
     planned = options.planned(requests, registry)
-    if not planned.cells:
-        raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
     shown = shown_filter(planned, filter)
     return Results(tuple(options.executed(planned)), shown, options.runs, planned.standing, tuple(planned.skipped))
 
@@ -173,7 +175,6 @@ def curve(
     shares = [Setting.at(share, by) for share in ratios]
     grid = Grid(_datasets(dataset), shares, names, preset, set or {}, _several(seed))
     requests = requests_of(curve_grids(grid, registry))
-    resolve(requests, registry)
     planned = options.planned(requests, registry)
     shown = shown_filter(planned, filter)
     found = [each.record for each in planned.cells if each.record]
@@ -231,7 +232,6 @@ def ablation(
     grid, _ = _grid({**wanted, "methods": method or only_ablation(registry), "seed": seed}, options)
     rows = ablation_rows(grid, registry)
     requests = [each for _, each in rows]
-    resolve(requests, registry)
     planned = options.planned(requests, registry)
     shown = shown_filter(planned, filter)
     return ablated(planned, [row for row, _ in rows], options.executed(planned), shown, options.runs)
@@ -379,6 +379,6 @@ def _file_of(cls: type[Method], name: str) -> Path:
 
 
 def _merged(
-    given: Mapping[str, Mapping[str, object]], instances: Mapping[str, Mapping[str, object]]
+    given: Mapping[str, Mapping[str, object]], common: Mapping[str, Mapping[str, object]]
 ) -> dict[str, Mapping[str, object]]:
-    return {name: {**instances.get(name, {}), **given.get(name, {})} for name in {**given, **instances}}
+    return {name: {**common.get(name, {}), **given.get(name, {})} for name in {**given, **common}}

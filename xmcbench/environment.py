@@ -118,10 +118,20 @@ def available_memory() -> int:
     free = int(psutil.virtual_memory().available)
     for limit, used in _CGROUPS:
         try:
-            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+            taken = int(Path(used).read_text()) - _reclaimable(Path(used).with_name("memory.stat"))
+            free = min(free, int(Path(limit).read_text()) - taken)
         except (OSError, ValueError):  # no such kind of group, or no limit
             continue
     return max(0, free)
+
+
+def _reclaimable(statistics: Path) -> int:
+    """Bytes of a group's files in memory that the system gives back when it needs them."""
+    try:
+        counts = dict(line.split() for line in statistics.read_text().splitlines())
+        return int(counts.get("total_inactive_file") or counts.get("inactive_file", 0))
+    except (OSError, ValueError):
+        return 0
 
 
 def _processor() -> str:

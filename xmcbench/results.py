@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from xmcbench.leaderboard.curves import Curve
     from xmcbench.runner.plan import Skipped
     from xmcbench.setting import Setting
+
+#: Bytes at the end of a log in which its last line is looked for.
+_LOG_TAIL = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,9 @@ def files_of(record: Record, runs: Path) -> str:
     if record.log is None:
         return ""
     try:
-        lines = (runs / record.log).read_text(errors="replace").split("\n")
+        with (runs / record.log).open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LOG_TAIL))
+            lines = stream.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")

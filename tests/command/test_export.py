@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import msgspec
@@ -172,3 +173,40 @@ def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, 
     Store(runs).write(msgspec.structs.replace(other, cell=cell, key=cell.key))
     ended = inside("reproduce", cell.key[:12], "--runs", runs, "--dataset", tiny, "--out", "again")
     assert (ended.returncode, "changed since: cell.dataset_sha256" in ended.stderr) == (2, True), ended.stderr
+
+
+def test_records_as_runs_of_mlflow(inside, runs, monkeypatch):
+    """Twice is once; a record that was run again is another run."""
+    pytest.importorskip("mlflow", reason="no MLflow: pip install 'xmcbench[mlflow]'")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    from mlflow import MlflowClient
+
+    for said in ("1 records in tracked\n", "0 records in tracked, 1 were there\n"):
+        ended = inside("export", "mlflow", "--to", "tracked")
+        assert (ended.returncode, ended.stdout) == (0, said), ended.stderr
+    client = MlflowClient(tracking_uri="tracked")
+    number = client.get_experiment_by_name("xmcbench").experiment_id
+    (run,) = client.search_runs([number])
+    (record,) = Store(runs).records()
+    values = record.metrics["none"]
+    assert run.data.metrics["P_at_1"] == values.values["P@1"]
+    assert run.data.metrics["R_at_100_low"] == values.intervals["R@100"][0]
+    assert run.data.metrics["total_s"] == record.measured.total_s
+    assert run.data.params["dataset"] == record.cell.dataset
+    assert run.data.params["setting"] == "ez"
+    assert run.data.params["seed"] == "0"
+    assert {name.removeprefix("tfidf.") for name in run.data.params if "." in name} == {*record.cell.parameters}
+    assert run.data.tags["xmcbench.reproduce"] == f"xmcbench reproduce {record.key[:12]}"
+    assert run.info.status == "FINISHED"
+    assert run.info.end_time - run.info.start_time == int(1000 * record.measured.total_s)
+    Path("file").write_text("")
+    ended = inside("export", "mlflow", "--to", "file")
+    assert (ended.returncode, "MLflow cannot write to file" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_without_mlflow_the_export_says_how_to_install_it(inside, runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    ended = inside("export", "mlflow", "--to", "tracked")
+    assert ended.returncode == 1
+    assert "MLflow is not installed" in ended.stderr
+    assert "pip install 'xmcbench[mlflow]'" in ended.stderr

@@ -77,6 +77,9 @@ TROUBLE = """
             return np.ones((len(raw_X), k))
 """
 
+#: What is said of cells that have a result.
+FINISHED = "cells are finished and will not be run again (use --force to rerun them)"
+
 
 def records(runs):
     return {path: json.loads(path.read_text()) for path in sorted((runs / "records").rglob("*.json"))}
@@ -110,7 +113,7 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     second = inside(*command)
     assert second.stdout == first.stdout
-    assert second.stderr == "xmcbench: 2 of 2 cells are finished and not run again (--force does)\n"
+    assert second.stderr == f"xmcbench: 2 of 2 {FINISHED}\n"
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     dry = inside(*command, "--dry-run")
     assert (dry.stdout.count("  cached "), "2 cells: 2 cached." in dry.stdout, dry.stderr) == (2, True, "")
@@ -120,7 +123,7 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     tfidf.unlink()
     partly = inside(*command)
     assert partly.stdout.partition("\n\n")[0] == first.stdout.partition("\n\n")[0]
-    assert partly.stderr.startswith("xmcbench: 1 of 2 cells are finished and not run again (--force does)\n[")
+    assert partly.stderr.startswith(f"xmcbench: 1 of 2 {FINISHED}\n[")
     assert tfidf.exists()
 
 
@@ -277,8 +280,8 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert made == first
     assert said[0].startswith("[1/1] base, seed 0: started\n")
     assert said[1:] == [
-        "xmcbench: 1 of 1 cells are finished and not run again (--force does)\n",
-        "xmcbench: 1 of 1 cells are finished and not run again, 1 of them stale (--refresh runs these)\n",
+        f"xmcbench: 1 of 1 {FINISHED}\n",
+        "xmcbench: 1 of 1 cells are finished and will not be run again; 1 are stale (use --refresh to rerun those)\n",
     ]
     document = json.loads(inside(*words, plugin(changed), "--json").stdout)
     assert document["records"][0]["problem"] == "stale: the method's code has changed since this result was made"
@@ -634,20 +637,26 @@ AHEAD = """
 def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez,full", "--methods", "learner", "--plugin", plugin(AHEAD))
     ahead = inside(*words, "--only", "pretrain")
-    assert (ahead.returncode, ahead.stdout) == (0, "1 of 1 pre-trainings are there\n")
+    assert (ahead.returncode, ahead.stdout) == (0, "1 of 1 pre-trainings done\n")
     first, last = ahead.stderr.splitlines()
     assert first == "pre-training of learner on tiny, seed 0: started"
-    assert last.startswith("pre-training of learner on tiny, seed 0: made in ")
+    assert last.startswith("pre-training of learner on tiny, seed 0: done in ")
     assert not records(tmp_path / "runs")
-    assert inside(*words, "--only", "pretrain").stderr.endswith(": is there\n")
+    assert inside(*words, "--only", "pretrain").stderr.endswith(": done in 0 s\n")
     failed = inside(*words, "--only", "pretrain", "--set", "learner.fails=true")
     assert failed.returncode == 1
     assert "failed: ValueError: no luck (log: runs/logs/pretraining/" in failed.stderr
     assert inside(*words, "--shard", "1/1").returncode == 0
     assert all(record["measured"]["reused_s"] > 0 for record in records(tmp_path / "runs").values())
     shards = [inside(*words, "--shard", f"{number}/9", "--dry-run", "--json") for number in range(1, 10)]
-    assert sum(len(json.loads(each.stdout)["cells"]) for each in shards if each.stdout) == 2
-    assert any("no cell is in shard" in each.stderr for each in shards)
+    assert sum(len(json.loads(each.stdout)["cells"]) for each in shards) == 2
+    empty = next(number for number, each in enumerate(shards, 1) if f"shard {number}/9 has no cells" in each.stderr)
+    nothing = inside(*words, "--shard", f"{empty}/9", "--json")
+    assert (nothing.returncode, json.loads(nothing.stdout)["records"]) == (0, [])
+    listed = json.loads(inside(*words, "--only", "pretrain", "--seed", "1", "--json").stdout)["pretrainings"]
+    assert [(each["seed"], each["reason"]) for each in listed] == [(1, "")]
+    refused = inside(*words, "--shard", "1/2", "--best", "P@1")
+    assert (refused.returncode, "--best needs all cells" in refused.stderr) == (2, True)
 
 
 def test_a_damaged_record_is_named(inside, tiny, tmp_path):

@@ -188,6 +188,36 @@ def test_a_row_says_what_its_model_was_trained_on(record):
     }
 
 
+def test_what_a_card_declares_is_inert(record, altered):
+    """In the footnotes and columns of Markdown and LaTeX, and in the link to a remark; HTML is in test_site."""
+    hostile = "<script>x</script> | `x` \\input{x} \" ' \u202e [a](javascript:x)"
+    model = {
+        "name": hostile,
+        "source": hostile,
+        "sha256": "x",
+        "card": {"training_sets": [hostile], "license": hostile},
+    }
+    one = altered(record(notes={"model": model}), (("method", "title"), hostile))
+    made = pages([one], remarks={"tiny": f"{hostile} falls"})
+    shown = files(made)["tiny.md"]
+    written = [line for line in shown.splitlines() if "script" in line and not line.endswith(" falls")]
+    assert len(written) > 5
+    for line in written:
+        assert "<script" not in line.replace("\\<script", "")
+        assert "](javascript" not in line.replace("\\](javascript", "")
+        assert "\u202e" not in line
+    # A pipe of a name is no border of a column.
+    rows = [line for line in shown.splitlines() if line.startswith("|") and "by its card" in line]
+    (below,) = [
+        line for line in shown.splitlines() if line.startswith("|") and "reproduce" in line and "script" in line
+    ]
+    assert below.replace("\\|", "").count("|") == rows[0].count("|")
+    for name, content in files(made, "latex").items():
+        assert "\\input{x}" not in content, name
+        assert "\u202e" not in content
+    assert "by its card" in files(made, "latex")["tiny/ez.tex"]
+
+
 def test_a_table_leads_to_the_remark_on_a_method(record):
     """Where a paragraph of the remark begins with the title of a method that is in the table."""
     full = Setting.of("full")

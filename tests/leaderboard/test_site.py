@@ -146,3 +146,6 @@ def test_kinds_of_rows_are_those_of_their_records(record):
     row = next(row for row in Reader(made).rows if row[0] == "OUTSIDE" and "the package p" in " ".join(row))
     assert row[3:7] == ["22,000,000", "384", "not recorded", "not recorded"]
     assert row[-1] == f"xmcbench reproduce {records[1].key[:12]}"
+    made = files(pages(records, runs="my runs"), "html")["tiny.html"]
+    row = next(row for row in Reader(made).rows if row[0] == "OUTSIDE" and "the package p" in " ".join(row))
+    assert row[-1] == f"xmcbench reproduce {records[1].key[:12]} --runs 'my runs'"

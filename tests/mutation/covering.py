@@ -18,7 +18,7 @@ from rules import TESTS
 
 #: Tests that take longer by themselves are not used, nor are more than this for one mutant, the quickest first.
 LONGEST_TEST_S, LONGEST_MUTANT_S = 10.0, 20.0
-MARKS = ["-m", "not slow and not gpu and not data"]
+MARKS = ["-m", "not slow and not gpu and not ray and not data"]
 #: Ends each module while the tests are mapped: one that fails by it notices any change, such as one of a digest.
 NEUTRAL = "_neutral = 0\n"
 

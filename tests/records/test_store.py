@@ -1,15 +1,19 @@
 """A runs folder: what gives way to what, and what is removed that a killed run left."""
 
 import errno
+import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from xmcbench.environment import machine_tag
+from xmcbench.environment import machine, machine_tag
 from xmcbench.errors import StorageError
+from xmcbench.processes.lifetime import new_mark
 from xmcbench.records import Store
+from xmcbench.records.ranks import Truth
 from xmcbench.records.record import RanksFacts
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.temporary import hold_file, hold_folder, scratch, sweep_scratch
@@ -53,8 +57,9 @@ def files_of(store, cell):
     return [path.read_text() for path in (store.predictions_path(cell), store.ranks_path(cell))]
 
 
-def test_a_record_takes_its_files_along(staged_result):
+def test_a_record_takes_its_files_along(staged_result, monkeypatch):
     store, staged, better = staged_result
+    monkeypatch.setattr(Truth, "load", lambda path: SimpleNamespace(digest="1" * 64))
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
     assert store.truth_path(better.cell.dataset, "1" * 64).read_text() == "0.5"  # equal, and others may read it
@@ -125,6 +130,21 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
     assert not (artifacts / ".name.abcdefgh.tmp").exists()
     assert not (store.artifacts / ".abcdefgh.tmp").exists()
     assert busy != held
+
+
+def test_a_sweep_leaves_the_claim_of_a_living_build(tmp_path):
+    """Its process may be too busy to touch it."""
+    store = Store(tmp_path)
+    claim = store.artifacts / "training" / "x.claim"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(json.dumps({"owner": f"{machine()}:{new_mark()}"}))
+    os.utime(claim, (0, 0))
+    store.sweep()
+    assert claim.exists()
+    claim.write_text(json.dumps({"owner": "another-machine:x"}))
+    os.utime(claim, (0, 0))
+    store.sweep()
+    assert not claim.exists()
 
 
 def test_what_another_machine_writes_is_swept_when_it_is_old(tmp_path):

@@ -46,17 +46,18 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.rglob("half.txt"))
 
 
-def test_two_at_once_build_one(tmp_path):
+def test_two_at_once_build_one(tmp_path, monkeypatch):
     built, inside = [], threading.Event()
 
     def build(folder):
         built.append(folder)
-        inside.wait(1)
+        inside.wait(20)
 
+    # The second one has found the claim, and waits.
+    monkeypatch.setattr(artifacts.time, "sleep", lambda seconds: inside.set())
     threads = [threading.Thread(target=Artifacts(tmp_path).get, args=("k", {}, build)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    inside.set()
     for thread in threads:
         thread.join()
     assert len(built) == 1
@@ -285,6 +286,28 @@ def test_who_is_taken_over_leaves_the_work_of_the_other(tmp_path):
     assert (folder / "x.txt").read_text() == "1"
     assert len(built) == 2
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
+
+
+def test_waiting_for_another_process_is_not_counted_twice(tmp_path):
+    inside = threading.Event()
+
+    def build(folder):
+        inside.set()
+        time.sleep(0.5)
+
+    first, second, third = (Artifacts(tmp_path) for _ in range(3))
+    thread = threading.Thread(target=first.get, args=("k", {}, build))
+    thread.start()
+    inside.wait()
+    second.get("k", {}, build)
+    thread.join()
+    third.get("k", {}, build)
+    assert third.reused_s >= 0.5 > 2 * second.reused_s
+
+
+def test_what_is_damaged_as_soon_as_it_is_made_is_an_error(tmp_path):
+    with pytest.raises(StorageError, match="is damaged right after it was made"):
+        Artifacts(tmp_path).get("k", {}, write(**{"cost.json": b"mine"}))
 
 
 def test_a_claim_of_a_lost_machine_holds_nobody_up(tmp_path):

@@ -35,15 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.api import ablated, only_ablation, shown_filter
     from xmcbench.command import report
     from xmcbench.runner.grid import ablation_rows
-    from xmcbench.runner.plan import resolve
 
     options = request.options(arguments)
     registry = report.registry(options)
     method = arguments.method or only_ablation(registry)
     rows = [each for one in arguments.grids for each in ablation_rows(request.grid(one, (method,)), registry)]
     requests = [each for _, each in rows]
-    resolve(requests, registry)
     planned = options.planned(requests, registry)
+    report.warn_skipped(planned.skipped)
     filter_name = shown_filter(planned, arguments.filter)
     if arguments.dry_run:
         return report.dry_run(planned, options, arguments)
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), sep="\n\n")
-    return 0 if all(record.finished for record in results.records) else 1
+    return 0 if results.ok else 1
 
 
 def _headline(part: Ablated) -> str:

@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.curves import table
     from xmcbench.leaderboard.markup import plain
     from xmcbench.runner.grid import curve_grids, requests_of
-    from xmcbench.runner.plan import resolve
     from xmcbench.setting import Setting
 
     ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
@@ -65,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
     grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
     requests = requests_of([each for grid in grids for each in curve_grids(grid, registry)])
-    resolve(requests, registry)
     planned = options.planned(requests, registry)
+    report.warn_skipped(planned.skipped)
     filter_name = shown_filter(planned, arguments.filter)
     if arguments.dry_run:
         return report.dry_run(planned, options, arguments)
@@ -89,8 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not drawn:
         print("no results to draw")
     print(*results.problems(), sep="\n", end="\n" if results.problems() else "")
-    lost = {record.status for record in results.records} & {"failed", "timeout"}
-    return 0 if drawn and not lost else 1
+    return 0 if drawn and results.ok else 1
 
 
 def _ratios(text: str) -> list[float]:

@@ -1,6 +1,7 @@
 """Write results in formats that other programs read.
 
   xmcbench export records --out results.parquet            a line per cell; or results.csv
+  xmcbench export mlflow --to mlruns                       runs of MLflow: a folder, or the address of a server
   xmcbench export run tfidf --setting ez --out run.txt     stored predictions as a run of trec_eval
   xmcbench export qrels --dataset lf-debian-2k --out qrels.txt
 
@@ -12,8 +13,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xmcbench.command import request
+
+if TYPE_CHECKING:
+    from xmcbench.records import Record, Store
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +27,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     records = verbs.add_parser("records", help="records, as Parquet or CSV")
     records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     request.add_plugin(records)
+    tracked = verbs.add_parser("mlflow", help="records, as runs of MLflow (needs xmcbench[mlflow])")
+    tracked.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    tracked.add_argument("--to", required=True, metavar="URI", help="tracking server, or a folder")
+    tracked.add_argument("--experiment", default="xmcbench", metavar="NAME", help="default: xmcbench")
+    request.add_plugin(tracked)
     ranked = verbs.add_parser("run", help="the predictions of a stored run, as trec_eval reads them")
     ranked.add_argument("method", metavar="METHOD", help="a row, as in `xmcbench compare`")
     request.add_choice(ranked)
@@ -33,9 +43,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the file."""
+    """Write the file, or the runs of MLflow."""
     from xmcbench.command import report
 
+    if arguments.action == "mlflow":
+        return _mlflow(arguments)
     report.check_new(arguments.out, arguments.force)
     return {"records": _records, "run": _run, "qrels": _qrels}[arguments.action](arguments)
 
@@ -43,17 +55,36 @@ def run(arguments: argparse.Namespace) -> int:
 def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.record_files import write_records
     from xmcbench.command import report
-    from xmcbench.errors import UsageError
-    from xmcbench.records import Store
     from xmcbench.registry import Registry
 
-    store = Store(arguments.runs)
-    records = store.records()
-    if not records:
-        raise UsageError(f"there are no records in {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
+    store, records = _read(arguments.runs)
     write_records(records, arguments.out, Registry(arguments.plugin).standing())
     print(f"{len(records)} records in {arguments.out}")
     return report.warn_left_out(store)
+
+
+def _mlflow(arguments: argparse.Namespace) -> int:
+    from xmcbench.analysis.tracking import log_records
+    from xmcbench.command import report
+    from xmcbench.registry import Registry
+
+    store, records = _read(arguments.runs)
+    new = log_records(records, arguments.to, arguments.experiment, Registry(arguments.plugin).standing())
+    left = len(records) - new
+    print(f"{new} records in {arguments.to}" + (f", {left} were there" if left else ""))
+    return report.warn_left_out(store)
+
+
+def _read(runs: Path) -> tuple[Store, list[Record]]:
+    """The records of a runs folder; UsageError if there are none."""
+    from xmcbench.errors import UsageError
+    from xmcbench.records import Store
+
+    store = Store(runs)
+    records = store.records()
+    if not records:
+        raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run` wrote")
+    return store, records
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -92,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     left_out = report.warn_left_out(store)
     # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
     own = not arguments.published and not (runs / "published").is_dir()
-    board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own)
+    place = "" if runs.resolve() == BOARD.resolve() else str(runs)
+    board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own, runs=place)
     made = files(board, arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:

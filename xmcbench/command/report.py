@@ -38,15 +38,15 @@ def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
     states = [each.state for each in planned.cells]
     if finished := len(states) - states.count("to run"):
         stale = states.count("stale")
-        said = f"{finished} of {len(states)} cells are finished and not run again"
-        said += f", {stale} of them stale (--refresh runs these)" if stale else " (--force does)"
+        said = f"{finished} of {len(states)} cells are finished and will not be run again"
+        said += f"; {stale} are stale (use --refresh to rerun those)" if stale else " (use --force to rerun them)"
         print(f"xmcbench: {said}", file=sys.stderr)
     with Display(planned, Store(options.runs)) as display:
         records = replace(options, progress=display.progress, watch=display.watch).executed(planned)
     return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
 
 
-def pretrained(planned: Plan, options: Options) -> int:
+def pretrained(planned: Plan, options: Options, as_json: bool = False) -> int:
     """Do the pre-trainings of a plan, with a line each; 1 if one failed."""
     from xmcbench.runner.pretraining import Pretrained
 
@@ -54,12 +54,19 @@ def pretrained(planned: Plan, options: Options) -> int:
         name = f"pre-training of {planned.name} on {planned.cell.dataset}, seed {planned.cell.seed}"
         said = "started"
         if ended is not None:
-            made = f"made in {duration(ended.made_s)}" if ended.made_s else "is there"
-            said = made if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
+            done = f"done in {duration(ended.took_s)}"
+            said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
     found = options.pretrained(planned, progress)
-    print(f"{sum(each.ok for each in found)} of {len(found)} pre-trainings are there")
+    if as_json:
+        lines = [
+            {"method": each.planned.name, "seed": each.planned.cell.seed, "reason": each.reason, "took_s": each.took_s}
+            for each in found
+        ]
+        print_json({"pretrainings": lines})
+    else:
+        print(f"{sum(each.ok for each in found)} of {len(found)} pre-trainings done")
     return 0 if all(each.ok for each in found) else 1
 
 

@@ -49,18 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
     from xmcbench.runner.grid import requests_of
-    from xmcbench.runner.plan import resolve
     from xmcbench.runner.shard import Shard
 
     options = request.options(arguments)
+    if arguments.best is not None and arguments.shard is not None:
+        raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     requests = requests_of([request.grid(each, request.methods(each.methods)) for each in arguments.grids])
     registry = report.registry(options)
-    resolve(requests, registry)  # what is wrong is said before any data are loaded
     planned = options.planned(requests, registry)
-    if not planned.cells:
-        report.warn_skipped(planned.skipped)
-        raise UsageError("no method can run", "the lines above say what is missing")
     filter_name = shown_filter(planned, arguments.filter)
     if arguments.best is not None:
         check_choosable(arguments.best, (each.dataset for each in planned.cells))
@@ -69,12 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     if shard is not None:
         planned = shard.of(planned)
     if not planned.cells:
-        print(f"xmcbench: no cell is in shard {arguments.shard}", file=sys.stderr)
-        return 0
+        print(f"xmcbench: shard {arguments.shard} has no cells", file=sys.stderr)
     if arguments.dry_run:
         return report.dry_run(planned, options, arguments)
     if arguments.only is not None:
-        return report.pretrained(planned, options)
+        return report.pretrained(planned, options, arguments.json)
     results = report.carried_out(planned, options, filter_name)
     chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
@@ -87,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), *chosen, sep="\n\n")
-    return 0 if results.ok else 1
+    return 0 if results.ok or not planned.cells else 1
 
 
 def _headline(part: Results) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from xmcbench.leaderboard.provenance import kinds, models
@@ -13,8 +14,12 @@ _PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", 
 _HEADS = ("pairs", "model", "parameters", "width", "trained outside on, by its card", "license", "state", "reproduce")
 
 
-def table(records: Iterable[Record], name: str, caption: str, standing: Standing) -> Table:
-    """A line for each row that has a result, by name; the command is that of its first seed."""
+def table(records: Iterable[Record], name: str, caption: str, standing: Standing, runs: str = "") -> Table:
+    """A line for each row that has a result, by name; the command is that of its first seed.
+
+    runs: the folder of the records, if it is not the default of the command.
+    """
+    where = f" --runs {shlex.quote(runs)}" if runs else ""
     done = [record for record in records if record.ok]
     groups = grouped(done)
     lines, sorts = [], {}
@@ -33,7 +38,7 @@ def table(records: Iterable[Record], name: str, caption: str, standing: Standing
                     "; ".join(each.shown_data for each in used if each.outside),
                     "; ".join(each.shown_license for each in used if each.outside),
                     "; ".join(stale) or "fresh",
-                    f"xmcbench reproduce {first.key[:12]}",
+                    f"xmcbench reproduce {first.key[:12]}{where}",
                 ],
                 0,
             )

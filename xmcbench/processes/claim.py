@@ -18,7 +18,7 @@ from pathlib import Path
 
 from xmcbench.environment import machine
 from xmcbench.errors import StorageError
-from xmcbench.processes.lifetime import new_mark, supervisor_died
+from xmcbench.processes.lifetime import new_mark, supervisor_died, supervisor_lives
 
 #: The ending of a claim's file.
 CLAIM = ".claim"
@@ -30,8 +30,8 @@ BEAT_S, DEAD_S = 5.0, 60.0
 class Claim:
     """The file at ``path``, for a block: ``held`` says whether nobody else has it.
 
-    while_alive: a process of this machine has it as long as it exists, touched or not. That is for work that keeps the
-    other threads of its process from running. Raises StorageError when it cannot be written.
+    while_alive: a process of this machine keeps it while it is alive, even if it does not touch the file. That is for
+    work that keeps the other threads of its process from running. Raises StorageError when it cannot be written.
     """
 
     def __init__(self, path: Path, while_alive: bool = False) -> None:
@@ -110,7 +110,7 @@ def dead(path: Path, while_alive: bool = False) -> bool:
     if where == machine() and mark:
         if supervisor_died(mark):
             return True
-        if while_alive:
+        if while_alive and supervisor_lives(mark):
             return False
     return _now(path.parent) - touched > DEAD_S
 

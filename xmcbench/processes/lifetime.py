@@ -54,8 +54,22 @@ def supervising(mark: str) -> int:
 
 def supervisor_died(mark: str) -> bool:
     """Whether the process that made a mark is dead; False where that cannot be known from here."""
-    where, process, started, _ = mark.split(":")
-    return bool(where) and where == _namespace() and _started(int(process)) != started
+    return _known(mark) and not _runs(mark)
+
+
+def supervisor_lives(mark: str) -> bool:
+    """Whether the process that made a mark runs; False where that cannot be known from here."""
+    return _known(mark) and _runs(mark)
+
+
+def _known(mark: str) -> bool:
+    """Whether a mark is one, of this namespace."""
+    return _well_formed(mark.encode(errors="replace")) and mark.split(":", maxsplit=1)[0] == _namespace() != ""
+
+
+def _runs(mark: str) -> bool:
+    _, process, started, _ = mark.split(":")
+    return _started(int(process)) == started
 
 
 def end_marked(mark: str) -> None:

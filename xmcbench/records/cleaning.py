@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,15 +93,19 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
         elif folder.name.startswith("."):  # an unfinished artifact: .NAME.RANDOM.tmp
             kind, lock = UNFINISHED, folder.with_name(f"{folder.name.split('.')[1]}.lock")
         cost = folder / COST
-        used = (cost if cost.exists() else folder).stat().st_mtime
-        yield Item(kind, folder, _size(folder, seen), used, needed.get(f"{kind}/{folder.name}", 0), lock)
+        with suppress(FileNotFoundError):  # a running cell has removed it
+            used = (cost if cost.exists() else folder).stat().st_mtime
+            yield Item(kind, folder, _size(folder, seen), used, needed.get(f"{kind}/{folder.name}", 0), lock)
 
 
 def _size(folder: Path, seen: set[int]) -> int:
     """Bytes of a folder's files. seen: inodes of files that were counted already."""
     size = 0
     for file in (path for path in folder.rglob("*") if path.is_file()):
-        state = file.stat()
+        try:
+            state = file.stat()
+        except FileNotFoundError:
+            continue  # a running cell has removed it
         # A file with several links is only freed with the last of them: count it once.
         if state.st_ino not in seen:
             seen.add(state.st_ino)
@@ -120,6 +125,8 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
             needed[path] = needed.get(path, 0) + 1
     for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
         for path in sorted((store.root / kind).rglob(pattern)):
+            if path.parent == store.root / "logs" / "pretraining":
+                continue  # a run writes there under another claim, and starts the file anew
             state, lock = path.stat(), path.with_suffix(".lock")
             if kind != "subsets":
                 lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)

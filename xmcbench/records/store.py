@@ -80,9 +80,12 @@ class Store:
         sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
-        for path in [*(self.root / "logs").glob(f"*/*/*{CLAIM}"), *self.artifacts.glob(f"*/*{CLAIM}")]:
+        for path in (self.root / "logs").glob(f"*/*/*{CLAIM}"):
             with Claim(path):
                 pass  # a dead one is taken, and given back
+        for path in self.artifacts.glob(f"*/*{CLAIM}"):
+            with Claim(path, while_alive=True):
+                pass
         sweep(self.root / "truth")
         sweep(self.artifacts, depth=1)
         for folder in (self.artifacts / UNFINISHED).glob("*/"):
@@ -147,7 +150,7 @@ class Store:
         if record.ranks is not None:
             moved += [(staged.ranks_path(cell), self.ranks_path(cell))]
             truth = record.ranks.truth_sha256
-            if not self.truth_path(cell.dataset, truth).exists():
+            if not self._has_truth(cell.dataset, truth):
                 moved += [(staged.truth_path(cell.dataset, truth), self.truth_path(cell.dataset, truth))]
         moved += [(staged.record_path(cell), self.record_path(cell))]
         for _, target in moved:
@@ -159,6 +162,12 @@ class Store:
                 move(source, target)
         except OSError as error:
             raise StorageError.from_os_error(error, self.root) from error
+
+    def _has_truth(self, dataset: str, digest: str) -> bool:
+        try:
+            return Truth.load(self.truth_path(dataset, digest)).digest == digest
+        except StorageError:
+            return False  # missing or damaged
 
     def _has_result(self, cell: Cell) -> bool:
         try:

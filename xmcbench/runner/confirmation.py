@@ -102,7 +102,10 @@ def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits
             largest_change=verdict.largest_change,
         )
         for record in group.records:
-            store.write(msgspec.structs.replace(record, checks=(*record.checks, check)))
+            with store.claim(record.cell) as claim:
+                # A run may have written another one meanwhile.
+                if claim.held and store.find(record.cell) == record:
+                    store.write(msgspec.structs.replace(record, checks=(*record.checks, check)))
     return verdict
 
 

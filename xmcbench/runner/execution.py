@@ -132,8 +132,8 @@ def rescored(record: Record, filter_name: str, propensity: tuple[float, float], 
 class _Cell:
     """A cell that runs, or is scored.
 
-    claim: that it is ours. files: what is given back when it has its record. leading: what is given back when its
-    pre-training is done.
+    claim: the claim on the cell. files: released when the record is written. leading: released when its pre-training is
+    done.
     """
 
     def __init__(
@@ -309,10 +309,12 @@ class _Run:
         machine = cell.ended.machine or Machine.this()
         record = record_of(planned, cell.compute, machine, status, reason, outcome, scored, measured, log)
         del self._cells[planned.cell.key]
-        if not cell.claim.mine():  # this process was stopped for so long that another one has taken the cell over
-            cell.files.close()
-            self._waiting[cell.position] = planned
-            return
+        if not cell.claim.mine():  # this process was stopped for so long that another one could take the cell over
+            again = cell.files.enter_context(store.claim(planned.cell))
+            if not again.held or store.find(planned.cell) != planned.record:
+                cell.files.close()
+                self._waiting[cell.position] = planned
+                return
         with cell.files:
             self.records[cell.position] = store.write(record, cell.staged)
         if not record.finished:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import PluginError, UsageError
 from xmcbench.runner.plan import Request
 from xmcbench.setting import Setting
 
@@ -46,6 +46,13 @@ def requests_of(grids: Sequence[Grid]) -> list[Request]:
     return [request for grid in grids for request in grid.requests()]
 
 
+def _supervision(registry: Registry, name: str) -> str:
+    try:
+        return registry[name.partition(":")[0]].usable().supervision
+    except PluginError:
+        return "optional"  # the plan leaves it out, and says why
+
+
 def curve_grids(grid: Grid, registry: Registry) -> list[Grid]:
     """A grid of settings with ever more known pairs, as a curve runs it.
 
@@ -54,7 +61,7 @@ def curve_grids(grid: Grid, registry: Registry) -> list[Grid]:
     """
     if not grid.methods or "all" in grid.methods:
         raise UsageError("a curve needs the names of its methods", "--methods tfidf,xr-linear")
-    supervision = {name: registry[name.partition(":")[0]].usable().supervision for name in grid.methods}
+    supervision = {name: _supervision(registry, name) for name in grid.methods}
     zero = Setting.of("ez")
     with_pairs = [setting for setting in grid.settings if setting != zero]
     found = [

@@ -25,13 +25,13 @@ _LOOK_S, _BUSY_S = 0.05, 0.5
 class Pretrained:
     """A pre-training that ended.
 
-    reason: why it failed; empty where it did not. made_s: what it took, 0 if it was there. log: what its process
+    reason: why it failed; empty where it did not. took_s: what it took, little if it was there. log: what its process
     printed.
     """
 
     planned: PlannedCell
     reason: str
-    made_s: float
+    took_s: float
     log: Path
 
     @property
@@ -103,7 +103,7 @@ class _Pretrainings:
         files.close()
         planned, outcome = self._cells[ended.task.key], ended.outcome
         status, reason = status_of(outcome, ended.ending, self._place.limits.time_s)
-        seconds = outcome.wall_s.get("pretrain", 0.0) if outcome is not None and not outcome.reused_s else 0.0
+        seconds = outcome.wall_s.get("pretrain", 0.0) if outcome is not None else 0.0
         found = Pretrained(planned, "" if status == "ok" else reason, seconds, ended.task.log)
         self._found[position] = found
         self._progress(planned, position, found)

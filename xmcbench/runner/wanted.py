@@ -1,6 +1,6 @@
 """Artifacts that the process of a cell asks for, and whoever started it brings: two files in a folder for each.
 
-The process holds the lock of the artifact while it waits, so nobody else makes it meanwhile.
+The process holds the claim on the artifact while it waits, so nobody else makes it meanwhile.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ COST = "cost.json"
 
 
 class _TakenOver(Exception):
-    """Another machine makes the artifact, since this process has not been heard of for long."""
+    """Another machine makes the artifact, because this process stopped touching its claim."""
 
 
 class Cost(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,18 +95,23 @@ class Artifacts:
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
         lock = folder.with_suffix(".lock")
-        made = False
+        made, waited_s = False, 0.0
         held = in_use(lock)
         try:
             while (cost := _noted(folder)) is None:
+                if made:
+                    raise StorageError(f"the artifact {folder} is damaged right after it was made: {_problem(folder)}")
+                start = time.perf_counter()
                 made = self._make(folder, key, build)
+                waited_s += 0.0 if made else time.perf_counter() - start
         except BaseException:
             held.close()
             raise
         self._locks.append(held)
         self.used.append(f"{kind}/{folder.name}")
         if not made:
-            self.reused_s += cost.wall_s
+            # What this process has waited for is part of its own time already.
+            self.reused_s += max(0.0, cost.wall_s - waited_s)
             with suppress(OSError):  # a store that others own
                 os.utime(folder / COST)  # when it was last used
         return folder
@@ -212,7 +217,7 @@ def _noted(folder: Path) -> Cost | None:
 
 
 def _take_away(folder: Path) -> None:
-    """Remove a damaged artifact, with a word. Raises StorageError."""
+    """Remove a damaged artifact, with a message on stderr. Raises StorageError."""
     if not (folder / COST).exists():
         return
     problem = _problem(folder)

@@ -14,8 +14,8 @@ from typing import IO
 
 from xmcbench.errors import StorageError
 
-#: Errors of a file system without locks.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+#: Errors of a file system without locks. NFS says EBADF where a folder is to be locked.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
 
 class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
@@ -61,7 +61,7 @@ def _locked(path: Path, how: int) -> IO[str]:
             try:
                 fcntl.flock(stream, how)
             except OSError as error:
-                if error.errno not in _NO_LOCKS:
+                if error.errno not in NO_LOCKS:
                     raise
             # The previous holder may have removed the file: a lock on a removed file excludes nobody.
             with suppress(FileNotFoundError):
@@ -76,6 +76,6 @@ def _locked(path: Path, how: int) -> IO[str]:
 def _opened(path: Path) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a")
+        return path.open("a+")  # NFS gives a shared lock to who can read only, an exclusive one to who can write
     except OSError as error:
         raise StorageError.from_os_error(error, path) from error

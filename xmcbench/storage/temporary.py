@@ -19,6 +19,7 @@ from pathlib import Path
 
 from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
+from xmcbench.storage.lock import NO_LOCKS
 
 #: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
 _BESIDE = re.compile(r"\.(?:.*\.)?(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
@@ -127,13 +128,18 @@ def _sweep(folder: Path, pattern: re.Pattern[str]) -> None:
             if elsewhere and time.time() - state.st_mtime < _OLD_S:
                 continue
             if state.st_uid == os.getuid() and not entry.is_symlink():
-                _remove_unheld(entry)
+                _remove_unheld(entry, time.time() - state.st_mtime)
 
 
-def _remove_unheld(entry: os.DirEntry[str]) -> None:
-    descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+def _remove_unheld(entry: os.DirEntry[str], age_s: float) -> None:
+    way = os.O_RDONLY if entry.is_dir() else os.O_RDWR
+    descriptor = os.open(entry.path, way | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in NO_LOCKS or age_s < _OLD_S:
+                raise
         if entry.is_dir():
             shutil.rmtree(entry.path, ignore_errors=True)
         else:

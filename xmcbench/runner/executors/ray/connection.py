@@ -54,9 +54,9 @@ class Cluster:
         for each in self.ray.nodes():
             if each["Alive"]:
                 has = each["Resources"]
-                numbers = (int(has.get(name, 0)) for name in ("CPU", "GPU", "memory"))
+                cores, gpus, memory = (int(has.get(name, 0)) for name in ("CPU", "GPU", "memory"))
                 session = str(Path(each["RayletSocketName"]).parents[1])
-                found.append(Node(each["NodeID"], each["NodeManagerHostname"], *numbers, session))
+                found.append(Node(each["NodeID"], each["NodeManagerHostname"], cores, gpus, memory, session))
         return found
 
     @property

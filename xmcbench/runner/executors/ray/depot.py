@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from xmcbench.errors import StorageError
+from xmcbench.processes.claim import CLAIM, Claim
 from xmcbench.runner import wanted
-from xmcbench.runner.executors.ray.contents import CHUNK, Content, chunk_of, content_of, folder_of, has, is_below
+from xmcbench.runner.executors.ray.contents import (
+    CHUNK,
+    Content,
+    Folder,
+    chunk_of,
+    content_of,
+    folder_of,
+    has,
+    is_below,
+)
 from xmcbench.runner.executors.ray.mailbox import Artifact, Chunk, Question, WantArtifact, WantChunk, WhichLack
 from xmcbench.storage.artifacts import COST
 from xmcbench.storage.atomic import make_folder, move
-from xmcbench.storage.lock import exclusive
 
 
 class Depot:
@@ -84,14 +93,14 @@ class Depot:
         except OSError as error:
             raise StorageError.from_os_error(error, path) from error
 
-    def _keep(self, sent: Path, name: str, files: dict[str, Content]) -> None:
+    def _keep(self, sent: Path, name: str, files: Folder) -> None:
         """Take an artifact over, unless somebody has made it meanwhile."""
         if not all(has(sent / file, content) for file, content in files.items()):
             raise StorageError(f"the artifact {name}: checksum mismatch on the way between machines")
         target = self._artifacts / name
         make_folder(target.parent)
-        with exclusive(target.with_suffix(".lock"), wait=False) as lock:
-            if lock.held and not target.exists():
+        with Claim(target.with_suffix(CLAIM)) as claim:
+            if claim.held and not target.exists():
                 try:
                     os.replace(sent, target)
                 except OSError as error:

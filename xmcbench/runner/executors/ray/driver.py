@@ -209,21 +209,23 @@ class Ray:
 
     def _receive(self, message: Message) -> None:
         sent = next((each for each in self._sent.values() if each.attempt == message.attempt), None)
-        if message.number is not None:
-            try:
-                if sent is None:
-                    raise StorageError("the driver has given this attempt up")
-                answer = self._depot.answer(message.attempt, message.said)
-            except XmcbenchError as error:
-                answer = Failed(error.message, error.hint)
-            self._mailbox.answer.remote(message.number, answer)
-        elif sent is not None and isinstance(message.said, Started):
-            sent.started = message.said
-            if not message.said.shared:
-                for shared in filter(None, (sent.task.shares, sent.task.job.train.sha256)):
-                    self._holders.setdefault(shared, set()).add(message.said.node)
-        elif sent is not None:
-            sent.report = message.said  # type: ignore[assignment]
+        match message.said:
+            case Started(node, _, shared) as started:
+                if sent is not None:
+                    sent.started = started
+                    for what in filter(None, (sent.task.shares, sent.task.job.train.sha256) if not shared else ()):
+                        self._holders.setdefault(what, set()).add(node)
+            case Report() as report:
+                if sent is not None:
+                    sent.report = report
+            case question:
+                try:
+                    if sent is None:
+                        raise StorageError("the driver has given this attempt up")
+                    answer = self._depot.answer(message.attempt, question)
+                except XmcbenchError as error:
+                    answer = Failed(error.message, error.hint)
+                self._mailbox.answer.remote(message.number, answer)
 
     def _finished(self, sent: _Sent) -> Ended | None:
         """What came back; None where the task was lost and is sent again."""

@@ -1,0 +1,91 @@
+"""Records as runs of an MLflow tracking server, or of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from xmcbench.errors import StorageError, Unavailable
+from xmcbench.escaping import visible
+from xmcbench.records import Record, Standing
+from xmcbench.results import flat
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+#: Tags that tell whether a record is there already.
+_KEY, _SHA256 = "xmcbench.key", "xmcbench.sha256"
+#: What identifies a cell beside the parameters of its method.
+_PARAMETERS = ("dataset", "setting", "by", "ratio", "method", "seed", "filter")
+#: The longest value of a parameter or a tag.
+_LONGEST = 5000
+
+
+def log_records(records: Sequence[Record], uri: str, experiment: str, standing: Standing) -> int:
+    """Write records as runs of an experiment, under the filter of each; returns how many were written.
+
+    uri: of a tracking server, or a folder. A record that is there with the same content is left out; one that was run
+    again becomes another run. Metrics are fractions; their names have ``_at_`` for ``@``, which MLflow does not allow.
+    Raises Unavailable without MLflow, and StorageError where the server or the folder refuses.
+    """
+    # Nothing is sent anywhere but to the given address; a folder is what was asked for.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError:
+        raise Unavailable("MLflow is not installed", "pip install 'xmcbench[mlflow]'") from None
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
+        number = found.experiment_id if found else client.create_experiment(experiment)
+        there = {run.data.tags.get(_SHA256) for run in _runs(client, number)}
+        new = [record for record in records if record.sha256 not in there]
+        for record in new:
+            _log(client, number, record, standing)
+    except (MlflowException, OSError) as error:
+        raise StorageError(f"MLflow cannot write to {uri}: {visible(str(error))}") from error
+    return len(new)
+
+
+def _runs(client: MlflowClient, experiment: str) -> Iterator[Any]:
+    """All runs of an experiment, page by page."""
+    token = None
+    while True:
+        page = client.search_runs([experiment], max_results=1000, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _log(client: MlflowClient, experiment: str, record: Record, standing: Standing) -> None:
+    from mlflow.entities import Metric, Param
+
+    line = flat(record, record.protocol.filter, standing)
+    start = int(1000 * datetime.fromisoformat(record.measured.started).timestamp())
+    end = start + int(1000 * record.measured.total_s)
+    tags = {
+        _KEY: record.key,
+        _SHA256: record.sha256,
+        "xmcbench.problem": line["problem"],
+        "xmcbench.machine": record.environment.hardware.kind,
+        "xmcbench.protocol": str(record.protocol.version),
+        "xmcbench.reproduce": f"xmcbench reproduce {record.key[:12]}",
+    }
+    parameters = {name: line[name] for name in _PARAMETERS if line[name] is not None}
+    parameters |= {f"{record.cell.method}.{name}": value for name, value in record.cell.parameters.items()}
+    numbers = {name: value for name, value in line.items() if type(value) in (int, float) and name not in parameters}
+    shown = {
+        name: visible(str(value))[:_LONGEST] for name, value in {**tags, "mlflow.note.content": record.name}.items()
+    }
+    run = client.create_run(experiment, start, shown, f"{visible(record.name)}, seed {record.cell.seed}")
+    client.log_batch(
+        run.info.run_id,
+        [Metric(name.replace("@", "_at_").replace(" ", "_"), value, end, 0) for name, value in numbers.items()],
+        [Param(name, visible(str(value))[:_LONGEST]) for name, value in parameters.items()],
+    )
+    client.set_terminated(run.info.run_id, "FINISHED" if record.finished else "FAILED", end)

@@ -1,0 +1,140 @@
+"""The section of a dataset's page on one setting: its tables and figures, in the order of the paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from xmcbench.leaderboard import captions, makeup
+from xmcbench.leaderboard.blocks import Block, Figures, Heading, without_a_result
+from xmcbench.leaderboard.groups import group_figure
+from xmcbench.leaderboard.published import MAIN, Source
+from xmcbench.leaderboard.rows import Cost, Row, rows
+from xmcbench.leaderboard.tables import SECOND, cost_table, group_table, metric_table
+from xmcbench.leaderboard.tradeoff import tradeoffs
+from xmcbench.records import Record, Standing
+from xmcbench.setting import Setting
+from xmcbench.storage.canonical import canonical_json
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all sections of a board are made with.
+
+    printed: published figures. standing: today's code, by which stale rows are marked. runs: the folder of the records,
+    for commands that are printed; empty for the default of these.
+    """
+
+    printed: tuple[Source, ...]
+    standing: Standing
+    runs: str = ""
+
+
+def section(
+    context: Context,
+    dataset: str,
+    setting: Setting,
+    records: Sequence[Record],
+    zero_shot: Sequence[Record] = (),
+    remark: str = "",
+) -> list[Block]:
+    """The blocks of a section; none without records and published rows.
+
+    zero_shot: results of the zero-shot setting, of which those of methods that ignore pairs belong here too. remark:
+    that of the page.
+    """
+    published = [
+        (number, row)
+        for number, source in enumerate(context.printed, 1)
+        for row in source.rows
+        if (row.dataset, row.setting) == (dataset, setting)
+    ]
+    if not records and not published:
+        return []
+    borrowed = _ignoring_pairs(zero_shot, records) if setting.kind != "ez" else []
+    filter_name = records[0].protocol.filter if records else "none"
+    made = _with_borrowed(rows(records, filter_name, context.standing), rows(borrowed, filter_name, context.standing))
+    notes = {
+        metric: each
+        for number, row in published
+        for metric, each in context.printed[number - 1].column_notes.get(row.table, {}).items()
+    }
+    about = captions.main(
+        dataset, setting, records, filter_name, [(context.printed[n - 1], row) for n, row in published]
+    )
+    noted = [replace(row, marks=(*row.marks, *row.origins)) for row in made]
+    found: list[Block] = [metric_table(noted, MAIN, setting.slug, about, published, notes)]
+    if explained := _with_a_remark(made, remark):
+        found.append(captions.remarked(explained))
+    if any(row.figures for row in made):
+        caption = captions.second(dataset, setting, filter_name)
+        found.append(metric_table(made, SECOND, f"{setting.slug}-ndcg-psp", caption))
+        for groups in (("seen", "unseen"), ("head", "middle", "tail")):
+            if setting.kind != "ez" or "unseen" not in groups:  # in the zero-shot setting every label is unseen
+                caption = captions.groups(dataset, setting, records, filter_name, groups)
+                found += _groups(made, groups, dataset, setting, filter_name, caption)
+        found += _costs(made, dataset, setting, filter_name)
+        about = captions.makeup(dataset, setting)
+        found += [
+            Heading(3, "What the rows are made of"),
+            makeup.table([*records, *borrowed], f"{setting.slug}-rows", about, context.standing, context.runs),
+        ]
+    return [*found, *without_a_result(made)]
+
+
+def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
+    """The titles of methods in a table with which a paragraph of the remark begins."""
+    paragraphs = re.split(r"\n\s*\n", remark)
+    titles = sorted({row.title for row in made if row.figures})
+    return [
+        title for title in titles if any(re.match(rf"{re.escape(title)}(?!\w)", each.lstrip()) for each in paragraphs)
+    ]
+
+
+def _ignoring_pairs(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
+    """The zero-shot results of methods that ignore pairs, which are theirs with any pairs, where these have no own."""
+    there = {(each.cell.method, canonical_json(each.cell.parameters)) for each in inside}
+    return [
+        each
+        for each in zero_shot
+        if any(own.ok for own in inside)
+        and each.ok
+        and each.method.supervision == "unused"
+        and (each.cell.method, canonical_json(each.cell.parameters)) not in there
+    ]
+
+
+def _with_borrowed(own: Sequence[Row], borrowed: Sequence[Row]) -> list[Row]:
+    """The rows of a setting and those of the zero-shot one, which a note tells apart; best P@1 first."""
+    noted = [replace(row, marks=(captions.BORROWED, *row.marks), costs={}) for row in borrowed]
+    return sorted([*own, *noted], key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
+
+
+def _groups(
+    made: Sequence[Row], groups: Sequence[str], dataset: str, setting: Setting, filter_name: str, caption: str
+) -> list[Block]:
+    if not any(all(group in row.views for group in groups) for row in made):
+        return []
+    name = f"{setting.slug}-{groups[0]}"
+    drawn = group_figure(made, groups, dataset, setting, filter_name, f"{dataset.lower()}-{name}")
+    return [
+        Heading(3, f"By label: {', '.join(groups)}"),
+        group_table(made, groups, name, caption),
+        *([Figures((drawn,))] if drawn else []),
+    ]
+
+
+def _costs(made: Sequence[Row], dataset: str, setting: Setting, filter_name: str) -> list[Block]:
+    """One table per class of machine, and its drawings: times from different machines are not comparable."""
+    machines: dict[str, list[tuple[Row, Cost]]] = {}
+    for row in made:
+        for machine, cost in row.costs.items():
+            machines.setdefault(machine, []).append((row, cost))
+    found: list[Block] = [Heading(3, "Time and memory")]
+    for number, machine in enumerate(sorted(machines), 1):
+        name = f"{setting.slug}-efficiency" + (f"-{number}" if number > 1 else "")
+        found.append(cost_table(machines[machine], name, captions.efficiency(dataset, setting, machine)))
+        drawn = tradeoffs(machines[machine], dataset, setting, filter_name, machine, f"{dataset.lower()}-{name}")
+        found += [captions.TRADEOFF, Figures(drawn)] if drawn else []
+    return found
