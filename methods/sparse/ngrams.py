@@ -222,7 +222,8 @@ def _merge_bigrams(
         begins += np.bincount(code[each.left], minlength=words)
     # A part ends before the word with which it would have too many, but has at least one.
     ends = np.flatnonzero(np.diff(np.cumsum(begins) // _SORTED, append=-1))
-    keys, frequencies = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+    keys: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    frequencies: list[NDArray[Any]] = [np.empty(0, np.int32)]
     for first, last in pairwise([-1, *ends.tolist()]):
         part, frequency = _bigrams_between(counted, codes, words, first, last)
         keys.append(part)

@@ -27,6 +27,7 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
         for packages, translations in zip(files[::2], files[1::2], strict=True)
     ]
     if recipe.next_release:
-        write_new_packages(*releases, out)
+        before, after = releases
+        write_new_packages(before, after, out)
     else:
-        write_dataset(*releases, out)
+        write_dataset(releases[0], out)
