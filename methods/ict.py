@@ -44,7 +44,8 @@ class ICT(ContextEncoder):
             f"{_DEV}:small{_OLD} --set ict.learning_rate=5e-5"
         ),
         "scratch": (
-            f"{_DEV}:scratch\n{_DEV}:scratch --set ict.learning_rate=3e-4\n{_DEV}:scratch --set ict.head=paper"
+            f"{_DEV}:scratch{_OLD}\n{_DEV}:scratch{_OLD} --set ict.learning_rate=3e-4\n"
+            f"{_DEV}:scratch{_OLD} --set ict.head=paper"
         ),
     }
 

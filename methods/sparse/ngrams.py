@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
+
+#: Bigrams that are sorted at a time.
+_SORTED = 4_000_000
 
 #: Recipes of features.
 Recipe = Literal["sklearn", "pecos"]
@@ -208,14 +212,37 @@ def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, NDArray[np.int64], 
 def _merge_bigrams(
     counted: list[_Counted], codes: list[NDArray[np.int64]], words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All bigrams as rising int64 keys, and their document frequency."""
-    if not counted:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys = np.concatenate(
-        [code[each.left].astype(np.int64) * words + code[each.right] for each, code in zip(counted, codes, strict=True)]
-    )
-    frequency = np.concatenate([each.bigram_df for each in counted])
-    order = np.argsort(keys, kind="stable")
+    """All bigrams as rising int64 keys, and their document frequency.
+
+    They are sorted in parts, each of the bigrams that begin with a range of words: sorting all at once takes four
+    times the memory of what the batches counted.
+    """
+    begins = np.zeros(words, np.int64)
+    for code, each in zip(codes, counted, strict=True):
+        begins += np.bincount(code[each.left], minlength=words)
+    # A part ends before the word with which it would have too many, but has at least one.
+    ends = np.flatnonzero(np.diff(np.cumsum(begins) // _SORTED, append=-1))
+    keys: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    frequencies: list[NDArray[Any]] = [np.empty(0, np.int32)]
+    for first, last in pairwise([-1, *ends.tolist()]):
+        part, frequency = _bigrams_between(counted, codes, words, first, last)
+        keys.append(part)
+        frequencies.append(frequency)
+    return np.concatenate(keys), np.concatenate(frequencies)
+
+
+def _bigrams_between(
+    counted: list[_Counted], codes: list[NDArray[np.int64]], words: int, after: int, last: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The bigrams whose left word has a code above ``after`` up to ``last``: rising keys, and their frequency."""
+    parts, frequencies = [], []
+    for code, each in zip(codes, counted, strict=True):
+        left = code[each.left]
+        inside = np.flatnonzero((left > after) & (left <= last))
+        parts.append(left[inside].astype(np.int64) * words + code[each.right[inside]])
+        frequencies.append(each.bigram_df[inside])
+    keys, frequency = np.concatenate(parts), np.concatenate(frequencies)
+    order = np.argsort(keys)
     keys, frequency = keys[order], frequency[order]
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[first], np.add.reduceat(frequency, first) if len(first) else frequency

@@ -149,3 +149,23 @@ def test_rows_are_unit_vectors_or_empty():
     norms = np.sqrt(ours(training, [*training, "unheard of", ""]).power(2).sum(axis=1).A1)
     assert np.all(np.isclose(norms, 1, atol=1e-6) | (norms == 0))
     assert norms[-2:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("recipe", ["sklearn", "pecos"])
+def test_bigrams_that_are_sorted_in_parts_are_the_same(recipe, monkeypatch):
+    random = np.random.RandomState(0)
+    corpora = [
+        Texts.from_lists([" ".join(random.choice(["ab", "cd", "ef", "gh"], 9)) for _ in range(20)]) for _ in range(3)
+    ]
+
+    def fitted(size):
+        monkeypatch.setattr("xmcbench.methods.sparse.ngrams._SORTED", size)
+        return NgramTfidf.fit(corpora, recipe, 2, 1.0)
+
+    whole = fitted(1_000_000)
+    assert len(whole._bigrams) == 16
+    assert (np.diff(whole._bigrams) > 0).all()
+    for size in (1, 7, 100):
+        parts = fitted(size)
+        assert np.array_equal(parts._bigrams, whole._bigrams)
+        assert np.array_equal(parts._bigram_idf, whole._bigram_idf)
