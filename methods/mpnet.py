@@ -17,7 +17,7 @@ class MPNet(DualEncoder):
     title = "MPNet"
     presets: ClassVar = {
         "paper": PAPER_FINETUNING,
-        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 20, "finetune_batch": 16},
+        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 10, "finetune_batch": 16},
         "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60, "finetune_batch": 16},
     }
     choices: ClassVar = {

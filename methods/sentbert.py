@@ -25,7 +25,7 @@ class SentBERT(DualEncoder):
     title = "SentBERT"
     presets: ClassVar = {
         "paper": {"backbone": "sentence-transformers/bert-base-nli-mean-tokens", **PAPER_FINETUNING},
-        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 20},
+        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 10},
         "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60},
     }
     choices: ClassVar = {

@@ -24,7 +24,7 @@ QUICK: dict[str, object] = {
     "steps": 15,
     "batch": 32,
     "learning_rate": 2e-5,
-    "finetune_steps": 20,
+    "finetune_steps": 10,
 }
 SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60}
 #: ``hour``: an hour on two cores.
