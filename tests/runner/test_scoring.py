@@ -3,12 +3,11 @@
 import msgspec
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 from xmcbench import load_dataset
 from xmcbench.errors import DataError, MethodError
-from xmcbench.metrics import VERSION, TruePairs, evaluate_ranks, inverse_propensity_of, label_views
-from xmcbench.records import Cell, Ranks, Store, Truth
+from xmcbench.metrics import VERSION
+from xmcbench.records import Cell, Store
 from xmcbench.records.standing import metrics_digest
 from xmcbench.runner import scorer, scoring
 from xmcbench.runner.scorer import Scorer
@@ -103,28 +102,3 @@ def test_a_request_survives_the_pipe(asked):
     assert msgspec.json.decode(msgspec.json.encode(request), type=scorer._Request) == request
     answer = scorer._Answer(scored=found)
     assert msgspec.json.decode(msgspec.json.encode(answer), type=scorer._Answer) == answer
-
-
-def test_figures_are_those_of_each_filter_and_group_alone():
-    random = np.random.RandomState(3)
-    pairs = TruePairs.of(csr_matrix(random.rand(40, 12) < 0.2))
-    by_filter = {name: random.randint(0, 101, len(pairs)).astype(np.uint8) for name in ("none", "file")}
-    by_filter["self"] = by_filter["none"].copy()
-    truth = Truth(pairs, random.randint(0, 5, 12), 30)
-    weights = inverse_propensity_of(truth.frequency, 30, 0.55, 1.5)
-    for seen in (np.zeros(12, bool), np.arange(12) < 5):
-        found = scoring.figures(Ranks(by_filter, seen), truth, (0.55, 1.5))
-        groups = label_views(truth.frequency, seen.astype(np.int64))
-        assert {*found} == {*by_filter}
-        for name, ranks in by_filter.items():
-            assert {*found[name].views} == {group for group in groups if len(pairs.restrict(groups[group])[0])}
-            for group, members in {"": np.ones(12, bool), **groups}.items():
-                inside, kept = pairs.restrict(members)
-                if not len(inside):
-                    continue
-                alone = evaluate_ranks(ranks[kept], inside, weights)
-                figures = found[name].views[group] if group else found[name]
-                assert figures.values == alone.values
-                assert (figures.scored, figures.unlabeled) == (alone.scored, alone.unlabelled)
-                for metric, interval in alone.intervals().items():
-                    assert figures.intervals[metric] == pytest.approx(interval[:2], rel=1e-12)

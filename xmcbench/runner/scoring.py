@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from xmcbench.errors import DataError
 from xmcbench.metrics import (
     Scores,
-    bootstrap,
     evaluate_ranks,
     invariants,
     inverse_propensity_of,
@@ -50,57 +47,36 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
     weights = None
     if truth.instances >= PROPENSITY_INSTANCES:  # else PSP is left out
         weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
-    groups = {"": np.ones(len(truth.frequency), bool), **label_views(truth.frequency, ranks.seen.astype(np.int64))}
-    alike = _alike(ranks.by_filter)
-    found: dict[str, dict[str, Figures]] = {name: {} for name in alike}
-    for group, members in groups.items():
-        pairs, inside = truth.pairs.restrict(members)
-        if group and not len(pairs):
-            continue
-        if group and inside.all():  # such as `unseen` in the zero-shot setting
-            scored = {name: found[name][""] for name in alike}
-        else:
-            under = {name: ranks.by_filter[name][inside] for name in dict.fromkeys(alike.values())}
-            scored = _figures({name: evaluate_ranks(each, pairs, weights) for name, each in under.items()})
-        for name, first in alike.items():
-            found[name][group] = scored[first]
-    return {
-        name: FilteredFigures(**msgspec.structs.asdict(views.pop("")), views=views) for name, views in found.items()
-    }
+    groups = label_views(truth.frequency, ranks.seen.astype(np.int64))
+    found = {}
+    for name, under_filter in ranks.by_filter.items():
+        scores = evaluate_ranks(under_filter, truth.pairs, weights)
+        views = {}
+        for group, members in groups.items():
+            pairs, inside = truth.pairs.restrict(members)
+            if len(pairs):
+                views[group] = figures_of(evaluate_ranks(under_filter[inside], pairs, weights))
+        whole = figures_of(scores)
+        found[name] = FilteredFigures(
+            values=whole.values,
+            intervals=whole.intervals,
+            scored=whole.scored,
+            unlabeled=whole.unlabeled,
+            views=views,
+        )
+    return found
 
 
 def figures_of(scores: Scores) -> Figures:
     """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
-    return _figures({"": scores})[""]
-
-
-def _figures(scores: Mapping[str, Scores]) -> dict[str, Figures]:
-    """Evaluations of the same rows, with their intervals.
-
-    All are resampled together: drawing the rows takes most of the time, and each value is what it would be alone.
-    """
-    for each in scores.values():
-        if not each.scored:
-            raise DataError(
-                "no test instance has a label, so there is nothing to score", "check target_ind of the test set"
-            )
-        invariants.check(each.values)
-    intervals = bootstrap.intervals(
-        {f"{metric} {name}": column for name, each in scores.items() for metric, column in each.per_instance.items()},
-        {f"{metric} {name}": column for name, each in scores.items() for metric, column in each.attainable.items()},
-    )
-    return {
-        name: Figures(
-            values=each.values,
-            intervals={metric: intervals[f"{metric} {name}"][:2] for metric in each.values},
-            scored=each.scored,
-            unlabeled=each.unlabelled,
+    if not scores.scored:
+        raise DataError(
+            "no test instance has a label, so there is nothing to score", "check target_ind of the test set"
         )
-        for name, each in scores.items()
-    }
-
-
-def _alike(by_filter: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """For each filter the first one under which the ranks are the same."""
-    names = list(by_filter)
-    return {name: next(each for each in names if np.array_equal(by_filter[each], by_filter[name])) for name in names}
+    invariants.check(scores.values)
+    return Figures(
+        values=scores.values,
+        intervals={name: (each.low, each.high) for name, each in scores.intervals().items()},
+        scored=scores.scored,
+        unlabeled=scores.unlabelled,
+    )
