@@ -117,7 +117,7 @@ def test_the_front_is_told_in_words_and_in_bold():
 POINTS = st.lists(
     st.builds(
         point,
-        st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=90),
+        st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=90).filter(str.strip),
         st.floats(0, 1),
         st.floats(0, 1e9),
         st.floats(0, 1e9),

@@ -87,13 +87,14 @@ class Claim:
         """Create the file with our name in it, in one step; False if there is one."""
         own = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
         said = json.dumps({"owner": self._mark, "host": socket.gethostname(), "pid": os.getpid()}) + "\n"
-        own.write_text(said)
         try:
-            os.link(own, path)
-        except FileExistsError:
-            return False
-        except OSError:  # a file system without hard links
-            return _created_exclusively(path, said)
+            own.write_text(said)
+            try:
+                os.link(own, path)
+            except FileExistsError:
+                return False
+            except OSError:  # a file system without hard links
+                return _created_exclusively(path, said)
         finally:
             own.unlink(missing_ok=True)
         return True
@@ -133,10 +134,15 @@ def _owner(path: Path) -> str:
 
 def _created_exclusively(path: Path, content: str) -> bool:
     try:
-        with path.open("x") as stream:
-            stream.write(content)
+        stream = path.open("x")
     except FileExistsError:
         return False
+    try:
+        with stream:
+            stream.write(content)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
     return True
 
 
