@@ -121,5 +121,7 @@ def test_a_row_says_where_it_predicts_nothing_for_many_instances(record, altered
     assert marks(12) == ("no prediction for 40.0% of the test instances",)
     assert marks(0) == marks(None) == ()
     assert marks(3, 0, None) == ("no prediction for 5.0% of the test instances",)
-    with pytest.raises(ValueError, match="more test rows"):
+    with pytest.raises(ValueError, match="fewer test rows than are without one"):
         marks(31)
+    with pytest.raises(ValueError, match="predictions for no test rows"):
+        altered(record(), (("counts", "test"), 0))

@@ -229,8 +229,8 @@ class Record(_Part, frozen=True, kw_only=True):
             raise ValueError("status is unscored, but predictions are missing, or there are figures")
         if missing := [name for name in _COUNTS if name not in self.counts]:
             raise ValueError(f"counts have no {missing[0]}")
-        if self.predictions is not None and (self.predictions.empty or 0) > self.counts["test"]:
-            raise ValueError("more test rows are without a prediction than there are")
+        if self.predictions is not None and not (self.predictions.empty or 0) <= self.counts["test"] > 0:
+            raise ValueError("there are predictions for no test rows, or fewer test rows than are without one")
         for scores in self.metrics.values():
             few = self.counts["train"] < PROPENSITY_INSTANCES
             needed = [name for name in METRICS if not few or METRICS[name].family != "PSP"]
