@@ -284,7 +284,7 @@ def _of_another_type(array, chance):
         try:
             return array.astype(chance.choice(kinds))
         except (ValueError, TypeError, OverflowError):
-            return array.astype("<f8")
+            return array.astype("S3")  # what any array can become
 
 
 def _with_other_values(array, chance):
