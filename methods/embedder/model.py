@@ -135,6 +135,12 @@ class EmbeddingModel:
         """The vectors of texts, [n, width], which go when the block ends."""
         return temporary_vectors(artifacts, (len(texts), self.width), dtype, self._writer(texts, side))
 
+    def searchable(self, queries: np.ndarray) -> np.ndarray:
+        """Vectors of instances as items that other instances can search, [n, width]."""
+        if self.similarity != "euclidean":
+            return queries
+        return _for_inner_product(queries[:, :-1].astype(np.float32), "label").astype(queries.dtype)
+
     def _writer(self, texts: Texts, side: Side) -> Any:
         def write(out: np.ndarray) -> None:
             start = 0
