@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import trec
-    from xmcbench.api import evaluate, filter_of
+    from xmcbench.api import evaluate
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
     from xmcbench.topk import TopK
@@ -81,7 +81,7 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
         predictions = trec.read_run(arguments.predictions, *names)
     else:
         predictions = TopK.load(arguments.predictions)
-    filter_name = filter_of(dataset, arguments.filter)
+    filter_name = dataset.chosen_filter(arguments.filter)
     scores = evaluate(predictions, dataset, filter=filter_name)
     return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}
 
