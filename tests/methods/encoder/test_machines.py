@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xmcbench import UsageError
-from xmcbench.methods.encoder.machines import Machines, alone
+from xmcbench.methods.distributed.machines import Machines, alone
 
 SCRIPT = Path(__file__).with_name("one_machine.py")
 #: What torchrun says on two machines, with one command on each.
