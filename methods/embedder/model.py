@@ -35,9 +35,10 @@ _BATCHES = 8
 class EmbeddingModel:
     """A model of sentence-transformers.
 
-    source: where it comes from. sha256: of its files. prompts: of instances and labels. similarity: the model's own.
-    width: of its vectors, with the one dimension more that Euclidean distance needs. processes: that embed texts.
-    model: None on the way to another process, which loads it again.
+    source: where it comes from. sha256: of its files. length: tokens at which texts are cut; None where they are not.
+    prompts: of instances and labels. similarity: the model's own. width: of its vectors, with the one dimension more that
+    Euclidean distance needs. processes: that embed texts. model: None on the way to another process, which loads it
+    again.
     """
 
     name: str
@@ -48,6 +49,7 @@ class EmbeddingModel:
     backend: Backend
     precision: str
     truncate_dim: int | None
+    length: int | None
     device: Literal["cpu", "cuda"]
     prompts: dict[Side, str]
     similarity: str
@@ -84,6 +86,7 @@ class EmbeddingModel:
         # A static model has no length, or an infinite one.
         if max_length and max_length < (model.max_seq_length or 0) < inf:
             model.max_seq_length = max_length
+        length = model.max_seq_length
         similarity = model.similarity_fn_name or "cosine"
         if similarity not in ("cosine", "dot", "euclidean"):
             raise UsageError(f"the similarity of {name} is {similarity!r}", "cosine, dot and euclidean can be searched")
@@ -106,6 +109,7 @@ class EmbeddingModel:
             backend,
             chosen,
             truncate_dim,
+            int(length) if length and length < 2**31 else None,
             where,
             own,
             similarity,
@@ -117,8 +121,8 @@ class EmbeddingModel:
     def reloaded(self, device: str) -> EmbeddingModel:
         """The same model, loaded from its folder by another process."""
         model = _load(self.folder, device, self.backend, self.precision, self.truncate_dim)
-        if model.max_seq_length != self._length and self._length is not None:
-            model.max_seq_length = self._length
+        if self.length and self.length != model.max_seq_length:
+            model.max_seq_length = self.length
         return replace(self, model=model)
 
     def note(self) -> dict[str, object]:
@@ -130,7 +134,7 @@ class EmbeddingModel:
             "sha256": self.sha256,
             "parameters": sum(each.numel() for each in self.model.parameters()),
             "width": self.width - (self.similarity == "euclidean"),
-            "max_seq_length": self._length,
+            "max_seq_length": self.length,
             "similarity": self.similarity,
             "backend": self.backend,
             "precision": self.precision,
@@ -138,12 +142,6 @@ class EmbeddingModel:
             **({"prompts": prompts} if any(prompts.values()) else {}),
             "card": read_card(self.folder),
         }
-
-    @property
-    def _length(self) -> int | None:
-        """Tokens at which texts are cut; None where they are not."""
-        length = self.model.max_seq_length
-        return int(length) if length and length < 2**31 else None
 
     def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:
         """The vectors of texts, [n, width], taken from the artifacts, or made and put there."""
@@ -153,7 +151,7 @@ class EmbeddingModel:
             "precision": self.precision,
             "device": self.device,
             "width": self.width,
-            "max_seq_length": self._length,
+            "max_seq_length": self.length,
             "side": side,
             "prompt": self.prompts[side],
             "texts": texts.digest,
