@@ -15,8 +15,8 @@ from xmcbench.methods.distributed.machines import Machines
 if TYPE_CHECKING:
     from xmcbench import Artifacts
 
-#: Products of two numbers from which the machines share the queries: half a minute on two cores. The number for GPUs is
-#: an estimate.
+#: Products of two numbers from which machines share the queries: more work than the exchange. An estimate, not a
+#: measurement.
 WORTHWHILE = {"cpu": 10**12, "cuda": 10**14}
 
 

@@ -14,8 +14,8 @@ from xmcbench.methods.distributed.exchange import exchange
 from xmcbench.methods.distributed.machines import Machines
 from xmcbench.methods.distributed.processes import run_in_processes
 
-#: Rows from which several processes are started. A process takes several seconds to start, in which the tiny encoders
-#: of quick presets embed a thousand texts on a processor. The number for GPUs is an estimate.
+#: Texts from which several processes are started: about what one embeds in the seconds that it takes to start. An
+#: estimate, not a measurement.
 WORTHWHILE = {"cpu": 1000, "cuda": 100_000}
 
 

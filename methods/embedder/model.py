@@ -36,9 +36,9 @@ class EmbeddingModel:
     """A model of sentence-transformers.
 
     source: where it comes from. sha256: of its files. length: tokens at which texts are cut; None where they are not.
-    prompts: of instances and labels. similarity: the model's own. width: of its vectors, with the one dimension more that
-    Euclidean distance needs. processes: that embed texts. model: None on the way to another process, which loads it
-    again.
+    prompts: of instances and labels. similarity: the model's own. width: of its vectors, with the one dimension more
+    that Euclidean distance needs. processes: that embed texts. model: None on the way to another process, which loads
+    it again.
     """
 
     name: str

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from xmcbench import Texts, Unavailable, XmcbenchError
+from xmcbench import Texts, Unavailable, XmcbenchError, progress
 from xmcbench.methods.dense.search import top_k
 from xmcbench.methods.distributed import rows
 from xmcbench.methods.encoder import hardware
@@ -38,19 +38,24 @@ def test_some_rows(prepared):
 
 
 def test_several_processes_write_the_same_vectors(artifacts, checkpoint, stories, monkeypatch):
-    """Two batches for two processes, and for three."""
+    """Two batches: a third process has none."""
     monkeypatch.setitem(rows.WORTHWHILE, "cpu", 0)
     texts = Texts.from_lists([*stories[0]] * 4)
     store = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 32)
     encoder = open_encoder(checkpoint(), "native", 0)
     expected = np.empty((len(store), 16), np.float32)
     encode(encoder, store, expected)
-    shares = [len(each) for each in StoreRows(encoder, store).shares(3)]
-    assert [each > 0 for each in shares] == [True, True, False]
-    for processes in (2, 3):
-        with temporary_embeddings(encoder, store, artifacts, processes=processes) as found:
-            np.testing.assert_allclose(found, expected, atol=1e-6)
-            assert np.array_equal(top_k(found, found, 5).indices, top_k(expected, expected, 5).indices)
+    for count in (1, 2, 3):
+        found = np.zeros_like(expected)
+        for share, numbers in enumerate(StoreRows(encoder, store).shares(count)):
+            StoreRows(encoder, store).write(found, share, count, "cpu")
+            assert np.array_equal(found[numbers], expected[numbers])
+            assert np.array_equal(found, expected) == (share >= min(count, 2) - 1)
+    monkeypatch.setenv(progress.VARIABLE, str(artifacts.root / "progress"))
+    with temporary_embeddings(encoder, store, artifacts, processes=3) as found:
+        assert progress.read(artifacts.root / "progress").done == len(store)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert np.array_equal(top_k(found, found, 5).indices, top_k(expected, expected, 5).indices)
     monkeypatch.undo()
     monkeypatch.setattr(rows, "run_in_processes", None)
     with temporary_embeddings(encoder, store, artifacts, processes=2) as found:
