@@ -48,13 +48,13 @@ def write_rows(rows: Rows, out: np.ndarray, processes: int, device: str) -> None
     if processes == 1:
         rows.write(out, first, count, device)
     else:
-        target = cast(np.memmap[Any, Any], out)
-        arguments = (rows, target.filename, out.shape, out.dtype, first, count, device)
+        path = cast(np.memmap[Any, Any], out).filename
+        arguments = (rows, path, out.shape, out.dtype, first, count, device)
         run_in_processes(_write, arguments, processes, "embedding", "out of memory? use fewer processes")
     if machines.count > 1:
         shares = rows.shares(count)
         owned = [np.concatenate(shares[each : each + processes]) for each in range(0, count, processes)]
-        exchange(machines, cast(np.memmap[Any, Any], out), owned, rows.identity())
+        exchange(machines, out, owned, rows.identity())
 
 
 def _write(
