@@ -24,11 +24,11 @@ _HINT = "start the same command on all machines, with runs folders of the same c
 def exchange(machines: Machines, rows: np.ndarray, owned: Sequence[np.ndarray], identity: str) -> None:
     """Fill the rows that other machines have computed. Returns when every machine has all rows.
 
-    rows: a memory map [n, width], of which this machine has filled its own. owned: the rows of each machine, int64. identity: what
-    they are rows of. Raises MethodError when the machines have rows of different things, or when one of them
-    does not come within ``PATIENCE_S``.
+    rows: a memory map [n, width], of which this machine has filled its own. owned: the rows of each machine, int64.
+    identity: what they are rows of. Raises MethodError when the machines have rows of different things, or when one of
+    them does not come within ``PATIENCE_S``.
     """
-    # In a process of its own, so that this one never belongs to a group; the next one is of a training.
+    # In a process of its own: whatever happens, the port is free again for the next training or exchange.
     path = cast(np.memmap[Any, Any], rows).filename
     arguments = (machines, path, rows.shape, rows.dtype, list(owned), identity, PATIENCE_S)
     run_in_processes(_exchange, arguments, 1, "exchanging rows with other machines", _HINT)
