@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -52,7 +53,7 @@ def _exchange(
     try:
         dist.init_process_group("gloo", timeout=timedelta(seconds=patience_s))
         told = [""] * machines.count
-        dist.all_gather_object(told, f"{shape} {dtype} {identity}")
+        dist.all_gather_object(told, _summary(shape, dtype, owned, identity))
         if len(set(told)) > 1:
             raise MethodError("the machines do not work on the same cell", _HINT)
         step = max(1, _MESSAGE // max(1, rows.shape[1]))
@@ -74,3 +75,12 @@ def _exchange(
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _summary(shape: tuple[int, int], dtype: np.dtype, owned: Sequence[np.ndarray], identity: str) -> str:
+    """What all machines must have in common, also how many processes each of them has."""
+    digest = hashlib.sha256()
+    for numbers in owned:
+        digest.update(f"{len(numbers)} ".encode())
+        digest.update(numbers.astype("<i8").tobytes())
+    return f"{shape} {dtype} {digest.hexdigest()} {identity}"

@@ -70,6 +70,20 @@ def test_machines_that_work_on_different_cells(two_machines, tmp_path):
         assert [*pool.map(take_part, two_machines)] == [[[0.0, 0.0]] * 3] * 2
 
 
+def test_machines_with_other_processes_do_not_share_the_same_way():
+    shape, dtype, owned = (4, 2), np.dtype(np.float32), [np.array([0, 2]), np.array([1, 3])]
+    others = [
+        ((5, 2), dtype, owned, "rows"),
+        (shape, np.dtype(np.float16), owned, "rows"),
+        (shape, dtype, [np.array([0, 2, 1]), np.array([3])], "rows"),
+        (shape, dtype, [np.array([0, 1]), np.array([2, 3])], "rows"),
+        (shape, dtype, owned, "other rows"),
+    ]
+    first = exchange._summary(shape, dtype, owned, "rows")
+    assert len({first, *(exchange._summary(*other) for other in others)}) == 6
+    assert exchange._summary(shape, dtype, [each.copy() for each in owned], "rows") == first
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_machine_that_nobody_joins(two_machines, tmp_path, monkeypatch, number):
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
