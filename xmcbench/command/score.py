@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(
         f"{head['dataset']}, filter {head['filter']}, metric protocol {protocol.VERSION}, {scores.scored:,} test "
-        f"instances scored, {scores.unlabelled:,} without a label left out. Percent, 95% interval.\n"
+        f"instances scored, {scores.unlabeled:,} without a label left out. Percent, 95% interval.\n"
     )
     rows = [
         [
