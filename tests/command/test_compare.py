@@ -19,14 +19,14 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def runs(xmcbench, kept, tmp_path):
+def runs(inside, kept, tmp_path):
     """A runs folder on LF-Debian-2K: TF-IDF in two presets and BM25 at zero shot, BM25 with all pairs too."""
     if not kept.joinpath("runs").exists():
         for words in (
             ("ez", "--methods", "tfidf:sklearn,tfidf:pecos,bm25", "--seed", "0,1"),
             ("full", "--methods", "bm25"),
         ):
-            ended = xmcbench("run", "--dataset", "lf-debian-2k", "--setting", *words)
+            ended = inside("run", "--dataset", "lf-debian-2k", "--setting", *words)
             assert ended.returncode == 0, ended.stderr
         shutil.copytree(tmp_path / "runs", kept / "runs")
         return tmp_path / "runs"

@@ -19,11 +19,11 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def runs(xmcbench, tiny, tmp_path, kept):
+def runs(inside, tiny, tmp_path, kept):
     """A runs folder with two methods at zero shot and at half of the labels; ``tiny`` is the dataset it is about."""
     if not (kept / "sent").exists():
         for words in (("--setting", "ez"), ("--setting", "fs", "--ratio", "0.5")):
-            ended = xmcbench("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
+            ended = inside("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
             assert ended.returncode == 0, ended.stderr
         shutil.copytree(tmp_path / "sent", kept / "sent")
         shutil.copytree(tiny, kept / "tiny")

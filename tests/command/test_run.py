@@ -673,8 +673,8 @@ def test_a_damaged_record_is_named(inside, tiny, tmp_path):
     assert inside(*words).returncode == 0
 
 
-def test_scores_follow_from_the_stored_predictions(xmcbench, tiny, tmp_path):
-    xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+def test_scores_follow_from_the_stored_predictions(inside, xmcbench, tiny, tmp_path):
+    inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
     (record,) = records(tmp_path / "runs").values()
     file = Path("runs", record["predictions"]["file"])
     document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", file, "--json").stdout)
