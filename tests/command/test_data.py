@@ -1,4 +1,7 @@
 import json
+from functools import partial
+
+from xmcbench.data import download
 
 
 def test_info_verify_export_and_synth(inside, tiny, tmp_path):
@@ -29,7 +32,8 @@ def test_info_verify_export_and_synth(inside, tiny, tmp_path):
     assert json.loads(inside("data", "info", "./big", "--json").stdout)["statistics"]["labels"] == 60
 
 
-def test_what_cannot_be_had_says_where_to_get_it(inside):
+def test_what_cannot_be_had_says_where_to_get_it(inside, monkeypatch):
+    monkeypatch.setattr(download, "Patience", partial(download.Patience, pause_s=0.0))
     ended = inside("data", "fetch", "lf-amazon-131k", "--out", "x")
     assert ended.returncode == 1
     assert "XMLRepository" in ended.stderr

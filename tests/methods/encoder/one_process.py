@@ -1,4 +1,4 @@
-"""One of several processes that share a batch: writes its losses, gradients and the task's state, for each kind of task.
+"""One of several processes that share a batch: writes losses, gradients and state of each kind of task.
 
 Started by test_processes.py.
 """
