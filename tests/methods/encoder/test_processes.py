@@ -1,12 +1,18 @@
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
+import pytest
 from one_process import gradients
 from scipy.sparse import save_npz
 
-from xmcbench import Artifacts, Compute
-from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench import Artifacts, Compute, MethodError
+from xmcbench.methods.encoder.contrastive import TwoViews
+from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
+from xmcbench.methods.encoder.trained import trained
+from xmcbench.methods.encoder.training import TrainingPlan
 from xmcbench.methods.maclr import MACLR
 
 SCRIPT = Path(__file__).with_name("one_process.py")
@@ -51,16 +57,42 @@ def test_two_processes_with_half_the_batch_are_one_with_the_whole(
                     )
 
 
+def test_a_training_in_two_processes_ends_where_one_ends(artifacts, checkpoint, stories):
+    weights = checkpoint(dropout=0.0)
+    store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
+    plan, ends, notes = TrainingPlan(4, 1e-3), [], []
+    for processes in (1, 2):
+        encoder = open_encoder(weights, "native", seed=0)
+        notes.append(trained(artifacts, encoder, TwoViews(store, store, 12, 0.05, 0), plan, {}, "cpu", processes))
+        ends.append(encoder.weights())
+    assert notes[1]["processes"] == 2
+    np.testing.assert_allclose(notes[0]["curve"], notes[1]["curve"], atol=2e-5)
+    for name in ends[0]:
+        np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-4, err_msg=name)
+
+
+class Killed(TwoViews):
+    def draw(self, step):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_the_system_ends_is_named(artifacts, checkpoint, stories):
+    weights = checkpoint()
+    store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
+    task = Killed(store, store, 12, 0.05, 0)
+    with pytest.raises(MethodError, match="a training process ended: .*SIGKILL") as caught:
+        trained(artifacts, open_encoder(weights, "native", seed=0), task, TrainingPlan(4, 1e-3), {}, "cpu", 2)
+    assert "memory" in caught.value.hint
+
+
 def test_a_pretraining_of_maclr_in_two_processes_ends_where_one_ends(tmp_path, checkpoint, stories):
     """Clusters made in the middle of the training included; without dropout, which differs between processes."""
-    ends, curves = [], []
+    ends = []
     for processes in (1, 2):
         method = MACLR(**PRETRAINING, backbone=str(checkpoint(dropout=0.0)))
         method.compute = Compute("cpu", processes)
         method.artifacts = Artifacts(tmp_path / str(processes))
         ends.append(method.pretrain(*stories[:2]))
         assert method.notes["stage I"]["processes"] == processes
-        curves.append(method.notes["stage I"]["curve"])
-    np.testing.assert_allclose(*curves, atol=2e-5)
     for name in ends[0]:
         np.testing.assert_allclose(ends[0][name], ends[1][name], atol=1e-5, err_msg=name)
