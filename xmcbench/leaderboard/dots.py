@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING, LEFT, LETTER, WIDTH
-from xmcbench.leaderboard.curves import DAGGER
 from xmcbench.leaderboard.groups import METRICS, GroupFigure
+from xmcbench.leaderboard.plot import DAGGER
 from xmcbench.metrics import protocol
 
 #: The left and right end of the panels, one for each metric.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -12,6 +10,7 @@ import numpy as np
 
 from xmcbench import escaping
 from xmcbench.errors import UsageError
+from xmcbench.leaderboard.plot import Marked, WithoutNotes
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
@@ -21,7 +20,7 @@ from xmcbench.setting import Setting
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placed(Marked):
     """A method's place. rank: average over the datasets, 1 is best. low, high: its 95% interval over datasets. wins:
     share of comparisons won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
 
@@ -35,7 +34,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Overall:
+class Overall(WithoutNotes):
     """Methods ranked over datasets in one setting by one metric, the best average rank first.
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
@@ -64,16 +63,6 @@ class Overall:
     def short(self) -> str:
         """A short title for a row of drawings."""
         return self.metric
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Empty: what is left out is listed with the table."""
-        return ()
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]:
-        """Empty: the table below it has the notes on methods."""
-        return {}
 
     @property
     def groups(self) -> list[tuple[int, int]]:
@@ -180,16 +169,14 @@ def without_cells(made: Overall) -> str:
 
 def as_csv(made: Overall) -> str:
     """One line per method: rank, interval, win rate, and the metric on each dataset in percent."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     head = ["setting", "metric", "method", "average_rank", "low", "high", "wins", *made.datasets, "protocol", "marks"]
-    writer.writerow([escaping.csv(each) for each in head])
+    lines = [head]
     for each in made.methods:
         figures = [f"{value:.4f}" for value in (each.rank, each.low, each.high, each.wins)]
         on = [f"{100 * each.values[name]:.4f}" for name in made.datasets]
-        line = [made.setting.slug, made.metric, each.name, *figures, *on, str(protocol.VERSION), " ".join(each.marks)]
-        writer.writerow([escaping.csv(each) for each in line])
-    return stream.getvalue()
+        how = [str(protocol.VERSION), " ".join(each.marks)]
+        lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
+    return escaping.csv_file(lines)
 
 
 def as_json(made: Overall) -> dict[str, object]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING, LEFT, LETTER, WIDTH
-from xmcbench.leaderboard.curves import DAGGER
+from xmcbench.leaderboard.plot import DAGGER
 from xmcbench.leaderboard.tradeoff import Tradeoff, TradePoint
 from xmcbench.metrics import protocol
 
