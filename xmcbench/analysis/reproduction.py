@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,11 +93,6 @@ class Reproduction:
             return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
         name = min(self.adjusted, key=lambda each: self.adjusted[each])
         return f"{head}: {change}; other class of machine ({machines}), smallest p {self.adjusted[name]:.4f} ({name})"
-
-
-def command(record: Record, runs: Path) -> str:
-    """The command that reproduces a record of a runs folder."""
-    return f"xmcbench reproduce {record.key[:12]} --runs {shlex.quote(str(runs))}"
 
 
 def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 
 from xmcbench.command import request
@@ -234,5 +235,5 @@ def _synth(arguments: argparse.Namespace) -> int:
         imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
     else:
         synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
-    print(f"xmcbench run --dataset {arguments.name} --setting ez --methods tfidf")
+    print(f"xmcbench run --dataset {shlex.quote(arguments.name)} --setting ez --methods tfidf")
     return 0

@@ -69,7 +69,8 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.registry import Registry
 
     store, records = _read(arguments.runs)
-    new = log_records(records, arguments.to, arguments.experiment, Registry(arguments.plugin).standing())
+    standing = Registry(arguments.plugin).standing()
+    new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
     left = len(records) - new
     print(f"{new} records in {arguments.to}" + (f", {left} were there" if left else ""))
     return report.warn_left_out(store)

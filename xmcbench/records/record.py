@@ -10,6 +10,7 @@ imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, whi
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -257,6 +258,11 @@ class Record(_Part, frozen=True, kw_only=True):
         """Title and variant of the method, in one line: the name of the row."""
         title, variant = self.method.title, self.method.variant
         return " ".join((f"{title} ({variant})" if variant else title).split())
+
+    def reproduction(self, runs: str = "") -> str:
+        """The command that runs its cell again and compares. runs: its folder, if not ``leaderboards``."""
+        where = f" --runs {shlex.quote(runs)}" if runs else ""
+        return f"xmcbench reproduce {self.key[:12]}{where}"
 
 
 def as_json(record: Record) -> dict[str, Any]:
