@@ -10,8 +10,9 @@ import numpy as np
 
 from xmcbench import escaping
 from xmcbench.errors import UsageError
+from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.plot import Marked, WithoutNotes
-from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard.rows import borrowed_from, grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
@@ -82,10 +83,11 @@ def overall(
     """Rank the methods of a setting over datasets, by default all that have a result and are not for tuning (``-dev``).
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
-    dataset's own filter. A method that lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer
-    than two datasets or methods.
+    dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
+    lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer than two datasets or methods.
     """
-    inside = [record for record in records if record.ok and record.cell.setting == setting]
+    done = [record for record in records if record.ok]
+    inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside})
     chosen = [name for name in there if not name.lower().endswith("-dev")] if datasets is None else list(datasets)
     for name in chosen:
@@ -94,7 +96,8 @@ def overall(
     if len(chosen) < 2:
         known = f"there are results on {', '.join(there) or 'none'}"
         raise UsageError(f"a ranking over datasets needs two of them in the setting {setting.title}", known)
-    groups = grouped(record for record in inside if record.cell.dataset in chosen)
+    borrowed = _borrowed(done, inside) if setting.kind != "ez" else []
+    groups = grouped(record for record in (*inside, *borrowed) if record.cell.dataset in chosen)
     called = names(groups)
     whole: dict[str, dict[str, float]] = {}
     left_out: dict[str, list[str]] = {}
@@ -120,7 +123,7 @@ def overall(
             float(intervals[place, 1]),
             float(wins[place]),
             {name: whole[key][name] for name in chosen},
-            judged.problems(groups[key]),
+            _marks(groups[key], setting, judged),
         )
         for place, key in enumerate(whole)
     ]
@@ -200,6 +203,25 @@ def as_json(made: Overall) -> dict[str, object]:
         "critical_difference": made.difference,
         "left_out": {name: [*lacking] for name, lacking in made.left_out.items()},
     }
+
+
+def _marks(group: Sequence[Record], setting: Setting, standing: Standing) -> tuple[str, ...]:
+    borrowed = any(each.cell.setting != setting for each in group)
+    return (*([captions.BORROWED] if borrowed else []), *standing.problems(group))
+
+
+def _borrowed(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
+    """The zero-shot results that stand for those of another setting, dataset by dataset."""
+    zero_shot = _of_datasets(each for each in done if each.cell.setting.kind == "ez")
+    own = _of_datasets(inside)
+    return [each for name in own for each in borrowed_from(zero_shot.get(name, ()), own[name])]
+
+
+def _of_datasets(records: Iterable[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.cell.dataset, []).append(record)
+    return found
 
 
 def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:
