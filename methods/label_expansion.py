@@ -10,7 +10,6 @@ from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -71,8 +70,7 @@ class LabelExpansion(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k nearest expanded labels of each text, by inner product."""
-        index = SparseIndex(self._features.labels)
-        return collected((index.search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
+        return self._features.nearest(raw_X, k)
 
 
 def expanded(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: float, terms: int) -> csr_matrix:

@@ -9,7 +9,6 @@ from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -117,4 +116,4 @@ class XRLinear(Method):
         at the k-th place PECOS decides, the same way in every run.
         """
         batches = self._features.batches(raw_X)
-        return collected((self._ranker.search(batch, k, self.beam_size) for batch in batches), len(raw_X), k)
+        return TopK.joined((self._ranker.search(batch, k, self.beam_size) for batch in batches), k, len(raw_X))

@@ -10,11 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.api import Options, ablation, curve, evaluate, run
+    from xmcbench.api import ablation, curve, evaluate, run
     from xmcbench.comparison import Comparison, compare
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import Compute, usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
+    from xmcbench.experiment import Options
     from xmcbench.method import Method
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
@@ -35,7 +36,7 @@ _PUBLIC = {
     "Doc": "xmcbench.parameters",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
-    "Options": "xmcbench.api",
+    "Options": "xmcbench.experiment",
     "Part": "xmcbench.runner.parts",
     "Results": "xmcbench.results",
     "Texts": "xmcbench.texts",

@@ -8,6 +8,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, pairs_digest
+from xmcbench.methods.encoder import PACKAGES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,15 +28,7 @@ class DualEncoder(Method):
 
     described: ClassVar[tuple[str, ...]] = ("backbone",)
     needs: ClassVar = {"gpu": 1}
-    packages: ClassVar = {
-        "torch": "torch",
-        "transformers": "transformers",
-        "tokenizers": "tokenizers",
-        "safetensors": "safetensors",
-        "accelerate": "accelerate",
-        "huggingface_hub": "huggingface-hub",
-        "httpx": "httpx",
-    }
+    packages: ClassVar = PACKAGES
 
     backbone: Annotated[
         str,

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, UsageError
 from xmcbench.methods.maclr.self_training import SelfTraining
-from xmcbench.methods.maclr.variants import ABLATION, CHOICES, PRESETS
+from xmcbench.methods.maclr.variants import ABLATION, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,15 @@ class MACLR(SelfTraining):
     packages: ClassVar = {**SelfTraining.packages, "faiss": "faiss-cpu"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    choices: ClassVar = {
+        "paper": "MACLR, section 5.1",
+        "reference": "MACLR's code",
+        "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
+        "small": "one run of each candidate on lf-debian-20k-dev; their records are not committed yet",
+        "hour": "the values of small; nothing else was chosen",
+        "gpu": "the values of small; nothing else was chosen",
+        "scratch": "the encoder and rate of ICT, and the values of small; nothing else was chosen",
+    }
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 

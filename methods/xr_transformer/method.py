@@ -9,8 +9,8 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK, pairs_digest
+from xmcbench.methods.encoder import PACKAGES
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
@@ -42,16 +42,7 @@ class XRTransformer(Method):
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
     needs: ClassVar = {"gpu": 1}
-    packages: ClassVar = {
-        "torch": "torch",
-        "transformers": "transformers",
-        "tokenizers": "tokenizers",
-        "safetensors": "safetensors",
-        "accelerate": "accelerate",
-        "huggingface_hub": "huggingface-hub",
-        "httpx": "httpx",
-        "pecos": "libpecos",
-    }
+    packages: ClassVar = {**PACKAGES, "pecos": "libpecos"}
     presets: ClassVar = {
         "quick": {"instance_length": 64, "steps": 15},
         "small": {"instance_length": 64, "steps": 60},
@@ -160,7 +151,7 @@ class XRTransformer(Method):
         tokens = self._tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = tokens.at_the_limit
         with self._tower.embeddings(tokens) as vectors:
-            return collected(self._ranked(raw_X, vectors, k), len(raw_X), k)
+            return TopK.joined(self._ranked(raw_X, vectors, k), k, len(raw_X))
 
     def _ranked(self, texts: Texts, vectors: np.ndarray, k: int) -> Iterator[TopK]:
         start = 0

@@ -9,7 +9,6 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -125,7 +124,7 @@ class ZestXML(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels of the shortlist with the largest score."""
-        return collected((self._ranked(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
+        return TopK.joined((self._ranked(batch, k) for batch in self._features.batches(raw_X)), k, len(raw_X))
 
     def _shortlist(self, X: csr_matrix, size: int) -> TopK:
         """The labels with the strongest links to each document."""

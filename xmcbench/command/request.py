@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from xmcbench.api import Options
     from xmcbench.environment import Compute
+    from xmcbench.experiment import Options
     from xmcbench.runner.execution import Limits
     from xmcbench.runner.grid import Grid
     from xmcbench.runner.schedule import Jobs
@@ -303,7 +303,7 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
 
 def options(arguments: argparse.Namespace) -> Options:
     """How cells run. Raises UsageError."""
-    from xmcbench.api import Options
+    from xmcbench.experiment import Options
     from xmcbench.runner.opening import check_on
 
     return Options(

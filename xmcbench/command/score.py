@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(
         f"{head['dataset']}, filter {head['filter']}, metric protocol {protocol.VERSION}, {scores.scored:,} test "
-        f"instances scored, {scores.unlabelled:,} without a label left out. Percent, 95% interval.\n"
+        f"instances scored, {scores.unlabeled:,} without a label left out. Percent, 95% interval.\n"
     )
     rows = [
         [
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import trec
-    from xmcbench.api import evaluate, filter_of
+    from xmcbench.api import evaluate
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
     from xmcbench.topk import TopK
@@ -81,7 +81,7 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
         predictions = trec.read_run(arguments.predictions, *names)
     else:
         predictions = TopK.load(arguments.predictions)
-    filter_name = filter_of(dataset, arguments.filter)
+    filter_name = dataset.chosen_filter(arguments.filter)
     scores = evaluate(predictions, dataset, filter=filter_name)
     return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}
 

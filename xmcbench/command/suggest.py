@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.data.catalogue import load_dataset
     from xmcbench.data.sources.finding import reference_to
+    from xmcbench.experiment import Run
     from xmcbench.topk import TopK
 
     if not 1 <= arguments.k <= 100:
@@ -58,17 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
         needs = registry[method.partition(":")[0]].usable().supervision
         arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
     wanted = replace(request.grid(arguments, (method,)), datasets=(place,))
-    planned = options.planned(wanted.requests(), registry)
-    report.warn_skipped(planned.skipped)
+    planned = Run.planned([wanted], options, registry, None)
+    report.warn_skipped(planned.plan.skipped)
     report.show_notes([dataset])
-    if not planned.cells:
+    if not planned.plan.cells:
         raise UsageError(f"{method} cannot run", "the lines above say what is missing")
-    if len(planned.cells) > 1:
+    if len(planned.plan.cells) > 1:
         raise UsageError(
-            f"suggest uses one cell, and these are {len(planned.cells)}",
+            f"suggest runs a single cell, but these options select {len(planned.plan.cells)}",
             "give one setting, one seed, and one value of each parameter",
         )
-    (record,) = report.carried_out(planned, options, dataset.card.filter).records
+    (record,) = report.carried_out(planned).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1

@@ -135,6 +135,17 @@ class Dataset:
             found.append("file")
         return tuple(found)
 
+    def chosen_filter(self, name: str | None) -> Filter:
+        """The named filter, or without a name that of the card. Raises UsageError if the dataset does not have it."""
+        name = name or self.card.filter
+        found = next((each for each in self.filters if each == name), None)
+        if found is None:
+            why = {"self": "none of its test instances is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(name, "")
+            raise UsageError(
+                f"{self.name} has no filter {name!r}{': ' if why else ''}{why}", f"it has: {', '.join(self.filters)}"
+            )
+        return found
+
     def filter(self, kind: Filter) -> csr_matrix | None:
         """The (test instance, label) predictions that a filter removes: binary CSR, float32 [M, L]; None for ``none``.
 
@@ -143,11 +154,7 @@ class Dataset:
         from scipy.sparse import csr_matrix
 
         check_open("a filter")
-        if kind not in self.filters:
-            why = {"self": "none of its test instances is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(kind, "")
-            raise UsageError(
-                f"{self.name} has no filter {kind!r}{': ' if why else ''}{why}", f"it has: {', '.join(self.filters)}"
-            )
+        kind = self.chosen_filter(kind)
         if kind == "none":
             return None
         if kind == "file" and self.filter_pairs:

@@ -78,5 +78,5 @@ def figures_of(scores: Scores) -> Figures:
         values=scores.values,
         intervals={name: (each.low, each.high) for name, each in scores.intervals().items()},
         scored=scores.scored,
-        unlabeled=scores.unlabelled,
+        unlabeled=scores.unlabeled,
     )
