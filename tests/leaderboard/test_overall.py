@@ -77,7 +77,7 @@ def test_a_method_that_ignores_pairs_is_ranked_in_every_setting(record, altered)
 
 
 def test_what_cannot_be_ranked_is_refused(results):
-    with pytest.raises(UsageError, match="needs two of them"):
+    with pytest.raises(UsageError, match="needs two datasets"):
         overall.overall(results(one=(0.5, None, None), two=(0.5, None, None)), EZ, "P@1")
     with pytest.raises(UsageError, match="fewer than two methods"):
         overall.overall(results(one=(0.5, 0.5, 0.5), two=(0.5, None, None)), EZ, "P@1")
@@ -122,7 +122,7 @@ def test_the_command(inside, tmp_path):
     ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--svg", svg)
     assert (ended.returncode, "already exists" in ended.stderr) == (2, True)
     ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--dataset", "lf-debian-20k,lf-yso-25k")
-    assert "Not ranked, without a result on:" in ended.stdout
+    assert "Not ranked, because a dataset is missing:" in ended.stdout
     for words, said in (
         (("--dataset", "lf-debian-20k"), "needs two"),
         (("--metric", "X"), "unknown metric"),

@@ -88,12 +88,12 @@ def test_costs_with_other_threads_or_neighbors_stay_apart(record, altered):
     machine = record().environment.hardware.kind
     assert list(row.costs) == [
         machine,
-        f"{machine}, 1 thread a cell",
-        f"{machine}, 1 thread a cell, beside 1 other cell",
+        f"{machine}, 1 thread per cell",
+        f"{machine}, 1 thread per cell, beside 1 other cell",
         f"{machine}, beside 3 other cells",
         f"{machine}, threads not recorded",
     ]
-    short = ["alone", "1 thread a cell", "1 thread a cell, beside 1 other cell", "beside 3 other cells"]
+    short = ["alone", "1 thread per cell", "1 thread per cell, beside 1 other cell", "beside 3 other cells"]
     short.append("threads not recorded")
     assert without_common([*row.costs]) == short
     assert without_common([machine, machine]) == ["alone", "alone"]

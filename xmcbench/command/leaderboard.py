@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace files not generated; with add: a record of the same cell",
+        help="replace files that were not generated; with add: replace records of the same cells",
     )
     parser.add_argument(
         "--published",

@@ -94,7 +94,7 @@ def _dots(place: int, path: str) -> Iterator[str]:
 
 
 def _foot(made: GroupFigure) -> str:
-    dagger = f" {DAGGER} has a note at the table." if any(each.marks for each in made.lines) else ""
+    dagger = f" {DAGGER}: see the notes of the table." if any(each.marks for each in made.lines) else ""
     return f"In percent, with 95% intervals; filter {made.filter}, metric protocol {protocol.VERSION}.{dagger}"
 
 

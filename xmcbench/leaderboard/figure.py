@@ -47,7 +47,7 @@ def _coverage(made: Curve) -> Chart:
         title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(
-            Line(f"{line.label}, which sees no pair" if line.flat else line.label, tuple(_runs(made, line)), line.flat)
+            Line(f"{line.label}, ignores pairs" if line.flat else line.label, tuple(_runs(made, line)), line.flat)
             for line in made.lines
         ),
         digits=1,

@@ -10,7 +10,16 @@ from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.records import Record, Standing
 
 _PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
-_HEADS = ("pairs", "model", "parameters", "width", "trained outside on, by its card", "license", "state", "reproduce")
+_HEADS = (
+    "pairs",
+    "model",
+    "parameters",
+    "width",
+    "outside training data, by its card",
+    "license",
+    "state",
+    "reproduce",
+)
 
 
 def table(records: Iterable[Record], name: str, caption: str, standing: Standing, runs: str = "") -> Table:

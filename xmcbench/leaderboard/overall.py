@@ -92,10 +92,13 @@ def overall(
     chosen = [name for name in there if not name.lower().endswith("-dev")] if datasets is None else list(datasets)
     for name in chosen:
         if name not in there:
-            raise UsageError(f"{name} has no result in the setting {setting.title}", f"there are: {', '.join(there)}")
+            raise UsageError(
+                f"{name} has no result in the setting {setting.title}",
+                f"datasets with results: {', '.join(there) or 'none'}",
+            )
     if len(chosen) < 2:
-        known = f"there are results on {', '.join(there) or 'none'}"
-        raise UsageError(f"a ranking over datasets needs two of them in the setting {setting.title}", known)
+        known = f"datasets with results: {', '.join(there) or 'none'}"
+        raise UsageError(f"a ranking needs two datasets with results in the setting {setting.title}", known)
     borrowed = _borrowed(done, inside) if setting.kind != "ez" else []
     groups = grouped(record for record in (*inside, *borrowed) if record.cell.dataset in chosen)
     called = names(groups)
@@ -153,9 +156,9 @@ def table(made: Overall) -> Table:
 def caption(made: Overall) -> str:
     """What is ranked, Friedman's test, and the critical difference."""
     parts = [
-        f"{made.setting.title.capitalize()}: average rank by {made.metric} over {', '.join(made.datasets)}, 1 is best; "
-        f"metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks are averaged. The interval "
-        "is over other draws of the datasets."
+        f"{made.setting.title.capitalize()}: average rank by {made.metric} (1 is best) over "
+        f"{', '.join(made.datasets)}; metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks "
+        "are averaged. Intervals are bootstrap intervals over the datasets."
     ]
     if made.test:
         parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {made.test.p:.4f}.")
@@ -167,7 +170,7 @@ def caption(made: Overall) -> str:
 def without_cells(made: Overall) -> str:
     """The methods that lack a dataset, in one line; empty if none does."""
     listed = "; ".join(f"{name} ({', '.join(lacking)})" for name, lacking in sorted(made.left_out.items()))
-    return f"Not ranked, without a result on: {listed}." if listed else ""
+    return f"Not ranked, because a dataset is missing: {listed}." if listed else ""
 
 
 def as_csv(made: Overall) -> str:

@@ -89,7 +89,7 @@ def measured_on(record: Record) -> str:
     if threads is None:
         said.append("threads not recorded")
     elif threads != hardware.cores:
-        said.append(f"{threads} thread{'s' if threads != 1 else ''} a cell")
+        said.append(f"{threads} thread{'s' if threads != 1 else ''} per cell")
     if neighbors:
         said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
     return ", ".join(said)
