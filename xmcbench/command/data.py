@@ -34,6 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     info = verbs.add_parser("info", help="show a dataset's card and statistics")
     _add_place(info)
+    _add_tokenizer(info)
     info.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
     convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
@@ -43,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     audit = verbs.add_parser("audit", help="look for repeated and empty texts, and test texts in the training set")
     _add_place(audit)
+    _add_tokenizer(audit)
     audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
     audit.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     audit.add_argument("--force", action="store_true", help="replace FILE")
@@ -73,6 +75,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
     request.add_columns(parser)
+
+
+def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FOLDER",
+        help="of a model, or its tokenizer.json: also warn of scripts whose letters it does not know",
+    )
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +168,7 @@ def _info(arguments: argparse.Namespace) -> int:
         "license": card.license,
         "sha256": dataset.digest,
     }
-    warnings = audit(dataset, near=False).warnings()
+    warnings = audit(dataset, near=False, tokenizer=arguments.tokenizer).warnings()
     if arguments.json:
         print(json.dumps({**about, "notes": dataset.notes, "statistics": facts, "warnings": warnings}, indent=1))
         return 0
@@ -180,7 +191,8 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
-    found = audit(load_dataset(request.reference(arguments.name, arguments.columns)), near=not arguments.no_near)
+    dataset = load_dataset(request.reference(arguments.name, arguments.columns))
+    found = audit(dataset, near=not arguments.no_near, tokenizer=arguments.tokenizer)
     warnings = found.warnings()
     if arguments.json:
         print(json.dumps(found.as_json(), indent=1))
