@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench score``."""
-    parser.add_argument("--dataset", metavar="NAME|FOLDER")
+    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="whose test pairs are the truth")
     parser.add_argument(
         "--predictions",
         required=True,
@@ -41,10 +41,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
+    from xmcbench.command import report
+    from xmcbench.errors import UsageError
     from xmcbench.layout import laid_out
     from xmcbench.metrics import protocol
     from xmcbench.runner.scoring import figures_of
 
+    if not (arguments.dataset or arguments.qrels):
+        raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
+    for named in filter(None, (arguments.predictions, arguments.qrels)):
+        report.check_file(named)
     scores, head = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)
     result = msgspec.to_builtins(figures_of(scores))
     if arguments.json:
@@ -69,13 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import trec
     from xmcbench.api import evaluate
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.errors import UsageError
     from xmcbench.topk import TopK
 
-    if not arguments.dataset:
-        raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
     dataset = load_dataset(arguments.dataset)
+    report.show_notes([dataset])
     if arguments.format == "trec":
         names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
         predictions = trec.read_run(arguments.predictions, *names)
