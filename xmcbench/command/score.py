@@ -41,16 +41,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
-    from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.layout import laid_out
     from xmcbench.metrics import protocol
     from xmcbench.runner.scoring import figures_of
 
-    if not (arguments.dataset or arguments.qrels):
-        raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
-    for named in filter(None, (arguments.predictions, arguments.qrels)):
-        report.check_file(named)
     scores, head = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)
     result = msgspec.to_builtins(figures_of(scores))
     if arguments.json:
@@ -77,8 +71,12 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
     from xmcbench.api import evaluate
     from xmcbench.command import report
     from xmcbench.data import load_dataset
+    from xmcbench.errors import UsageError
     from xmcbench.topk import TopK
 
+    if not arguments.dataset:
+        raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
+    report.check_file(arguments.predictions)
     dataset = load_dataset(arguments.dataset)
     report.show_notes([dataset])
     if arguments.format == "trec":
@@ -93,12 +91,15 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
 
 def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import metrics, trec
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
 
     if arguments.format != "trec" or arguments.dataset:
         raise UsageError("--qrels goes with --format trec, instead of --dataset")
     if arguments.filter not in (None, "none"):
         raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
+    for named in (arguments.predictions, arguments.qrels):
+        report.check_file(named)
     names = trec.names_in(arguments.predictions, arguments.qrels)
     truth = trec.read_qrels(arguments.qrels, *names)
     predictions = trec.read_run(arguments.predictions, *names, others=True)
