@@ -27,9 +27,10 @@ from xmcbench.records import Record, Store
 from xmcbench.records.record import PROPENSITY_INSTANCES
 from xmcbench.registry import Registry
 from xmcbench.runner import pretraining
-from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
+from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.opening import HERE, opened
+from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Plan, Request, plan
 from xmcbench.runner.schedule import Jobs
 from xmcbench.setting import Setting, settings

@@ -15,8 +15,8 @@ from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import audit, execution, recording, scorer, worker
-from xmcbench.runner.execution import Limits
 from xmcbench.runner.job import Job, Outcome
+from xmcbench.runner.place import Limits
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.cache import cache_root

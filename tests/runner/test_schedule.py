@@ -12,12 +12,13 @@ from xmcbench.progress import Report
 from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import execution, opening, schedule
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import local, process
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.local import Capacity, Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.job import Outcome
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.schedule import capacity, jobs_of, needs_of
 from xmcbench.setting import Setting

@@ -8,8 +8,9 @@ from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import execution
 from xmcbench.runner.estimate import pretraining_key
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.pretraining import pretrain
 from xmcbench.runner.shard import Shard

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.runner.estimate import pretraining_key
-from xmcbench.runner.execution import Place, cell_job, sweep
+from xmcbench.runner.execution import sweep
 from xmcbench.runner.executors.base import Ended, Executor, Task
 from xmcbench.runner.opening import opened
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import needs_of
+from xmcbench.runner.tasks import cell_job
 from xmcbench.storage.atomic import make_folder
 
 #: Seconds between two looks, and between two at a pre-training that another run has.
@@ -90,8 +92,7 @@ class _Pretrainings:
                 job = cell_job(planned, self._place.compute, needs.threads, store)
                 self._progress(planned, position, None)
                 limits = self._place.limits
-                memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
-                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, memory, shares=key))
+                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, limits.memory_bytes, shares=key))
                 del self._waiting[position]
                 self._running[key] = (position, files.pop_all())
 
