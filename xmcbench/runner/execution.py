@@ -16,7 +16,6 @@ import msgspec
 from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
 from xmcbench.processes.claim import Claim
-from xmcbench.processes.lifetime import end_orphans
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
@@ -24,6 +23,7 @@ from xmcbench.records.standing import figures_current
 from xmcbench.runner.estimate import pretraining_key, similar_records
 from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs
 from xmcbench.runner.job import Outcome
+from xmcbench.runner.leftovers import sweep
 from xmcbench.runner.opening import opened
 from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Plan, PlannedCell
@@ -31,13 +31,13 @@ from xmcbench.runner.recording import measured_of, record_of, status_of
 from xmcbench.runner.schedule import needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.runner.tasks import cell_task, depth
-from xmcbench.storage.temporary import sweep_scratch
+from xmcbench.runner.waiting import IN_VAIN, Waits
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
 
-#: Seconds between two looks at what runs, at a cell that another run has, and between two calls of ``Watch``.
-_LOOK_S, _BUSY_S, _WATCH_S = 0.05, 0.5, 0.25
+#: Seconds between two looks at what runs, at what other runs have where nothing does, and two calls of ``Watch``.
+_LOOK_S, _IDLE_S, _WATCH_S = 0.05, 0.5, 0.25
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,6 @@ def execute(
             with opened(place, waiting) as (executor, jobs):
                 run.run(executor, jobs, progress, watch)
     return [run.records[position] for position in sorted(run.records)]
-
-
-def sweep(store: Store) -> None:
-    """Remove what runs that were killed left behind: processes, temporary folders, files that were being written."""
-    end_orphans()
-    sweep_scratch()
-    store.sweep()
 
 
 def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
@@ -128,7 +121,7 @@ class _Run:
         self._plan, self._place, self._scorer, self._force = plan, place, scorer, force
         self.records: dict[int, Record] = {}
         self._waiting: dict[int, PlannedCell] = {}
-        self._retry_at: dict[int, float] = {}
+        self._others = Waits()
         self._cells: dict[str, _Cell] = {}
         self._unscored: deque[_Cell] = deque()
         # Key of a cell -> that of its pre-training; those pre-trainings that are done.
@@ -164,7 +157,7 @@ class _Run:
         watched_at = 0.0
         while self._waiting or self._cells:
             self._start(executor, jobs, needs, progress)
-            for ended in executor.watch(_LOOK_S if self._cells else _BUSY_S, self._scorer.files):
+            for ended in executor.watch(_LOOK_S if self._cells else _IDLE_S, self._scorer.files):
                 self._end(self._cells[ended.task.key], ended, progress)
             self._score(progress)
             if time.monotonic() - watched_at >= _WATCH_S:
@@ -181,19 +174,25 @@ class _Run:
 
     def _start(self, executor: Executor, jobs: int, needs: dict[str, Needs], progress: Progress) -> None:
         """Start every cell that can start now."""
+        in_vain = 0
         for position, planned in list(self._waiting.items()):
-            if len(self._cells) >= jobs:
+            if len(self._cells) >= jobs or in_vain == IN_VAIN:
                 return
             key = planned.cell.key
-            if self._retry_at.get(position, 0.0) > time.monotonic():
+            shared = self._pretraining[key]
+            if not self._others.due(key) or not self._others.due(shared):
                 continue
             if self._waits(planned, executor) or not executor.fits(needs[key]):
                 continue
             with ExitStack() as files, ExitStack() as leading:
                 claim = files.enter_context(self._place.store.claim(planned.cell))
                 if not claim.held or not self._leads(planned, leading):
-                    self._retry_at[position] = time.monotonic() + _BUSY_S
+                    # Cells that share a pre-training that another run does wait for it together.
+                    self._others.busy(shared if claim.held else key)
+                    in_vain += 1
                     continue
+                self._others.free(key)
+                self._others.free(shared)
                 del self._waiting[position]
                 # Another run may have finished it since the plan was made.
                 made = self._place.store.find(planned.cell)
@@ -206,7 +205,7 @@ class _Run:
                 cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
                 task = cell_task(planned, self._place, needs[key], staged, cell.files)
-                executor.submit(replace(task, shares=self._pretraining[key]))
+                executor.submit(replace(task, shares=shared))
                 cell.files, cell.leading = files.pop_all(), leading.pop_all()
                 self._cells[key] = cell
                 self._count_neighbors(executor)

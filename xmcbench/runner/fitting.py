@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from xmcbench.errors import MethodError, Unavailable
-from xmcbench.runner.execution import sweep
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import TextFile
+from xmcbench.runner.leftovers import sweep
 from xmcbench.runner.place import Place
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import capacity, needs_of
