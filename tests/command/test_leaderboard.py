@@ -98,7 +98,7 @@ def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered
         store.write(altered(record, (("environment", "packages"), {**record.environment.packages, "numpy": "0.1"})))
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
     assert {(each["status"], each["other_packages"]["numpy"]) for each in results} == {("ok", "0.1")}
-    assert "numpy 0.1" in inside("ls", "results", "--runs", "sent").stdout
+    assert "numpy=0.1" in inside("ls", "results", "--runs", "sent").stdout
 
 
 def test_wrong_requests(inside, runs):
