@@ -10,7 +10,6 @@ import numpy as np
 from annotated_types import Ge, Interval
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyzed_lists, require_analyzer
 
@@ -76,7 +75,7 @@ class BM25(Method):
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the highest BM25 score for each text."""
         parts = (self._index.search(self._queries(batch), k) for batch in self._batches(raw_X))
-        return collected(parts, len(raw_X), k)
+        return TopK.joined(parts, k, len(raw_X))
 
     def _batches(self, texts: Texts) -> Iterator[pa.Array]:
         return texts.batches(ROWS) if self.analyzer else texts.batches()

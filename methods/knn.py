@@ -9,7 +9,6 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -42,12 +41,15 @@ class KNN(Method):
     packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
 
     neighbors: Annotated[
-        int, Ge(1), Unit("instances"), Doc("that vote, at most", "the training pairs of LF-Debian-20K")
+        int,
+        Ge(1),
+        Unit("instances"),
+        Doc("maximum number of neighbors that vote", "the training pairs of LF-Debian-20K"),
     ] = 50
     power: Annotated[
         float,
         Gt(0),
-        Doc("a vote weighs the similarity of its instance to this power", "the training pairs of LF-Debian-20K"),
+        Doc("exponent of the similarity in the weight of a vote", "the training pairs of LF-Debian-20K"),
     ] = 1.0
     text: Annotated[
         float,
@@ -79,7 +81,7 @@ class KNN(Method):
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the largest score; fewer for an instance that resembles nothing."""
         batches = (raw_X[start : start + _BATCH] for start in range(0, len(raw_X), _BATCH))
-        return collected((self._ranked(self._features.transform(batch), k) for batch in batches), len(raw_X), k)
+        return TopK.joined((self._ranked(self._features.transform(batch), k) for batch in batches), k, len(raw_X))
 
     def _ranked(self, queries: csr_matrix, k: int) -> TopK:
         """The best of the labels that are voted for and of the k labels with the nearest texts: no other can be one."""

@@ -10,7 +10,6 @@ from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -35,9 +34,9 @@ class LabelExpansion(Method):
     deterministic = True
     packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
 
-    documents: Annotated[int, Ge(1), Doc("nearest training documents of a label that lend it words")] = 5
-    weight: Annotated[float, Gt(0), Doc("of these words beside those of the label")] = 0.5
-    terms: Annotated[int, Ge(1), Doc("features of an expanded label at most")] = 200
+    documents: Annotated[int, Ge(1), Doc("number of nearest training documents whose words a label gets")] = 5
+    weight: Annotated[float, Gt(0), Doc("weight of the added words relative to the label's own")] = 0.5
+    terms: Annotated[int, Ge(1), Doc("maximum number of features of an expanded label")] = 200
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
@@ -71,8 +70,7 @@ class LabelExpansion(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k nearest expanded labels of each text, by inner product."""
-        index = SparseIndex(self._features.labels)
-        return collected((index.search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
+        return self._features.nearest(raw_X, k)
 
 
 def expanded(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: float, terms: int) -> csr_matrix:

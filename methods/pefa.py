@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -32,12 +33,14 @@ class PEFA(Embedder):
     supervision: ClassVar[Literal["unused", "required"]] = "required"
     deterministic = False
 
-    neighbors: Annotated[int, Ge(1), Unit("instances"), Doc("that vote, or abstain")] = 50
+    neighbors: Annotated[
+        int, Ge(1), Unit("instances"), Doc("number of nearest training instances that vote or abstain")
+    ] = 50
     mix: Annotated[float, Interval(gt=0, le=1), Doc("weight of the votes; the label text has the rest")] = 0.5
-    temperature: Annotated[float, Gt(0), Doc("what similarities are divided by before they vote")] = 0.05
-    candidates: Annotated[int, Ge(1), Unit("labels"), Doc("of the label texts, and at least as many as asked for")] = (
-        200
-    )
+    temperature: Annotated[float, Gt(0), Doc("divisor of the similarities before they vote")] = 0.05
+    candidates: Annotated[
+        int, Ge(1), Unit("labels"), Doc("number of labels taken from the search by text; at least k")
+    ] = 200
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, and the instances as queries, or take their vectors from the store."""
@@ -45,11 +48,10 @@ class PEFA(Embedder):
         assert pairs is not None, "the setting brings pairs"
         self._known = pairs
         voters = self.notes["voters"] = int(np.count_nonzero(np.diff(pairs.indptr)))
-        self._instances = (
-            self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
-            if voters
-            else np.empty((0, self._labels.shape[1]), np.float32)
-        )
+        self._instances = np.empty((0, self._labels.shape[1]), np.float32)
+        if voters:
+            vectors = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
+            self._instances = self._model.searchable(vectors)
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the largest mixture of similarity and votes for each text."""
@@ -61,15 +63,14 @@ class PEFA(Embedder):
             by_text = top_k(vectors, self._labels, asked, device=device, seed=self.seed, notes=self.notes)
             voters = top_k(vectors, self._instances, self.neighbors, device=device, seed=self.seed)
             voted = votes(voters, self._known, self.temperature)
-            return self._mixed(vectors, by_text, voted, k)
+            return TopK.joined(self._mixed(vectors, by_text, voted, k), k, len(raw_X))
 
-    def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> TopK:
+    def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> Iterator[TopK]:
         """The mixture over the candidates of both sides; labels that only votes bring are compared with their text."""
         from scipy.sparse import csr_matrix
 
         from xmcbench.methods.dense.search import pair_scores
 
-        parts = []
         step = 4096
         for start in range(0, len(by_text), step):
             rows = slice(start, start + step)
@@ -84,8 +85,7 @@ class PEFA(Embedder):
             vote = np.asarray(csr_matrix(block)[np.arange(len(labels))[:, None], np.maximum(labels, 0)].todense())
             scores = (1 - self.mix) * similarity + self.mix * vote
             ranked = TopK.ranked(labels, scores)
-            parts.append(TopK(ranked.indices[:, :k], ranked.scores[:, :k]))
-        return TopK.joined(parts, k)
+            yield TopK(ranked.indices[:, :k], ranked.scores[:, :k])
 
 
 def votes(voters: TopK, known: csr_matrix, temperature: float) -> csr_matrix:

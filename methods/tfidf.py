@@ -8,9 +8,7 @@ from annotated_types import Interval
 
 from xmcbench import Method
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
-from xmcbench.methods.sparse.collecting import collected
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
-from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
@@ -59,5 +57,4 @@ class Tfidf(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k nearest labels of each text, by inner product."""
-        index = SparseIndex(self._features.labels)
-        return collected((index.search(batch, k) for batch in self._features.batches(raw_X)), len(raw_X), k)
+        return self._features.nearest(raw_X, k)

@@ -1,7 +1,7 @@
 """xmcbench: the benchmark harness for extreme zero-shot and few-shot text classification.
 
-The names below are the public ones: what a method, a script or a notebook may use. They are imported on first use,
-so that ``xmcbench --help`` costs nothing.
+The names below are the public ones, and the module ``progress``: what a method, a script or a notebook may use. They
+are imported on first use, so that ``xmcbench --help`` costs nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xmcbench.api import Options, ablation, curve, evaluate, run
+    from xmcbench.api import ablation, curve, evaluate, run
     from xmcbench.comparison import Comparison, compare
     from xmcbench.data import Dataset, load_dataset
     from xmcbench.environment import Compute, usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
+    from xmcbench.experiment import Options
     from xmcbench.method import Method
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
@@ -35,7 +36,7 @@ _PUBLIC = {
     "Doc": "xmcbench.parameters",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
-    "Options": "xmcbench.api",
+    "Options": "xmcbench.experiment",
     "Part": "xmcbench.runner.parts",
     "Results": "xmcbench.results",
     "Texts": "xmcbench.texts",

@@ -31,7 +31,8 @@ class Embedder(Method):
     asymmetric models (Router) and static ones (StaticEmbedding) work; a folder of model2vec works where that package is
     installed. Code that a model brings along is never run, and neither is a pickle. Pairs are never looked at.
 
-    The preset ``quick`` rounds the weights to 16 bits where that is faster; ``precision=fp32`` runs them as they are.
+    The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
+    where that is faster. The defaults run the model as it is.
 
     What the model's card says of it (license, training sets, the model it was made from) is in the notes of the record.
     """
@@ -41,8 +42,8 @@ class Embedder(Method):
     deterministic = True
     described: ClassVar[tuple[str, ...]] = ("model",)
     needs: ClassVar = {"gpu": 1}
-    presets: ClassVar = {"quick": {"precision": "auto"}}
-    choices: ClassVar = {"quick": "faster on processors that multiply bfloat16; nothing was chosen"}
+    presets: ClassVar = {"quick": {"precision": "auto", "max_length": 64}}
+    choices: ClassVar = {"quick": "a budget of minutes on two cores; nothing was chosen"}
     packages: ClassVar = {
         "sentence_transformers": "sentence-transformers",
         "torch": "torch",
@@ -55,19 +56,31 @@ class Embedder(Method):
 
     model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
     backend: Annotated[
-        Literal["torch", "onnx", "openvino"], Doc("of sentence-transformers; the last two where they are installed")
+        Literal["torch", "onnx", "openvino"],
+        Doc("backend of sentence-transformers; onnx and openvino need their packages"),
     ] = "torch"
     precision: Annotated[
         Literal["auto", "bf16", "fp32"],
-        Doc("of the weights under torch; auto is bfloat16 where the hardware multiplies it faster, else float32"),
+        Doc(
+            "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, else float32"
+        ),
     ] = "fp32"
     truncate_dim: Annotated[
-        int | None, Ge(1), Unit("dimensions"), Doc("that are kept; none: what the model states, else all")
+        int | None,
+        Ge(1),
+        Unit("dimensions"),
+        Doc("number of dimensions to keep; none: the model's own choice, else all"),
     ] = None
-    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the model's own, if any")] = None
-    label_prompt: Annotated[str | None, Doc("put before every label; none: the model's own, if any")] = None
-    batch: Annotated[int, Ge(1), Unit("texts"), Doc("encoded at a time", "sentence-transformers")] = 32
-    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings on disk and in memory")] = "float32"
+    max_length: Annotated[
+        int | None,
+        Ge(8),
+        Unit("tokens"),
+        Doc("maximum length of a text; none, or more than the model states: the model's own"),
+    ] = None
+    instance_prompt: Annotated[str | None, Doc("text put before every instance; none: the model's own, if any")] = None
+    label_prompt: Annotated[str | None, Doc("text put before every label; none: the model's own, if any")] = None
+    batch: Annotated[int, Ge(1), Unit("texts"), Doc("number of texts encoded at a time", "sentence-transformers")] = 32
+    stored_as: Annotated[Literal["float32", "float16"], Doc("type of the embeddings on disk and in memory")] = "float32"
 
     def describe(self) -> str:
         """The model."""
@@ -98,6 +111,7 @@ class Embedder(Method):
             backend=self.backend,
             precision=self.precision,
             truncate_dim=self.truncate_dim,
+            max_length=self.max_length,
             prompts=(self.instance_prompt, self.label_prompt),
             batch=self.batch,
         )

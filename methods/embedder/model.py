@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,10 +57,13 @@ class EmbeddingModel:
         backend: Literal["torch", "onnx", "openvino"],
         precision: Precision,
         truncate_dim: int | None,
+        max_length: int | None,
         prompts: tuple[str | None, str | None],
         batch: int,
     ) -> EmbeddingModel:
         """Find a model and load it. prompts: of instances and labels, None for the model's own.
+
+        max_length: tokens at which texts are cut, where that is less than the model states.
 
         Raises Unavailable where it cannot be had, UsageError where it cannot be run as it is.
         """
@@ -68,6 +72,9 @@ class EmbeddingModel:
         folder, source = locate(name)
         check_model(folder)
         model = _load(folder, where, backend, chosen, truncate_dim)
+        # A static model has no length, or an infinite one.
+        if max_length and max_length < (model.max_seq_length or 0) < inf:
+            model.max_seq_length = max_length
         similarity = model.similarity_fn_name or "cosine"
         if similarity not in ("cosine", "dot", "euclidean"):
             raise UsageError(f"the similarity of {name} is {similarity!r}", "cosine, dot and euclidean can be searched")
@@ -98,7 +105,6 @@ class EmbeddingModel:
 
     def note(self) -> dict[str, object]:
         """For the record, as JSON values: the model, how it was run, and what its card says."""
-        length = self.model.max_seq_length
         prompts = {f"{side}s": prompt for side, prompt in self.prompts.items()}
         return {
             "name": self.name,
@@ -106,7 +112,7 @@ class EmbeddingModel:
             "sha256": self.sha256,
             "parameters": sum(each.numel() for each in self.model.parameters()),
             "width": self.width - (self.similarity == "euclidean"),
-            "max_seq_length": int(length) if length and length < 2**31 else None,
+            "max_seq_length": self._length,
             "similarity": self.similarity,
             "backend": self.backend,
             "precision": self.precision,
@@ -114,6 +120,12 @@ class EmbeddingModel:
             **({"prompts": prompts} if any(prompts.values()) else {}),
             "card": read_card(self.folder),
         }
+
+    @property
+    def _length(self) -> int | None:
+        """Tokens at which texts are cut; None where they are not."""
+        length = self.model.max_seq_length
+        return int(length) if length and length < 2**31 else None
 
     def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:
         """The vectors of texts, [n, width], taken from the artifacts, or made and put there."""
@@ -123,6 +135,7 @@ class EmbeddingModel:
             "precision": self.precision,
             "device": self.device,
             "width": self.width,
+            "max_seq_length": self._length,
             "side": side,
             "prompt": self.prompts[side],
             "texts": texts.digest,
@@ -134,6 +147,12 @@ class EmbeddingModel:
     ) -> AbstractContextManager[np.ndarray]:
         """The vectors of texts, [n, width], which go when the block ends."""
         return temporary_vectors(artifacts, (len(texts), self.width), dtype, self._writer(texts, side))
+
+    def searchable(self, queries: np.ndarray) -> np.ndarray:
+        """Vectors of instances as items that other instances can search, [n, width]."""
+        if self.similarity != "euclidean":
+            return queries
+        return _for_inner_product(queries[:, :-1].astype(np.float32), "label").astype(queries.dtype)
 
     def _writer(self, texts: Texts, side: Side) -> Any:
         def write(out: np.ndarray) -> None:

@@ -25,7 +25,16 @@ class Model2Vec:
 
         self._model = StaticModel.from_pretrained(str(folder))
         self._truncate_dim = truncate_dim
-        self.max_seq_length: int | None = self._model.max_length
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Tokens at which texts are cut; None where they are not."""
+        length: int | None = self._model.max_length
+        return length
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int) -> None:
+        self._model.max_length = length
 
     def encode_query(
         self,

@@ -1,1 +1,14 @@
 """Transformer encoders: the backbone, its tokens, its embeddings, and the loop that trains it."""
+
+from __future__ import annotations
+
+#: What its modules need: import name -> what to ``pip install``.
+PACKAGES = {
+    "torch": "torch",
+    "transformers": "transformers",
+    "tokenizers": "tokenizers",
+    "safetensors": "safetensors",
+    "accelerate": "accelerate",
+    "huggingface_hub": "huggingface-hub",
+    "httpx": "httpx",
+}

@@ -25,8 +25,9 @@ QUICK: dict[str, object] = {
     "batch": 32,
     "learning_rate": 2e-5,
     "finetune_steps": 10,
+    "finetune_batch": 16,
 }
-SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60}
+SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60, "finetune_batch": 32}
 #: ``hour``: an hour on two cores.
 HOUR: dict[str, object] = {
     **FINETUNING,

@@ -98,11 +98,6 @@ class Settings:
     similarity: Literal["cosine", "dot"] = "cosine"
 
     @property
-    def pooling(self) -> str:
-        """The poolings in one word."""
-        return "+".join(self.poolings)
-
-    @property
     def dense(self) -> tuple[DenseLayer, ...]:
         """The dense layers."""
         return tuple(layer for layer in self.layers if layer is not None)

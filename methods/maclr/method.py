@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, UsageError
 from xmcbench.methods.maclr.self_training import SelfTraining
-from xmcbench.methods.maclr.variants import ABLATION, CHOICES, PRESETS
+from xmcbench.methods.maclr.variants import ABLATION, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,15 @@ class MACLR(SelfTraining):
     packages: ClassVar = {**SelfTraining.packages, "faiss": "faiss-cpu"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
     presets: ClassVar = PRESETS
-    choices: ClassVar = CHOICES
+    choices: ClassVar = {
+        "paper": "MACLR, section 5.1",
+        "reference": "MACLR's code",
+        "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
+        "small": "one run of each candidate on lf-debian-20k-dev; their records are not committed yet",
+        "hour": "the values of small; nothing else was chosen",
+        "gpu": "the values of small; nothing else was chosen",
+        "scratch": "the encoder and rate of ICT, and the values of small; nothing else was chosen",
+    }
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 
@@ -50,15 +58,28 @@ class MACLR(SelfTraining):
     clusters: Annotated[
         int, Ge(1), Doc("K0, at the start; with fewer documents each is its own cluster", "MACLR, section 5.1")
     ] = 2048
-    clusters_doubled_every: Annotated[int, Ge(1), Unit("steps"), Doc("T_K", "MACLR, section 5.1")] = 10_000
+    clusters_doubled_every: Annotated[
+        int, Ge(1), Unit("steps"), Doc("T_K, steps after which the number of clusters doubles", "MACLR, section 5.1")
+    ] = 10_000
     clusters_updated_every: Annotated[
-        int, Ge(1), Unit("steps"), Doc("T_update; clusters end with the first half of Stage I", "MACLR, section 5.1")
+        int,
+        Ge(1),
+        Unit("steps"),
+        Doc(
+            "T_update, steps after which clusters are computed again; clusters end with the first half of Stage I",
+            "MACLR, section 5.1",
+        ),
     ] = 5_000
     cluster_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of a document, title and content, that its cluster depends on", "MACLR's code")
+        int,
+        Ge(3),
+        Unit("tokens"),
+        Doc("maximum length of a document, title and content, in clustering", "MACLR's code"),
     ] = 288
     kmeans_restarts: Annotated[
-        int, Ge(1), Doc("how often k-means begins again; the tightest clustering is taken", "MACLR's code")
+        int,
+        Ge(1),
+        Doc("runs of k-means from different starts, of which the tightest clustering is taken", "MACLR's code"),
     ] = 5
     kmeans_points: Annotated[
         int,
@@ -66,7 +87,7 @@ class MACLR(SelfTraining):
         Doc("documents per cluster that k-means is fitted on; the default is FAISS's, MACLR's code has 1,000"),
     ] = 256
     sampled_labels: Annotated[
-        int, Ge(1), Doc("M, over all processes; with fewer labels, all", "MACLR's code: 8 x 4")
+        int, Ge(1), Doc("M, the number of labels drawn for a step, over all processes", "MACLR's code: 8 x 4")
     ] = 32
     label_temperature: Annotated[
         float,
@@ -86,8 +107,8 @@ class MACLR(SelfTraining):
         Ge(0),
         Unit("documents"),
         Doc(
-            "left out of pre-training, to note how well their contexts find their titles: what settings can be chosen "
-            "by without looking at a label"
+            "documents left out of pre-training. The record notes how well their contexts find their titles, a "
+            "criterion for settings that looks at no label"
         ),
     ] = 0
 

@@ -57,16 +57,6 @@ _DEPARTURES: dict[str, object] = {
     "pseudo_loss": "equation-2",
 }
 
-CHOICES: dict[str, str] = {
-    "paper": "MACLR, section 5.1",
-    "reference": "MACLR's code",
-    "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
-    "small": "one run of each candidate on lf-debian-20k-dev; their records are not committed yet",
-    "hour": "the values of small; nothing else was chosen",
-    "gpu": "the values of small; nothing else was chosen",
-    "scratch": "the encoder and rate of ICT, and the values of small; nothing else was chosen",
-}
-
 
 def _clusters(first: int, doubled_every: int, length: int) -> dict[str, object]:
     """K0, both periods, and the tokens that clusters depend on."""

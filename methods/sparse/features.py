@@ -73,4 +73,4 @@ class TfidfFeatures:
     def nearest(self, texts: Texts, k: int) -> TopK:
         """The k labels with the largest inner product for each text."""
         index = SparseIndex(self.labels)
-        return TopK.joined([index.search(batch, k) for batch in self.batches(texts)], k)
+        return TopK.joined((index.search(batch, k) for batch in self.batches(texts)), k, len(texts))

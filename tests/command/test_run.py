@@ -78,7 +78,7 @@ TROUBLE = """
 """
 
 #: What is said of cells that have a result.
-FINISHED = "cells are finished and will not be run again (use --force to rerun them)"
+FINISHED = "cells are cached (--force reruns them)"
 
 
 def records(runs):
@@ -123,7 +123,7 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     tfidf.unlink()
     partly = inside(*command)
     assert partly.stdout.partition("\n\n")[0] == first.stdout.partition("\n\n")[0]
-    assert partly.stderr.startswith(f"xmcbench: 1 of 2 {FINISHED}\n[")
+    assert partly.stderr.startswith("xmcbench: 1 of 2 cells is cached (--force reruns them)\n[")
     assert tfidf.exists()
 
 
@@ -281,7 +281,7 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert said[0].startswith("[1/1] base, seed 0: started\n")
     assert said[1:] == [
         f"xmcbench: 1 of 1 {FINISHED}\n",
-        "xmcbench: 1 of 1 cells are finished and will not be run again; 1 are stale (use --refresh to rerun those)\n",
+        "xmcbench: 1 of 1 cell is cached; 1 of them stale (--refresh reruns these)\n",
     ]
     document = json.loads(inside(*words, plugin(changed), "--json").stdout)
     assert document["records"][0]["problem"] == "stale: the method's code has changed since this result was made"

@@ -40,10 +40,10 @@ def test_what_is_stale_or_of_mixed_code_is_marked(record):
         return row.marks
 
     stale = "stale: the method's code has changed since this result was made"
-    mixed = "mixed: its seeds were made by different code"
+    mixed = "mixed: its results were made by different code"
     assert marks("today", "today") == ()
     assert marks("before", "before") == (stale,)
-    assert marks("today", "before") == (f"{stale} (in some of its seeds)", mixed)
+    assert marks("today", "before") == (f"{stale} (in some of its results)", mixed)
     assert rows([record(code="before")], "self")[0].marks == ()
 
 

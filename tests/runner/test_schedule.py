@@ -51,14 +51,14 @@ class Stage:
     """An executor on which a test ends cells, or says how far they are."""
 
     def __init__(self, *_):
-        self.tasks, self.reports, self.started, self.most, self.cancelled = {}, {}, [], 0, []
+        self.tasks, self.reports, self.started, self.most, self.canceled = {}, {}, [], 0, []
         self.script, self.hosts = iter(()), None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.cancelled += self.tasks
+        self.canceled += self.tasks
 
     room = Room(8, 8, 2)
 
@@ -118,7 +118,7 @@ def test_so_many_at_once_and_each_ends_once(staged, tiny):
         assert {record.environment.compute.threads for record in records} == {
             task.needs.threads for task in stage.started
         }
-    assert not stage.cancelled
+    assert not stage.canceled
 
 
 def test_a_shared_pretraining_is_waited_for(staged, tiny):

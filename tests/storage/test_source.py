@@ -106,12 +106,17 @@ def test_a_folder_without_an_init_file_is_a_package_too(digests):
 
 FULL = '''"""A module."""
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from xmcbench import Doc
+
+SHARED = Doc("a text that many share", "a source")
 
 class One:
     """A class."""
 
-    rate: float = 0.5
+    choices = {"small": "an author"}
+    rate: Annotated[float, Doc("how fast", "another source", added=False)] = 0.5
 
     def fit(self, x):
         """A method."""
@@ -126,6 +131,10 @@ SAME = {
     "the docstring of the module": ('"""A module."""', '"""Another."""'),
     "formatting": ('[x, "text", math.pi]', "[\n            x,\n            'text',\n            math.pi,\n        ]"),
     "parentheses": ("if x < 0:", "if (x < 0):"),
+    "what a parameter means": ('"how fast", "another source"', '"how fast it learns"'),
+    "what a shared parameter means": ('"a text that many share", "a source"', '"another"'),
+    "where the values of presets come from": ('"an author"', '"another author"'),
+    "that no values were chosen": ('    choices = {"small": "an author"}\n', ""),
     "an import for types": ("\nclass One", "\nif TYPE_CHECKING:\n    from pack.other import x\n\nclass One"),
     "the message of an exception": ('f"{x} is negative", "take another"', '"no"'),
 }
@@ -137,7 +146,10 @@ OTHER = {
     "an operator": ("x < 0", "x <= 0"),
     "the kind of an exception": ("ValueError", "TypeError"),
     "an import": ("import math", "import cmath as math"),
-    "an annotation, which may be a hyper-parameter": ("rate: float", "rate: int"),
+    "an annotation, which may be a hyper-parameter": ("rate: Annotated[float", "rate: Annotated[int"),
+    "whether a parameter is part of older cells": ("added=False", "added=True"),
+    "choices that are more than text": ('"an author"', "str(1)"),
+    "a constant that is called choices": ("SHARED = Doc(", "choices = Doc("),
     "what runs where types are not checked": ("\nclass One", "\nif not TYPE_CHECKING:\n    x = 1\n\nclass One"),
     "the other branch": (
         "\nclass One",
@@ -157,6 +169,11 @@ def test_what_changes_no_result_changes_no_digest(digests, change):
 def test_what_may_change_a_result_changes_the_digest(digests, change):
     before = digests({"one.py": FULL})
     assert differing(before, digests({"one.py": FULL.replace(*OTHER[change])})) == [0]
+
+
+def test_another_function_of_the_name_is_no_description(digests):
+    own = "def Doc(rate):\n    return rate\n\nclass One:\n    rate = Doc(1)\n"
+    assert differing(digests({"one.py": own}), digests({"one.py": own.replace("Doc(1)", "Doc(2)")})) == [0]
 
 
 def test_a_module_imported_for_types_alone_does_not_count(digests):

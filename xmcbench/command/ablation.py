@@ -32,25 +32,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute every row; 1 if one failed."""
-    from xmcbench.api import ablated, only_ablation, shown_filter
     from xmcbench.command import report
-    from xmcbench.runner.grid import ablation_rows
+    from xmcbench.experiment import AblationRun, only_ablation
 
     options = request.options(arguments)
     registry = report.registry(options)
     method = arguments.method or only_ablation(registry)
-    rows = [each for one in arguments.grids for each in ablation_rows(request.grid(one, (method,)), registry)]
-    requests = [each for _, each in rows]
-    planned = options.planned(requests, registry)
-    report.warn_skipped(planned.skipped)
-    filter_name = shown_filter(planned, arguments.filter)
+    grids = [request.grid(each, (method,)) for each in arguments.grids]
+    planned = AblationRun.planned(grids, options, registry, arguments.filter)
+    report.warn_skipped(planned.plan.skipped)
     if arguments.dry_run:
-        return report.dry_run(planned, options, arguments)
-    records = report.carried_out(planned, options, filter_name).records
-    results = ablated(planned, [row for row, _ in rows], records, filter_name, options.runs)
+        return report.dry_run(planned, arguments.json)
+    results = report.carried_out(planned)
     if arguments.json:
         by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
-        report.print_json({"filter": filter_name, "rows": by_row})
+        report.print_json({"filter": planned.filter, "rows": by_row})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), sep="\n\n")

@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     request.add_dry_run(how)
     how.add_argument("--no-run", action="store_true", help="run nothing, draw the finished cells")
     drawn = parser.add_argument_group("what is drawn")
-    drawn.add_argument("--metric", default="P@5,R@100", metavar="M[,M..]", help="default: %(default)s")
+    request.add_metric(drawn, "P@5,R@100", "M[,M..]")
     request.add_filter(drawn)
     drawn.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"
@@ -46,40 +46,32 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the missing cells and draw; 1 if a cell failed or there is nothing to draw."""
-    from xmcbench.api import coverage, shown_filter
     from xmcbench.command import report
+    from xmcbench.experiment import CurveRun
     from xmcbench.leaderboard import raster
     from xmcbench.leaderboard.curves import table
     from xmcbench.leaderboard.markup import plain
-    from xmcbench.runner.grid import curve_grids, requests_of
     from xmcbench.setting import Setting
 
     ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
     if arguments.png:
         raster.require()
     options = request.options(arguments)
-    registry = report.registry(options)
     if len({each.by for each in arguments.grids}) > 1:
         raise UsageError("a curve has one axis: its grids cannot differ in --by", "draw one curve for each")
     shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
     grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
-    requests = requests_of([each for grid in grids for each in curve_grids(grid, registry)])
-    planned = options.planned(requests, registry)
-    report.warn_skipped(planned.skipped)
-    filter_name = shown_filter(planned, arguments.filter)
+    planned = CurveRun.planned(grids, options, report.registry(options), arguments.filter, arguments.by, ratios)
+    report.warn_skipped(planned.plan.skipped)
     if arguments.dry_run:
-        return report.dry_run(planned, options, arguments)
-    if arguments.no_run:
-        records = [each.record for each in planned.cells if each.record]
-    else:
-        records = [*report.carried_out(planned, options, filter_name).records]
-    results = coverage(planned, records, filter_name, options.runs, arguments.by, ratios)
+        return report.dry_run(planned, arguments.json)
+    results = planned.finished() if arguments.no_run else report.carried_out(planned)
     out = arguments.out or arguments.runs / "curves"
     drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]
     files = results.draw(metrics, out, arguments.png)
     if arguments.json:
         records_json = report.records_json(results.records, results.standing)
-        report.print_json({"filter": filter_name, "records": records_json, "files": [str(path) for path in files]})
+        report.print_json({"filter": planned.filter, "records": records_json, "files": [str(path) for path in files]})
         return 0 if drawn and results.ok else 1
     for made in drawn:
         print(f"{made.metric} on {made.dataset}, in percent, by share of the {made.by}s; filter {made.filter}\n")

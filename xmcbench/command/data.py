@@ -14,7 +14,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     build = verbs.add_parser("build", help="build a dataset from its source")
-    build.add_argument("name")
+    build.add_argument("name", help="a dataset whose card says how it is built")
     build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
     _add_force(build)
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
     fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
-    fetch.add_argument("name")
+    fetch.add_argument("name", help="a dataset whose card says where it is")
     fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first folder of datasets")
     fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
     _add_force(fetch)
@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
     _add_place(convert)
-    convert.add_argument("--out", type=Path, required=True, metavar="DIR")
+    convert.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
     _add_force(convert)
 
     audit = verbs.add_parser("audit", help="look for repeated and empty texts, and test texts in the training set")
@@ -49,9 +49,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     export = verbs.add_parser("export", help="write a dataset in another format")
     _add_place(export)
-    export.add_argument("--out", type=Path, required=True, metavar="DIR")
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
     _add_force(export)
-    export.add_argument("--format", required=True, metavar="FORMAT", help="one that `ls layouts` says can be written")
+    export.add_argument(
+        "--format", required=True, metavar="FORMAT", help="a layout that can be written; `ls layouts` lists them"
+    )
     export.add_argument(
         "--flatten",
         action="store_true",
@@ -59,12 +61,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
     synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
-    synth.add_argument("name", metavar="FOLDER", type=Path)
-    synth.add_argument("--instances", type=int, metavar="N")
-    synth.add_argument("--labels", type=int, metavar="L")
+    synth.add_argument("name", metavar="FOLDER", type=Path, help="new or empty folder to write")
+    synth.add_argument(
+        "--instances", type=int, metavar="N", help="training instances; a quarter as many are test instances"
+    )
+    synth.add_argument("--labels", type=int, metavar="L", help="number of labels")
     synth.add_argument("--like", metavar="NAME", help="the counts of this dataset, instead of --instances and --labels")
-    synth.add_argument("--scale", type=float, default=1.0, metavar="S", help="with --like: of all counts (default: 1)")
-    synth.add_argument("--words", type=int, default=100, metavar="N", help="with --like: of a text (default: 100)")
+    synth.add_argument(
+        "--scale", type=float, default=1.0, metavar="S", help="with --like: factor of all counts (default: 1)"
+    )
+    synth.add_argument("--words", type=int, default=100, metavar="N", help="with --like: words per text (default: 100)")
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
 

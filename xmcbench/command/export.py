@@ -79,11 +79,12 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
     """The records of a runs folder; UsageError if there are none."""
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
+    from xmcbench.records.store import NO_RUNS
 
     store = Store(runs)
     records = store.records()
     if not records:
-        raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run` wrote")
+        raise UsageError(f"there are no records in {runs}", NO_RUNS)
     return store, records
 
 

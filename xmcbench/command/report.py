@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.api import Options
 from xmcbench.command.progress import Display, duration
 from xmcbench.errors import UsageError
+from xmcbench.experiment import Experiment, Options, Run, Shown
 from xmcbench.layout import laid_out
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.registry import Registry
-from xmcbench.results import Results
 from xmcbench.runner.estimate import Estimate, SharedWork
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 
@@ -33,21 +30,21 @@ def registry(options: Options) -> Registry:
     return found
 
 
-def carried_out(planned: Plan, options: Options, filter_name: str) -> Results:
-    """Execute a plan with progress, and announce cached and stale cells."""
+def carried_out(experiment: Experiment[Shown]) -> Shown:
+    """Execute an experiment with progress, and announce cached and stale cells."""
+    planned = experiment.plan
     states = [each.state for each in planned.cells]
     if finished := len(states) - states.count("to run"):
         stale = states.count("stale")
-        said = f"{finished} of {len(states)} cells are finished and will not be run again"
-        said += f"; {stale} are stale (use --refresh to rerun those)" if stale else " (use --force to rerun them)"
+        said = f"{finished} of {counted(len(states), 'cell')} {'is' if finished == 1 else 'are'} cached"
+        said += f"; {stale} of them stale (--refresh reruns these)" if stale else " (--force reruns them)"
         print(f"xmcbench: {said}", file=sys.stderr)
-    with Display(planned, Store(options.runs)) as display:
-        records = replace(options, progress=display.progress, watch=display.watch).executed(planned)
-    return Results(tuple(records), filter_name, options.runs, planned.standing, tuple(planned.skipped))
+    with Display(planned, Store(experiment.options.runs)) as display:
+        return experiment.execute(display.progress, display.watch)
 
 
-def pretrained(planned: Plan, options: Options, as_json: bool = False) -> int:
-    """Do the pre-trainings of a plan, with a line each; 1 if one failed."""
+def pretrained(experiment: Run, as_json: bool = False) -> int:
+    """Do the pre-trainings of an experiment, with a line each; 1 if one failed."""
     from xmcbench.runner.pretraining import Pretrained
 
     def progress(planned: PlannedCell, position: int, ended: Pretrained | None) -> None:
@@ -58,7 +55,7 @@ def pretrained(planned: Plan, options: Options, as_json: bool = False) -> int:
             said = done if ended.ok else f"failed: {ended.reason} (log: {ended.log})"
         print(f"{name}: {said}", file=sys.stderr, flush=True)
 
-    found = options.pretrained(planned, progress)
+    found = experiment.options.pretrained(experiment.plan, progress)
     if as_json:
         lines = [
             {"method": each.planned.name, "seed": each.planned.cell.seed, "reason": each.reason, "took_s": each.took_s}
@@ -70,11 +67,12 @@ def pretrained(planned: Plan, options: Options, as_json: bool = False) -> int:
     return 0 if all(each.ok for each in found) else 1
 
 
-def dry_run(planned: Plan, options: Options, arguments: argparse.Namespace) -> int:
-    """Print what a run would do."""
+def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
+    """Print what an experiment would run."""
+    planned, options = experiment.plan, experiment.options
     jobs = options.jobs_of(planned)
-    estimate = Estimate.of(planned, Store(arguments.runs))
-    if arguments.json:
+    estimate = Estimate.of(planned, Store(options.runs))
+    if as_json:
         print_json(
             {
                 "cells": _planned_cells(planned, estimate),
@@ -88,10 +86,21 @@ def dry_run(planned: Plan, options: Options, arguments: argparse.Namespace) -> i
     return 0
 
 
-def check_new(path: Path, force: bool) -> None:
-    """Raise UsageError, before any work, for a file that would be replaced without --force."""
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: ``1 cell``, ``2 cells``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def check_new(path: Path, force: bool, flag: str = "--force") -> None:
+    """Raise UsageError, before any work, for a file that would be replaced without ``flag``."""
     if path.exists() and not force:
-        raise UsageError(f"{path} already exists", "choose another name, or replace it with --force")
+        raise UsageError(f"{path} already exists", f"choose another name, or replace it with {flag}")
+
+
+def check_file(path: Path) -> None:
+    """Raise UsageError for a file that is named on the command line and is not there."""
+    if not path.exists():
+        raise UsageError(f"no file at {path}")
 
 
 def warn_left_out(store: Store) -> int:
@@ -152,18 +161,18 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
 def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
     """Cells by state, what they share, and what the whole takes."""
     states = Counter(each.state for each in planned.cells)
-    counted = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
-    said = [f"{len(planned.cells)} cells: {counted}."]
+    listed = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
+    said = [f"{counted(len(planned.cells), 'cell')}: {listed}."]
     for each in estimate.shared:
         said.append(
             f"The pre-training of {each.method}, seed {each.seed}, on {each.dataset} is done once for "
-            f"{len(each.cells)} cells."
+            f"{counted(len(each.cells), 'cell')}."
         )
     if states["to run"]:
         measured = states["to run"] - estimate.unmeasured
         at_once = f"{jobs} at once" if jobs > 1 else "one after the other"
-        known = f"{duration(estimate.total_s / jobs)} for {measured} cells, {at_once}" if measured else ""
-        unknown = f"{estimate.unmeasured} cells have not been measured" if estimate.unmeasured else ""
+        known = f"{duration(estimate.total_s / jobs)} for {counted(measured, 'cell')}, {at_once}" if measured else ""
+        unknown = f"{counted(estimate.unmeasured, 'cell')} not measured yet" if estimate.unmeasured else ""
         said.append(f"Estimate: {'; '.join(filter(None, [known, unknown]))}.")
     return "\n".join(said)
 

@@ -45,45 +45,42 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
-    from xmcbench.api import shown_filter
     from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
-    from xmcbench.runner.grid import requests_of
+    from xmcbench.experiment import Run
     from xmcbench.runner.shard import Shard
 
     options = request.options(arguments)
     if arguments.best is not None and arguments.shard is not None:
         raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
-    requests = requests_of([request.grid(each, request.methods(each.methods)) for each in arguments.grids])
-    registry = report.registry(options)
-    planned = options.planned(requests, registry)
-    filter_name = shown_filter(planned, arguments.filter)
+    grids = [request.grid(each, request.methods(each.methods)) for each in arguments.grids]
+    planned = Run.planned(grids, options, report.registry(options), arguments.filter)
     if arguments.best is not None:
-        check_choosable(arguments.best, (each.dataset for each in planned.cells))
-    report.warn_skipped(planned.skipped)
-    report.show_notes(each.dataset for each in planned.cells)
+        check_choosable(arguments.best, (each.dataset for each in planned.plan.cells))
+    report.warn_skipped(planned.plan.skipped)
+    report.show_notes(each.dataset for each in planned.plan.cells)
     if shard is not None:
-        planned = shard.of(planned)
-    if not planned.cells:
+        planned = planned.part(shard)
+    if not planned.plan.cells:
         print(f"xmcbench: shard {arguments.shard} has no cells", file=sys.stderr)
     if arguments.dry_run:
-        return report.dry_run(planned, options, arguments)
+        return report.dry_run(planned, arguments.json)
     if arguments.only is not None:
-        return report.pretrained(planned, options, arguments.json)
-    results = report.carried_out(planned, options, filter_name)
+        return report.pretrained(planned, arguments.json)
+    results = report.carried_out(planned)
     chosen = choices(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
         document = {
-            "filter": filter_name or {part.records[0].cell.dataset: part.filter for part in results.parts()},
+            "filter": planned.filter or {part.records[0].cell.dataset: part.filter for part in results.parts()},
             "records": report.records_json(results.records, results.standing),
-            "skipped": report.skipped_json(planned.skipped),
+            "skipped": report.skipped_json(planned.plan.skipped),
         }
         report.print_json({**document, **({"best": [each.as_json() for each in chosen]} if chosen else {})})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), *chosen, sep="\n\n")
-    return 0 if results.ok or not planned.cells else 1
+    return 0 if results.ok or not planned.plan.cells else 1
 
 
 def _headline(part: Results) -> str:

@@ -32,7 +32,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a .txt file with one document per line, a table, or a dataset (default: the test set of --dataset)",
     )
     what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
-    what.add_argument("--out", type=Path, required=True, metavar="FILE.tsv")
+    what.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.tsv", help="file to write: uid, rank, score, label uid, label"
+    )
+    what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
     request.add_setting(what, default=None, help="default: full if there are training pairs that the method uses")
     request.add_methods(what)
     how = parser.add_argument_group("how it runs")
@@ -44,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.data.catalogue import load_dataset
     from xmcbench.data.sources.finding import reference_to
+    from xmcbench.experiment import Run
     from xmcbench.topk import TopK
 
     if not 1 <= arguments.k <= 100:
@@ -51,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = request.only_dataset(arguments)
     if arguments.documents:
         place = reference_to(place, {"documents": arguments.documents})
+    report.check_new(arguments.out, arguments.overwrite, "--overwrite")
     options = request.options(arguments)
     registry, (method,) = report.registry(options), _one(arguments.method)
     dataset = load_dataset(place)
@@ -58,17 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
         needs = registry[method.partition(":")[0]].usable().supervision
         arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
     wanted = replace(request.grid(arguments, (method,)), datasets=(place,))
-    planned = options.planned(wanted.requests(), registry)
-    report.warn_skipped(planned.skipped)
+    planned = Run.planned([wanted], options, registry, None)
+    report.warn_skipped(planned.plan.skipped)
     report.show_notes([dataset])
-    if not planned.cells:
+    if not planned.plan.cells:
         raise UsageError(f"{method} cannot run", "the lines above say what is missing")
-    if len(planned.cells) > 1:
+    if len(planned.plan.cells) > 1:
         raise UsageError(
-            f"suggest uses one cell, and these are {len(planned.cells)}",
+            f"suggest runs a single cell, but these options select {len(planned.plan.cells)}",
             "give one setting, one seed, and one value of each parameter",
         )
-    (record,) = report.carried_out(planned, options, dataset.card.filter).records
+    (record,) = report.carried_out(planned).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from xmcbench.errors import DataError, StorageError
+from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
@@ -22,6 +22,9 @@ from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.storage.temporary import folder_in, sweep
+
+#: The hint for a folder that holds no results.
+NO_RUNS = "--runs is the folder that `xmcbench run` wrote"
 
 
 class Store:
@@ -33,6 +36,11 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.left_out: dict[Path, StorageError] = {}
+
+    def check_exists(self) -> None:
+        """Raise UsageError if there is no such folder."""
+        if not self.root.is_dir():
+            raise UsageError(f"no runs folder at {self.root}", NO_RUNS)
 
     def record_path(self, cell: Cell) -> Path:
         """The cell's record."""

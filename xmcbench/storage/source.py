@@ -1,9 +1,9 @@
 """Digests of source code, which tell whether a result was made by the current code.
 
 A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, or from
-``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, formatting, type-checking imports and
-the arguments of ``raise`` are left out: a successful run does not depend on them. Packages of other authors
-are listed, so that a caller can add their versions.
+``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, formatting, type-checking imports,
+the arguments of ``raise`` and of ``Doc``, and the texts of ``choices`` are left out: a successful run does not depend
+on them. Packages of other authors are listed, so that a caller can add their versions.
 
 Two things are not seen: modules that are imported under a computed name, and data files that code reads.
 """

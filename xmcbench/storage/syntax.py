@@ -20,22 +20,47 @@ class Syntax:
 def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
     """The syntax of the source of a module. name: of the module; is_package: whether it is an ``__init__.py``."""
     try:
-        tree = _without_type_checking(ast.parse(content))
+        tree = ast.parse(content)
+        tree = _Strip("xmcbench.Doc" in _imports(tree, name, is_package)).visit(tree)
     except (SyntaxError, ValueError):  # a compiled module, or one that will not import
         return Syntax(hashlib.sha256(content).hexdigest(), ())
     imports = dict.fromkeys(_imports(tree, name, is_package))
     return Syntax(hashlib.sha256(_canonical(tree).encode()).hexdigest(), tuple(imports))
 
 
-def _without_type_checking(tree: ast.Module) -> ast.Module:
-    class Strip(ast.NodeTransformer):
-        def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-            self.generic_visit(node)
-            name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
-            return node.orelse if name == "TYPE_CHECKING" else node
+class _Strip(ast.NodeTransformer):
+    """Removes what no result depends on: imports for type checkers, descriptions of parameters, and ``choices``."""
 
-    stripped: ast.Module = Strip().visit(tree)
-    return stripped
+    def __init__(self, documented: bool) -> None:
+        self._documented = documented
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
+        return node.orelse if name == "TYPE_CHECKING" else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if self._documented and getattr(node.func, "id", None) == "Doc":
+            node.args = []  # its text; a keyword may be part of what a cell is
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        self.generic_visit(node)
+        node.body = [each for each in node.body if not _says_choices(each)]
+        return node
+
+
+def _says_choices(statement: ast.stmt) -> bool:
+    """Whether this is the attribute of a method that says where the values of its presets come from, all as text."""
+    match statement:
+        case ast.AnnAssign(target=ast.Name("choices"), value=ast.Dict() as said):
+            pass
+        case ast.Assign(targets=[ast.Name("choices")], value=ast.Dict() as said):
+            pass
+        case _:
+            return False
+    return all(isinstance(each, ast.Constant) for each in (*said.keys, *said.values))
 
 
 def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:

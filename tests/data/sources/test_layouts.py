@@ -133,15 +133,15 @@ def test_every_layout_gives_the_same_dataset(made, name):
 
 
 def test_what_is_not_used_is_said(made):
-    assert load_dataset(made(ANNIF, "a")).notes == ("1 subjects of test.tsv are not in the vocabulary and left out",)
-    notes = load_dataset(made(LAYOUTS["zestxml"], "b")).notes
+    assert load_dataset(made(ANNIF, "a")).found == ("1 subjects of test.tsv are not in the vocabulary and left out",)
+    notes = load_dataset(made(LAYOUTS["zestxml"], "b")).found
     assert notes == (
         "bags of words are not read, methods get the raw text: Xf.txt",
         "the validation set is not used: val_X_Y.txt",
     )
-    assert "validation" in load_dataset(made(LAYOUTS["beir"], "c")).notes[0]
+    assert "validation" in load_dataset(made(LAYOUTS["beir"], "c")).found[0]
     both = {**LAYOUTS["maclr"], "tst.json": ['{"uid": "3", "title": "green tea", "target_ind": [0]}']}
-    assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).notes[0]
+    assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).found[0]
 
 
 def test_notes_are_kept_with_the_loaded_form(made, monkeypatch):

@@ -100,6 +100,23 @@ def test_truncation(model, ranked, stories, by):
     assert method.notes["model"]["width"] == 5
 
 
+@pytest.mark.parametrize(("asked", "cut"), [(8, 8), (20, 12)])
+def test_a_length(model, predicted, stories, asked, cut):
+    """Never more than the model states."""
+    from sentence_transformers import SentenceTransformer
+
+    folder, _ = model()
+    reference = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    reference.max_seq_length = 12
+    reference.save(str(folder))
+    reference.max_seq_length = cut
+    long = "red apple bridge " * 2 + "green garden engine " * 3
+    found, method = predicted(Embedder(model=str(folder), max_length=asked), [long], 10)
+    expected = reference.similarity(reference.encode([long]), reference.encode(list(stories[1]))).numpy()
+    np.testing.assert_allclose(scores(found), expected, atol=1e-5)
+    assert method.notes["model"]["max_seq_length"] == cut
+
+
 def test_a_router_has_a_way_for_each_side(model, ranked, stories, checkpoint):
     from sentence_transformers.base.modules import Dense, Router
     from sentence_transformers.sentence_transformer import modules
@@ -130,7 +147,8 @@ def test_model2vec(ranked, stories, tmp_path, normalize):
     )
     made.save_pretrained(tmp_path / "static")
     (tmp_path / "static" / "modules.json").unlink(missing_ok=True)
-    found, _ = ranked(tmp_path / "static")
+    found, method = ranked(tmp_path / "static", max_length=64)
+    assert (method._model.model.max_seq_length, method.notes["model"]["max_seq_length"]) == (64, 64)
     queries, labels = made.encode(NEW), made.encode(list(stories[1]))
     lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(labels, axis=1)
     np.testing.assert_allclose(scores(found), queries @ labels.T / np.maximum(lengths, 1e-9), atol=1e-5)

@@ -9,9 +9,9 @@ from xmcbench.methods.pefa import PEFA, votes
 
 @pytest.fixture
 def run(checkpoint, stories, tmp_path):
-    def go(kind, pairs=None, new=None, k=5, **values):
+    def go(kind, pairs=None, new=None, k=5, model=None, **values):
         raw_X, raw_Y, _ = stories
-        method = kind(model=str(checkpoint()), **values)
+        method = kind(model=str(model or checkpoint()), **values)
         method.artifacts = Artifacts(tmp_path / "store")
         method.fit(raw_X, raw_Y, pairs)
         found = method.predict(new or raw_X, k)
@@ -43,6 +43,23 @@ def test_known_pairs_help(run, stories):
     ]
     assert hits[1] == 1.0
     assert hits[0] < 1.0
+
+
+@pytest.mark.parametrize("stored_as", ["float32", "float16"])
+def test_neighbors_by_euclidean_distance(run, stories, checkpoint, tmp_path, stored_as):
+    """The nearest neighbor of a training text is the text itself, however long the vectors of others are."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    layers = [modules.Transformer(str(checkpoint(pooling=""))), modules.Pooling(16, "mean")]
+    SentenceTransformer(modules=layers, device="cpu", similarity_fn_name="euclidean").save(str(tmp_path / "model"))
+    _, method = run(PEFA, stories[2], model=tmp_path / "model", neighbors=1, stored_as=stored_as)
+    vectors = method._instances.astype(np.float32)
+    lengths = np.square(vectors[:, :-1]).sum(1)
+    assert vectors.shape == (30, 17)
+    np.testing.assert_allclose(vectors[:, -1], -lengths / 2, rtol=2e-3)
+    found, _ = run(PEFA, stories[2], k=2, model=tmp_path / "model", neighbors=1, mix=1.0, stored_as=stored_as)
+    assert np.take_along_axis(stories[2].toarray(), found.indices[:, :1], 1).all()
 
 
 def test_labels_without_a_pair_are_ranked_by_their_text(run, stories):

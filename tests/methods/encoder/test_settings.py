@@ -271,8 +271,8 @@ def test_a_prompt_that_is_left_out_of_the_pooling_is_refused(saved, tower):
 
 def test_a_plain_transformer(checkpoint, tmp_path):
     plain = checkpoint(pooling="")
-    assert (read_settings(plain).pooling, read_settings(plain).similarity) == ("mean", "cosine")
+    assert (read_settings(plain).poolings, read_settings(plain).similarity) == (("mean",), "cosine")
     folder = shutil.copytree(plain, tmp_path / "decoder")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["TinyForCausalLM"]}))
-    assert read_settings(folder).pooling == "lasttoken"
+    assert read_settings(folder).poolings == ("lasttoken",)
