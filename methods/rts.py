@@ -50,7 +50,7 @@ class RTS(PretrainedEncoder):
         """Raise UsageError where no segment has as many words as it needs, and as other encoders do."""
         if self.max_words < self.min_words:
             raise UsageError(
-                f"RTS.max_words = {self.max_words} is less than min_words = {self.min_words}", "choose a larger one"
+                f"rts.max_words = {self.max_words} is less than min_words = {self.min_words}", "choose a larger one"
             )
         super().require()
 

@@ -99,7 +99,7 @@ def examine(
     taken = {each.record.key for each in found.accepted}
     shown = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
     if problem := _unshowable(shown):
-        raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "mend them first")
+        raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "fix them first")
     found.accepted = list(_showable(found.accepted, shown, found.refused))
     return found
 

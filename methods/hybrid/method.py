@@ -116,7 +116,7 @@ class Hybrid(Method):
         """The weights as they are before any is fitted. Raises UsageError."""
         number = len(self.uses())
         if number < 2 or len({*self.uses()}) < number:
-            raise UsageError(f"hybrid.parts = {self.parts!r} names no two different methods", "tfidf,ict:small")
+            raise UsageError(f"hybrid.parts = {self.parts!r} must name at least two different methods", "tfidf,ict:small")
         if self.weights in ("equal", "fit"):
             return [1 / number] * number
         try:

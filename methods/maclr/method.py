@@ -140,7 +140,7 @@ class MACLR(SelfTraining):
         import numpy as np
 
         if self.held_out >= pairs:
-            raise UsageError(f"MACLR.held_out = {self.held_out} leaves none of the {pairs} documents for training")
+            raise UsageError(f"maclr.held_out = {self.held_out} leaves none of the {pairs} documents for training")
         order = np.random.default_rng([self.seed, 4]).permutation(pairs)
         return np.sort(order[self.held_out :]), np.sort(order[: self.held_out])
 

@@ -123,7 +123,7 @@ class SelfTraining(ContextEncoder):
         super().require()
         if self.hard_negatives > self.hard_last - self.hard_first + 1:
             raise UsageError(
-                f"MACLR.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
+                f"maclr.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
                 f"hard_last = {self.hard_last} hold fewer labels",
                 "raise hard_last",
             )
@@ -142,7 +142,7 @@ class SelfTraining(ContextEncoder):
         }
         for name in (name for name, given in without.items() if given):
             raise UsageError(
-                f"MACLR.{name} = {getattr(self, name)} has no effect with pseudo_loss = soft",
+                f"maclr.{name} = {getattr(self, name)} has no effect with pseudo_loss = soft",
                 "set pseudo_mix=sum" if name == "pseudo_mix" else f"leave {name} at its default",
             )
 

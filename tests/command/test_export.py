@@ -141,7 +141,7 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     ended = inside("reproduce", *words, "--out", "again")
     assert (ended.returncode, "differs" in ended.stdout) == (1, True), ended.stdout
     for words, said in (
-        (("tfidf", "--runs", runs, "--out", "again"), "tfidf is no key of a record"),
+        (("tfidf", "--runs", runs, "--out", "again"), "tfidf is not a record key"),
         (("0" * 12, "--runs", runs, "--out", "again"), "unknown row"),
         ((record.key[:12], "--runs", runs, "--out", runs), "holds the record itself"),
     ):

@@ -106,7 +106,7 @@ def show_instance(
     data = load_dataset(dataset or record.cell.dataset)
     if data.digest != record.cell.dataset_sha256:
         raise UsageError(
-            f"{data.name} on this machine is another version than that of the record", "fetch that one, or run again"
+            f"{data.name} on this machine is a different version from the record's", "fetch that one, or run again"
         )
     row = _row_of(uid, data)
     name = filter or record.protocol.filter

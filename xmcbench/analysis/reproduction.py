@@ -114,7 +114,7 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     chosen = choose_row(runs, key, Choice(dataset))
     record = chosen.records[0]
     if not record.key.startswith(key) or len(chosen.records) > 1:
-        raise UsageError(f"{key} is no key of a record", f"for example {record.key[:12]}, as on its page")
+        raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
     planned = plan([request_for(record, name, registry)], registry, into.store)
     if not planned.cells:
