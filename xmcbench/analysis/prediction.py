@@ -17,8 +17,8 @@ from xmcbench.layout import laid_out
 from xmcbench.metrics import label_frequency
 from xmcbench.records.selection import Choice, Selected, choose_row
 from xmcbench.records.store import Store
-from xmcbench.runner.execution import Place
 from xmcbench.runner.fitting import predict_texts
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Request, plan, request_for
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts

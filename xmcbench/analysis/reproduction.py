@@ -16,7 +16,8 @@ from xmcbench.records import Cell, Record, Store
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan, request_for
 from xmcbench.runner.rescoring import evaluations
 

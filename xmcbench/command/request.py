@@ -13,8 +13,8 @@ from xmcbench.errors import UsageError
 if TYPE_CHECKING:
     from xmcbench.environment import Compute
     from xmcbench.experiment import Options
-    from xmcbench.runner.execution import Limits
     from xmcbench.runner.grid import Grid
+    from xmcbench.runner.place import Limits
     from xmcbench.runner.schedule import Jobs
     from xmcbench.setting import Setting
 
@@ -352,7 +352,7 @@ def compute(arguments: argparse.Namespace) -> Compute:
 
 def limits(arguments: argparse.Namespace) -> Limits:
     """The limits of a cell. Raises UsageError."""
-    from xmcbench.runner.execution import Limits
+    from xmcbench.runner.place import Limits
 
     for name, limit in (("--time-limit", arguments.time_limit), ("--memory-limit", arguments.memory_limit)):
         if limit is not None and not limit > 0:

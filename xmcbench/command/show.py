@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.execution import Place
+    from xmcbench.runner.place import Place
 
     chosen = request.row_choice(arguments)
     name = chosen.pop("filter")

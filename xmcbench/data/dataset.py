@@ -19,6 +19,7 @@ from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, 
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
 from xmcbench.escaping import visible
+from xmcbench.metrics.filters import longest
 from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
@@ -174,8 +175,7 @@ class Dataset:
     @cached_property
     def longest_filter(self) -> int:
         """The maximum number of predictions that a filter removes from a row: k + this many have to be kept."""
-        matrices = [self.filter(kind) for kind in self.filters]
-        return max((int(np.diff(matrix.indptr).max()) for matrix in matrices if matrix is not None), default=0)
+        return max(longest(self.filter(kind)) for kind in self.filters)
 
     @cached_property
     def _own(self) -> _OwnLabels:
