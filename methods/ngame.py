@@ -37,6 +37,8 @@ class NGAME(DualEncoder):
 
     The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
     a known pair has its vector for a classifier.
+
+    Several processes train the encoder and embed texts. One process trains the classifiers, on every machine.
     """
 
     title = "NGAME"

@@ -55,13 +55,10 @@ class PEFA(Embedder):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the largest mixture of similarity and votes for each text."""
-        from xmcbench.methods.dense.search import top_k
-
         asked = max(k, self.candidates)
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            device = self._model.device
-            by_text = top_k(vectors, self._labels, asked, device=device, seed=self.seed, notes=self.notes)
-            voters = top_k(vectors, self._instances, self.neighbors, device=device, seed=self.seed)
+            by_text = self._nearest(vectors, self._labels, asked, self.notes)
+            voters = self._nearest(vectors, self._instances, self.neighbors)
             voted = votes(voters, self._known, self.temperature)
             return TopK.joined(self._mixed(vectors, by_text, voted, k), k, len(raw_X))
 

@@ -23,7 +23,8 @@ class Rerank(Method):
 
     The cross-encoder reads an instance and a label together and gives one score. The labels behind the first ``depth``
     keep their order after them. Nothing is trained by this method; the first ranking is that of ``first``, trained on
-    the pairs if there are any. The notes say how many pairs were read and how long that took.
+    the pairs if there are any. The notes say how many pairs were read and how long that took. The cross-encoder runs in
+    one process, whatever ``--processes`` says.
     """
 
     title = "Rerank"

@@ -32,7 +32,8 @@ class SiameseXML(Method):
 
     The score of a label is (1 - fusion) x cosine with its embedding + fusion x cosine with its classifier. A label
     without a known pair has its embedding for a classifier, so every label with a known token can be predicted. An
-    instance or a label without a known token has no prediction; both are counted in the notes.
+    instance or a label without a known token has no prediction; both are counted in the notes. All of it runs in one
+    process, whatever ``--processes`` says.
     """
 
     title = "SiameseXML"

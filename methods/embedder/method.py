@@ -34,6 +34,9 @@ class Embedder(Method):
     The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
     where that is faster. The defaults run the model as it is.
 
+    Several processes, also of several machines, share the texts and the search. A static model of model2vec embeds all
+    texts in one process, which takes less time than others take to start.
+
     What the model's card says of it (license, training sets, the model it was made from) is in the notes of the record.
     """
 
@@ -87,7 +90,11 @@ class Embedder(Method):
         return self.model.rstrip("/").rpartition("/")[2]
 
     def require(self) -> None:
-        """Raise Unavailable where the model or the backend cannot be had, UsageError where the name is nothing."""
+        """Raise Unavailable where the model or the backend cannot be had, UsageError where the name is nothing.
+
+        Raises UsageError too for invalid variables of torchrun.
+        """
+        from xmcbench.methods.distributed.machines import Machines
         from xmcbench.methods.embedder.folder import check_folder
         from xmcbench.methods.encoder.backbone import require_located
 
@@ -97,11 +104,13 @@ class Embedder(Method):
                 raise Unavailable(f"the backend {self.backend} needs {package}", command)
         require_located(self.model)
         check_folder(self.model)
+        Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, or take their vectors from the store.
 
-        Raises Unavailable where the model cannot be had, UsageError where it cannot be run.
+        Raises Unavailable where the model cannot be had, or where there are fewer GPUs than processes, UsageError where
+        it cannot be run.
         """
         from xmcbench.methods.embedder.model import EmbeddingModel
 
@@ -114,16 +123,30 @@ class Embedder(Method):
             max_length=self.max_length,
             prompts=(self.instance_prompt, self.label_prompt),
             batch=self.batch,
+            processes=self.compute.processes,
         )
         self.notes["model"] = self._model.note()
         self._labels = self._model.shared(self.artifacts, raw_Y, "label", np.dtype(self.stored_as))
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels that are most similar to each text, by the model's own similarity."""
-        from xmcbench.methods.dense.search import top_k
-
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            return top_k(vectors, self._labels, k, device=self._model.device, seed=self.seed, notes=self.notes)
+            return self._nearest(vectors, self._labels, k, self.notes)
+
+    def _nearest(self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None) -> TopK:
+        """The k items with the largest inner product for each query, found where the model computes."""
+        from xmcbench.methods.dense.distributed import distributed_top_k
+
+        return distributed_top_k(
+            queries,
+            items,
+            k,
+            artifacts=self.artifacts,
+            device=self._model.device,
+            processes=self._model.processes,
+            seed=self.seed,
+            notes=notes,
+        )
 
 
 def _installed(package: str) -> bool:

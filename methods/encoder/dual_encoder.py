@@ -172,8 +172,8 @@ class DualEncoder(Method):
 
         Raises UsageError for an unknown backbone, and for invalid variables of torchrun.
         """
+        from xmcbench.methods.distributed.machines import Machines
         from xmcbench.methods.encoder.backbone import require_backbone
-        from xmcbench.methods.encoder.machines import Machines
 
         require_backbone(self.backbone)
         Machines.here()
@@ -196,14 +196,12 @@ class DualEncoder(Method):
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels with the largest inner product for each text."""
-        from xmcbench.methods.dense.search import top_k
-
         tower = self._tower
         assert tower is not None, "fit comes first"
         instances = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = instances.at_the_limit
         with tower.embeddings(instances, dtype=self._dtype) as vectors:
-            return top_k(vectors, self._labels, k, device=tower.device, seed=self.seed, notes=self.notes)
+            return tower.nearest(vectors, self._labels, k, self.notes)
 
     @property
     def _dtype(self) -> np.dtype:

@@ -266,7 +266,6 @@ class SelfTraining(ContextEncoder):
         return pairs, together
 
     def _nearest_by_encoder(self, tower: Tower, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
-        from xmcbench.methods.dense.search import top_k
         from xmcbench.methods.maclr.pseudo_pairs import kept_ranking
 
         instances = tower.instance_tokens(raw_X, self.instance_length)
@@ -282,7 +281,7 @@ class SelfTraining(ContextEncoder):
 
         def search() -> TopK:
             with tower.embeddings(instances) as queries, tower.embeddings(labels) as items:
-                return top_k(queries, items, depth, device=tower.device, seed=self.seed)
+                return tower.nearest(queries, items, depth)
 
         return kept_ranking(tower.artifacts, identity, search)
 

@@ -124,8 +124,8 @@ class XRTransformer(Method):
 
         Raises UsageError for an unknown backbone, and for invalid variables of torchrun.
         """
+        from xmcbench.methods.distributed.machines import Machines
         from xmcbench.methods.encoder.backbone import require_backbone
-        from xmcbench.methods.encoder.machines import Machines
 
         require_analyzer(self.analyzer)
         require_backbone(self.backbone)
@@ -256,11 +256,9 @@ class XRTransformer(Method):
 
     def _guessed(self, vectors: np.ndarray, classifiers: np.ndarray) -> TopK:
         """The clusters of a level that score highest for each instance."""
-        from xmcbench.methods.dense.search import top_k
-
         queries = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
         count = min(self.guesses, len(classifiers))
-        return top_k(queries, classifiers, count, device=self._tower.device, seed=self.seed)
+        return self._tower.nearest(queries, classifiers, count)
 
     def _embedded(self, tokens: TokenStore, shared: bool = False) -> np.ndarray:
         with self._tower.embeddings(tokens, shared=shared) as vectors:

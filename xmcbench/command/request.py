@@ -99,7 +99,11 @@ def add_device(group: Any) -> None:
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto, a GPU if there is one"
     )
     group.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="training processes on this machine (default: 1)"
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes of a cell on this machine, one for each GPU, that train encoders and embed texts (default: 1)",
     )
 
 
