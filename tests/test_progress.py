@@ -57,3 +57,10 @@ def test_without_a_reader_nothing_is_written_and_what_is_broken_is_nothing(file,
     assert file.read_text() == '{"phase": 1}'
     monkeypatch.setenv(progress.VARIABLE, str(file.parent / "no" / "folder"))
     progress.phase("predict")
+
+
+def test_a_process_that_a_cell_starts_goes_on_with_its_phase(file):
+    progress.phase("predict")
+    other = Reporter()
+    other.steps(1, 2, "text")
+    assert (read(file).phase, read(file).done) == ("predict", 1)

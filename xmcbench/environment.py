@@ -47,8 +47,8 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a cell computes, which is not part of its identity.
 
-    device: ``auto`` is a GPU if there is one. processes: number of training processes on this machine. threads: of the
-    cell; None, in old records, is not known.
+    device: ``auto`` is a GPU if there is one. processes: of the cell on this machine, which train encoders and embed
+    texts. threads: of the cell; None, in old records, is not known.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"

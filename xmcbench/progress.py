@@ -54,11 +54,22 @@ class Report(Struct, frozen=True):
         return (self.total - self.done) / self.rate if self.rate and self.total else None
 
 
+def read(path: Path) -> Report | None:
+    """The last report in a file; None where there is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Report)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None  # nothing yet, or a method wrote there
+
+
 class Reporter:
     """Writes the reports of this process."""
 
     def __init__(self) -> None:
-        self._last, self._written_at = Report("load"), 0.0
+        # A process that the cell starts goes on with the phase of the cell.
+        path = os.environ.get(VARIABLE)
+        found = read(Path(path)) if path else None
+        self._last, self._written_at = Report(found.phase if found else "load"), 0.0
 
     def phase(self, name: str) -> None:
         """Report that the cell does something else now."""
@@ -104,11 +115,3 @@ def track(items: Iterable[_Item], unit: str = "step") -> Iterator[_Item]:
     for done, item in enumerate(items, 1):
         yield item
         steps(done, total, unit)
-
-
-def read(path: Path) -> Report | None:
-    """The last report in a file; None where there is none."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Report)
-    except (OSError, ValueError, msgspec.MsgspecError):
-        return None  # nothing yet, or a method wrote there

@@ -8,7 +8,8 @@ row whose top k depends on the rounding of the scan is scanned a second time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ def top_k(
     k: int,
     *,
     device: str = "cpu",
+    processes: int = 1,
     exact_up_to: int = EXACT_UP_TO,
     seed: int = 0,
     notes: dict[str, object] | None = None,
@@ -48,22 +50,33 @@ def top_k(
     """The k items with the largest inner product for each query, ties by lower item number.
 
     queries: [N, d]; items: [L, d]; both float32 or float16, and both may be memory maps: they are read block by block,
-    and products are of float32. device: ``cpu`` or ``cuda``.
-    With more than ``exact_up_to`` items a processor searches approximately, by HNSW. ``notes["search"]`` is set to
-    the method used: the index and, for HNSW, its recall against exact search on a sample of the queries drawn from
-    ``seed``. The result is padded where L < k. Raises MethodError where a vector is not finite.
+    and products are of float32. device: ``cpu`` or ``cuda``. processes: GPUs that share the queries; a processor always
+    uses all its cores. With more than ``exact_up_to`` items a processor searches approximately, by HNSW.
+    ``notes["search"]`` is set to the method used: the index and, for HNSW, its recall against exact search on a sample
+    of the queries drawn from ``seed``. The result is padded where L < k. Raises MethodError where a vector is not
+    finite.
     """
     queries, items = (_searchable(each) for each in (queries, items))
     if not np.isfinite(largest := _largest_norm(items)) or not np.isfinite(_largest_norm(queries)):
         raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
     said: dict[str, object] = {"index": "exact", "items": len(items)}
-    if device == "cpu" and len(items) > exact_up_to and find_spec("faiss"):
-        found = _approximate(queries, items, k, seed, largest, said)
+    if is_exact(len(items), device, exact_up_to):
+        found = _exact_on(_devices(device, processes), queries, items, k, largest)
     else:
-        found = _exact(queries, items, k, device, largest)
+        found = _approximate(queries, items, k, seed, largest, said)
     if notes is not None:
         notes["search"] = said
     return found
+
+
+def is_exact(items: int, device: str, exact_up_to: int = EXACT_UP_TO) -> bool:
+    """Whether ``top_k`` compares a query with all of so many items."""
+    return device != "cpu" or items <= exact_up_to or not find_spec("faiss")
+
+
+def _devices(device: str, processes: int) -> list[str]:
+    """Where an exact search runs."""
+    return [device] if device == "cpu" or processes == 1 else [f"cuda:{number}" for number in range(processes)]
 
 
 def _searchable(vectors: np.ndarray) -> np.ndarray:
@@ -74,6 +87,18 @@ def _searchable(vectors: np.ndarray) -> np.ndarray:
 def _wide(vectors: np.ndarray) -> np.ndarray:
     """The vectors as float32; no copy where they are."""
     return vectors.astype(np.float32, copy=False)
+
+
+def _exact_on(devices: Sequence[str], queries: np.ndarray, items: np.ndarray, k: int, largest: float) -> TopK:
+    """Exact search, the queries dealt out to the devices."""
+    if len(devices) == 1:
+        return _exact(queries, items, k, devices[0], largest)
+    # Threads, not processes: products on a GPU, and the scores of pairs by numpy, leave the interpreter free, while
+    # a process would take seconds to start and need a copy of the items.
+    with ThreadPoolExecutor(len(devices)) as pool:
+        shares = np.array_split(queries, len(devices))
+        found = pool.map(lambda share, device: _exact(share, items, k, device, largest), shares, devices)
+        return TopK.joined(found, k, len(queries))
 
 
 def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest: float) -> TopK:

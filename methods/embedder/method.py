@@ -34,6 +34,9 @@ class Embedder(Method):
     The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
     where that is faster. The defaults run the model as it is.
 
+    Several processes, also of several machines, share the texts and the search. A static model of model2vec embeds all
+    texts in one process, which takes less time than others take to start.
+
     What the model's card says of it (license, training sets, the model it was made from) is in the notes of the record.
     """
 
@@ -56,29 +59,42 @@ class Embedder(Method):
 
     model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
     backend: Annotated[
-        Literal["torch", "onnx", "openvino"], Doc("of sentence-transformers; the last two where they are installed")
+        Literal["torch", "onnx", "openvino"],
+        Doc("backend of sentence-transformers; onnx and openvino need their packages"),
     ] = "torch"
     precision: Annotated[
         Literal["auto", "bf16", "fp32"],
-        Doc("of the weights under torch; auto is bfloat16 where the hardware multiplies it faster, else float32"),
+        Doc(
+            "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, else float32"
+        ),
     ] = "fp32"
     truncate_dim: Annotated[
-        int | None, Ge(1), Unit("dimensions"), Doc("that are kept; none: what the model states, else all")
+        int | None,
+        Ge(1),
+        Unit("dimensions"),
+        Doc("number of dimensions to keep; none: the model's own choice, else all"),
     ] = None
     max_length: Annotated[
-        int | None, Ge(8), Unit("tokens"), Doc("at which texts are cut; none, or more than the model states: its own")
+        int | None,
+        Ge(8),
+        Unit("tokens"),
+        Doc("maximum length of a text; none, or more than the model states: the model's own"),
     ] = None
-    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the model's own, if any")] = None
-    label_prompt: Annotated[str | None, Doc("put before every label; none: the model's own, if any")] = None
-    batch: Annotated[int, Ge(1), Unit("texts"), Doc("encoded at a time", "sentence-transformers")] = 32
-    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings on disk and in memory")] = "float32"
+    instance_prompt: Annotated[str | None, Doc("text put before every instance; none: the model's own, if any")] = None
+    label_prompt: Annotated[str | None, Doc("text put before every label; none: the model's own, if any")] = None
+    batch: Annotated[int, Ge(1), Unit("texts"), Doc("number of texts encoded at a time", "sentence-transformers")] = 32
+    stored_as: Annotated[Literal["float32", "float16"], Doc("type of the embeddings on disk and in memory")] = "float32"
 
     def describe(self) -> str:
         """The model."""
         return self.model.rstrip("/").rpartition("/")[2]
 
     def require(self) -> None:
-        """Raise Unavailable where the model or the backend cannot be had, UsageError where the name is nothing."""
+        """Raise Unavailable where the model or the backend cannot be had, UsageError where the name is nothing.
+
+        Raises UsageError too for invalid variables of torchrun.
+        """
+        from xmcbench.methods.distributed.machines import Machines
         from xmcbench.methods.embedder.folder import check_folder
         from xmcbench.methods.encoder.backbone import require_located
 
@@ -88,11 +104,13 @@ class Embedder(Method):
                 raise Unavailable(f"the backend {self.backend} needs {package}", command)
         require_located(self.model)
         check_folder(self.model)
+        Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, or take their vectors from the store.
 
-        Raises Unavailable where the model cannot be had, UsageError where it cannot be run.
+        Raises Unavailable where the model cannot be had, or where there are fewer GPUs than processes, UsageError where
+        it cannot be run.
         """
         from xmcbench.methods.embedder.model import EmbeddingModel
 
@@ -105,16 +123,30 @@ class Embedder(Method):
             max_length=self.max_length,
             prompts=(self.instance_prompt, self.label_prompt),
             batch=self.batch,
+            processes=self.compute.processes,
         )
         self.notes["model"] = self._model.note()
         self._labels = self._model.shared(self.artifacts, raw_Y, "label", np.dtype(self.stored_as))
 
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """The k labels that are most similar to each text, by the model's own similarity."""
-        from xmcbench.methods.dense.search import top_k
-
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            return top_k(vectors, self._labels, k, device=self._model.device, seed=self.seed, notes=self.notes)
+            return self._nearest(vectors, self._labels, k, self.notes)
+
+    def _nearest(self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None) -> TopK:
+        """The k items with the largest inner product for each query, found where the model computes."""
+        from xmcbench.methods.dense.distributed import distributed_top_k
+
+        return distributed_top_k(
+            queries,
+            items,
+            k,
+            artifacts=self.artifacts,
+            device=self._model.device,
+            processes=self._model.processes,
+            seed=self.seed,
+            notes=notes,
+        )
 
 
 def _installed(package: str) -> bool:

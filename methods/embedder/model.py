@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +12,7 @@ import numpy as np
 
 from xmcbench import UsageError
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
+from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec
 from xmcbench.methods.embedder.static import Model2Vec
 from xmcbench.methods.encoder.backbone import locate
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
     from xmcbench import Artifacts, Texts
 
 Side = Literal["instance", "label"]
+Backend = Literal["torch", "onnx", "openvino"]
+#: Batches of texts that are dealt to a process at a time: sentence-transformers sorts them by length.
+_BATCHES = 8
 
 
 @dataclass(frozen=True)
 class EmbeddingModel:
     """A model of sentence-transformers.
 
-    source: where it comes from. sha256: of its files. prompts: of instances and labels. similarity: the model's own.
-    width: of its vectors, with the one dimension more that Euclidean distance needs.
+    source: where it comes from. sha256: of its files. length: tokens at which texts are cut; None where they are not.
+    prompts: of instances and labels. similarity: the model's own. width: of its vectors, with the one dimension more
+    that Euclidean distance needs. processes: that embed texts. model: None on the way to another process, which loads
+    it again.
     """
 
     name: str
@@ -40,13 +46,16 @@ class EmbeddingModel:
     folder: Path
     sha256: str
     model: SentenceTransformer | Model2Vec
-    backend: str
+    backend: Backend
     precision: str
+    truncate_dim: int | None
+    length: int | None
     device: Literal["cpu", "cuda"]
     prompts: dict[Side, str]
     similarity: str
     width: int
     batch: int
+    processes: int
 
     @classmethod
     def open(
@@ -54,20 +63,22 @@ class EmbeddingModel:
         name: str,
         device: Device,
         *,
-        backend: Literal["torch", "onnx", "openvino"],
+        backend: Backend,
         precision: Precision,
         truncate_dim: int | None,
         max_length: int | None,
         prompts: tuple[str | None, str | None],
         batch: int,
+        processes: int = 1,
     ) -> EmbeddingModel:
         """Find a model and load it. prompts: of instances and labels, None for the model's own.
 
-        max_length: tokens at which texts are cut, where that is less than the model states.
+        max_length: tokens at which texts are cut, where that is less than the model states. processes: of this machine.
 
-        Raises Unavailable where it cannot be had, UsageError where it cannot be run as it is.
+        Raises Unavailable where it cannot be had, or where there are fewer GPUs than processes, UsageError where it
+        cannot be run as it is.
         """
-        where = chosen_device(device)
+        where = chosen_device(device, processes)
         chosen = chosen_precision(precision, where) if backend == "torch" else "fp32"
         folder, source = locate(name)
         check_model(folder)
@@ -75,6 +86,7 @@ class EmbeddingModel:
         # A static model has no length, or an infinite one.
         if max_length and max_length < (model.max_seq_length or 0) < inf:
             model.max_seq_length = max_length
+        length = model.max_seq_length
         similarity = model.similarity_fn_name or "cosine"
         if similarity not in ("cosine", "dot", "euclidean"):
             raise UsageError(f"the similarity of {name} is {similarity!r}", "cosine, dot and euclidean can be searched")
@@ -96,12 +108,22 @@ class EmbeddingModel:
             model,
             backend,
             chosen,
+            truncate_dim,
+            int(length) if length and length < 2**31 else None,
             where,
             own,
             similarity,
             width,
             batch,
+            processes,
         )
+
+    def reloaded(self, device: str) -> EmbeddingModel:
+        """The same model, loaded from its folder by another process."""
+        model = _load(self.folder, device, self.backend, self.precision, self.truncate_dim)
+        if self.length and self.length != model.max_seq_length:
+            model.max_seq_length = self.length
+        return replace(self, model=model)
 
     def note(self) -> dict[str, object]:
         """For the record, as JSON values: the model, how it was run, and what its card says."""
@@ -112,7 +134,7 @@ class EmbeddingModel:
             "sha256": self.sha256,
             "parameters": sum(each.numel() for each in self.model.parameters()),
             "width": self.width - (self.similarity == "euclidean"),
-            "max_seq_length": self._length,
+            "max_seq_length": self.length,
             "similarity": self.similarity,
             "backend": self.backend,
             "precision": self.precision,
@@ -120,12 +142,6 @@ class EmbeddingModel:
             **({"prompts": prompts} if any(prompts.values()) else {}),
             "card": read_card(self.folder),
         }
-
-    @property
-    def _length(self) -> int | None:
-        """Tokens at which texts are cut; None where they are not."""
-        length = self.model.max_seq_length
-        return int(length) if length and length < 2**31 else None
 
     def shared(self, artifacts: Artifacts, texts: Texts, side: Side, dtype: np.dtype) -> np.ndarray:
         """The vectors of texts, [n, width], taken from the artifacts, or made and put there."""
@@ -135,7 +151,7 @@ class EmbeddingModel:
             "precision": self.precision,
             "device": self.device,
             "width": self.width,
-            "max_seq_length": self._length,
+            "max_seq_length": self.length,
             "side": side,
             "prompt": self.prompts[side],
             "texts": texts.digest,
@@ -154,18 +170,54 @@ class EmbeddingModel:
             return queries
         return _for_inner_product(queries[:, :-1].astype(np.float32), "label").astype(queries.dtype)
 
+    def vectors(self, side: Side, texts: list[str]) -> np.ndarray:
+        """The vectors of texts, float32 [n, width]."""
+        found = _encode(self.model, side, texts, self.prompts[side], self.batch, self.similarity)
+        return _for_inner_product(found, side) if self.similarity == "euclidean" else found
+
     def _writer(self, texts: Texts, side: Side) -> Any:
+        # A table of words takes less time than a process takes to start.
+        processes = 1 if isinstance(self.model, Model2Vec) else self.processes
+
         def write(out: np.ndarray) -> None:
-            start = 0
-            for batch in texts.batches():
-                part = batch.to_pylist()
-                found = _encode(self.model, side, part, self.prompts[side], self.batch, self.similarity)
-                if self.similarity == "euclidean":
-                    found = _for_inner_product(found, side)
-                out[start : start + len(part)] = found
-                start += len(part)
+            write_rows(TextRows(self, texts, side), out, processes, self.device)
 
         return write
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """The vectors of texts, as rows that several processes compute. Blocks of texts are dealt out."""
+
+    model: EmbeddingModel
+    texts: Texts
+    side: Side
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the loaded model: those of ONNX and OpenVINO cannot be handed to another process."""
+        return {**self.__dict__, "model": replace(self.model, model=None)}  # type: ignore[arg-type]
+
+    def shares(self, count: int) -> list[np.ndarray]:
+        """The texts of each of ``count`` processes, int64."""
+        numbers = np.arange(len(self.texts))
+        return [numbers[numbers // self._block % count == each] for each in range(count)]
+
+    def write(self, out: np.ndarray, share: int, count: int, device: str) -> None:
+        """Write the vectors of one of ``count`` shares to their rows of ``out``, computed on a device."""
+        model = self.model.reloaded(device) if self.model.model is None else self.model
+        start = 0
+        for number, batch in enumerate(self.texts.batches(self._block) if count > 1 else self.texts.batches()):
+            if number % count == share:
+                out[start : start + len(batch)] = model.vectors(self.side, batch.to_pylist())
+            start += len(batch)
+
+    def identity(self) -> str:
+        """The model and the texts."""
+        return f"{self.model.sha256} {self.model.precision} {self.side} {self.texts.digest}"
+
+    @property
+    def _block(self) -> int:
+        return _BATCHES * self.model.batch
 
 
 def _encode(
@@ -189,7 +241,7 @@ def _for_inner_product(vectors: np.ndarray, side: Side) -> np.ndarray:
 
 
 def _load(
-    folder: Path, device: str, backend: Literal["torch", "onnx", "openvino"], precision: str, truncate_dim: int | None
+    folder: Path, device: str, backend: Backend, precision: str, truncate_dim: int | None
 ) -> SentenceTransformer | Model2Vec:
     import torch
     from sentence_transformers import SentenceTransformer

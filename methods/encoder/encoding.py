@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from xmcbench import progress
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
+from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.encoder.hardware import inference_tokens
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
@@ -25,30 +27,75 @@ FLOAT32 = np.dtype(np.float32)
 def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarray | None = None) -> None:
     """Write the vectors of the texts in the store, or of its ``rows``, to ``out`` [n, width], float32 or float16."""
     rows = np.arange(len(store)) if rows is None else rows
+    _write(encoder, store, rows, _batches(encoder, store, rows), out)
+
+
+@dataclass(frozen=True)
+class StoreRows:
+    """The vectors of a store, as rows that several processes compute.
+
+    The batches are dealt out, not the texts: all processes have about as many tokens, and a vector comes out of the
+    same batch whatever their number.
+    """
+
+    encoder: Encoder
+    store: TokenStore
+
+    def shares(self, count: int) -> list[np.ndarray]:
+        """The texts of each of ``count`` processes, int64."""
+        batches = self._all()
+        return [np.concatenate([np.empty(0, np.int64), *batches[each::count]]) for each in range(count)]
+
+    def write(self, out: np.ndarray, share: int, count: int, device: str) -> None:
+        """Write the vectors of one of ``count`` shares to their rows of ``out``, computed on a device."""
+        self.encoder.to(device)
+        _write(self.encoder, self.store, np.arange(len(self.store)), self._all()[share::count], out)
+
+    def identity(self) -> str:
+        """The tokens and the weights."""
+        return f"{self.store.folder.name} {self.encoder.digest()} {self.encoder.precision}"
+
+    def _all(self) -> list[np.ndarray]:
+        return _batches(self.encoder, self.store, np.arange(len(self.store)))
+
+
+def _batches(encoder: Encoder, store: TokenStore, rows: np.ndarray) -> list[np.ndarray]:
+    """Places in ``rows``, in batches of texts of similar length."""
     device = next(encoder.parameters()).device
+    return by_length(store.lengths[rows], inference_tokens(device.type, encoder.precision))
+
+
+def _write(
+    encoder: Encoder, store: TokenStore, rows: np.ndarray, batches: Sequence[np.ndarray], out: np.ndarray
+) -> None:
+    """Write the vectors of some batches of the texts in ``rows`` to their places in ``out``."""
+    device = next(encoder.parameters()).device
+    own = sum(map(len, batches))
     was_training = encoder.training
     encoder.eval()
     try:
         with torch.inference_mode():
             vectors = encoder.frozen()
             done = 0
-            for batch in by_length(store.lengths[rows], inference_tokens(device.type, encoder.precision)):
+            for batch in batches:
                 ids, mask = padded([store[row] for row in rows[batch]], store.pad)
                 out[batch] = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)).cpu().numpy()
                 done += len(batch)
-                progress.steps(done, len(rows), "text")
+                # Other processes are about as far.
+                progress.steps(done * len(rows) // own, len(rows), "text")
     finally:
         encoder.train(was_training)
 
 
 def temporary_embeddings(
-    encoder: Encoder, store: TokenStore, artifacts: Artifacts, dtype: np.dtype = FLOAT32
+    encoder: Encoder, store: TokenStore, artifacts: Artifacts, dtype: np.dtype = FLOAT32, processes: int = 1
 ) -> AbstractContextManager[np.ndarray]:
     """The vectors of a store, [n, width], in a file beside the artifacts that goes when the block ends.
 
-    Raises XmcbenchError if there is not enough space.
+    processes: of this machine; on several machines all of theirs share the texts, see ``distributed.rows``. Raises
+    XmcbenchError if there is not enough space, MethodError where a process fails.
     """
-    return temporary_vectors(artifacts, (len(store), encoder.width), dtype, _writer(encoder, store))
+    return temporary_vectors(artifacts, (len(store), encoder.width), dtype, _writer(encoder, store, processes))
 
 
 def shared_embeddings(
@@ -57,10 +104,11 @@ def shared_embeddings(
     store: TokenStore,
     identity: Mapping[str, object],
     dtype: np.dtype = FLOAT32,
+    processes: int = 1,
 ) -> np.ndarray:
     """The vectors of a store, [n, width], taken from the artifacts, or made and put there.
 
-    identity: of weights and texts (JSON values).
+    identity: of weights and texts (JSON values). processes: see ``temporary_embeddings``; vectors do not depend on it.
     """
     key = {
         **identity,
@@ -68,11 +116,11 @@ def shared_embeddings(
         "precision": encoder.precision,
         "device": next(encoder.parameters()).device.type,
     }
-    return shared_vectors(artifacts, key, (len(store), encoder.width), dtype, _writer(encoder, store))
+    return shared_vectors(artifacts, key, (len(store), encoder.width), dtype, _writer(encoder, store, processes))
 
 
-def _writer(encoder: Encoder, store: TokenStore) -> Callable[[np.ndarray], None]:
+def _writer(encoder: Encoder, store: TokenStore, processes: int) -> Callable[[np.ndarray], None]:
     def write(out: np.ndarray) -> None:
-        encode(encoder, store, out)
+        write_rows(StoreRows(encoder, store), out, processes, next(encoder.parameters()).device.type)
 
     return write

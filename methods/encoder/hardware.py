@@ -29,13 +29,17 @@ def inference_tokens(device: str, precision: str) -> int:
 _TENSOR_CORES = (7, 0)
 
 
-def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
-    """``auto`` is a GPU if there is one. Raises Unavailable if ``cuda`` is requested and there is none."""
+def chosen_device(device: Device, processes: int = 1) -> Literal["cpu", "cuda"]:
+    """``auto`` is a GPU if there is one. Raises Unavailable if ``cuda`` is requested and there is none.
+
+    Raises Unavailable too if there are GPUs, but fewer than processes, each of which needs one.
+    """
     if device == "cuda" and not torch.cuda.is_available():
         raise Unavailable("no CUDA device found", "use --device cpu")
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return device
+    chosen: Literal["cpu", "cuda"] = "cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda"
+    if chosen == "cuda" and (count := torch.cuda.device_count()) < processes:
+        raise Unavailable(f"{processes} processes need a GPU each, but only {count} found", f"use --processes {count}")
+    return chosen
 
 
 def chosen_precision(precision: Precision, device: str) -> Chosen:

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from xmcbench import UsageError
+from xmcbench.methods.distributed.machines import alone
 from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
-from xmcbench.methods.encoder.machines import alone
 from xmcbench.methods.encoder.network import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
 from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train

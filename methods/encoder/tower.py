@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
+from xmcbench.methods.dense.distributed import distributed_top_k
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
 from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
@@ -21,7 +22,7 @@ from xmcbench.methods.encoder.trained import trained
 from xmcbench.methods.encoder.training import Task, TrainingPlan
 
 if TYPE_CHECKING:
-    from xmcbench import Artifacts, Compute, Texts
+    from xmcbench import Artifacts, Compute, Texts, TopK
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Tower:
 
     tokenizers: of instances and of labels, which differ where the checkpoint has a prompt. longest: tokens that the
     checkpoint takes. temperature: what logits are divided by in training. lengths: of instances and labels, which the
-    identity of a training holds. device: ``cpu`` or ``cuda``.
+    identity of a training holds. device: ``cpu`` or ``cuda``. processes: of this machine, that
+    train, embed and search.
     """
 
     backbone: Backbone
@@ -67,9 +69,10 @@ class Tower:
 
         name: of the backbone. corpus: texts of instances and labels, which a ``scratch:`` backbone is trained on.
         prompts: of instances and of labels, None for the checkpoint's own. temperature: of a head with cosine. Raises
-        what ``find_backbone`` and ``open_encoder`` raise, and Unavailable for a device that is not there.
+        what ``find_backbone`` and ``open_encoder`` raise, and Unavailable for a device that is not there, or fewer GPUs
+        than processes.
         """
-        device = chosen_device(compute.device)
+        device = chosen_device(compute.device, compute.processes)
         chosen = chosen_precision(precision, device)
         backbone = find_backbone(
             name, artifacts, *corpus, seed=seed, mlm_steps=mlm_steps, device=device, precision=chosen
@@ -133,10 +136,23 @@ class Tower:
         """The vectors of a store, [n, width]; shared: kept for every cell with the backbone as it is."""
         if shared:
             identity = {"backbone": self.backbone.sha256, "tokens": store.folder.name}
-            yield shared_embeddings(self.artifacts, self.encoder, store, identity, dtype)
+            yield shared_embeddings(self.artifacts, self.encoder, store, identity, dtype, self.processes)
         else:
-            with temporary_embeddings(self.encoder, store, self.artifacts, dtype) as vectors:
+            with temporary_embeddings(self.encoder, store, self.artifacts, dtype, self.processes) as vectors:
                 yield vectors
+
+    def nearest(self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None) -> TopK:
+        """The k items with the largest inner product for each query, found where the tower computes; see ``top_k``."""
+        return distributed_top_k(
+            queries,
+            items,
+            k,
+            artifacts=self.artifacts,
+            device=self.device,
+            processes=self.processes,
+            seed=self.seed,
+            notes=notes,
+        )
 
     def train(
         self,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xmcbench import MethodError, load_arrays, save_arrays, usable_cores
+from xmcbench import load_arrays, save_arrays
+from xmcbench.methods.distributed.machines import Machines, alone
+from xmcbench.methods.distributed.processes import run_in_processes
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.machines import Machines, alone
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.training import History, Task, TrainingPlan, train
 
@@ -58,7 +59,8 @@ def trained(
             with alone():
                 _train_and_save(*arguments)
         else:
-            _in_processes(machines, processes, arguments)
+            hint = "out of memory? use a smaller batch or fewer processes"
+            run_in_processes(_one_process, (machines, processes, arguments), processes, "training", hint)
 
     if keep:
         return _taken_over(encoder, artifacts.get("training", key, build, uses=(task,)))
@@ -85,27 +87,9 @@ def _train_and_save(
     return history
 
 
-def _in_processes(machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
-    """Train in processes on this machine and the others: gloo between CPUs, NCCL between GPUs."""
-    from torch.multiprocessing import ProcessExitedException, ProcessRaisedException, spawn
-
-    try:
-        spawn(_one_process, (machines, processes, arguments), processes)
-    except ProcessRaisedException as error:
-        last = str(error).strip().splitlines()[-1]
-        raise MethodError(f"a training process failed: {last}") from error
-    except ProcessExitedException as error:
-        raise MethodError(
-            f"a training process ended: {error}", "out of memory? use a smaller batch or fewer processes"
-        ) from error
-
-
 def _one_process(local: int, machines: Machines, processes: int, arguments: tuple[Any, ...]) -> None:
-    os.environ |= machines.environment(local, processes)
-    # With it every process, that of rank 0 too, would look for torchrun's store at our port, where none is.
-    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
-    if arguments[5] == "cpu":
-        torch.set_num_threads(max(1, usable_cores() // processes))
+    """Train with the processes of this machine and the others: gloo between CPUs, NCCL between GPUs."""
+    machines.join(local, processes)
     try:
         _train_and_save(*arguments)
         # Rank 0 holds the meeting point of this training; nobody goes on to the next one before it is done.

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from xmcbench.records import Store
+
 SWITCHED = """
     import numpy as np
     from xmcbench import Method, TopK
@@ -38,7 +40,7 @@ def words(tiny, plugin):
     return "ablation", "--dataset", tiny, "--plugin", plugin(SWITCHED, "switched.py"), "--method", "switched"
 
 
-def test_rows_in_order_with_their_components(inside, words, tmp_path):
+def test_rows_in_order_with_their_components(inside, altered, words, tmp_path):
     ended = inside(*words, "--seed", "0,1")
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count(": ok, ") == 6
@@ -51,6 +53,19 @@ def test_rows_in_order_with_their_components(inside, words, tmp_path):
     again = inside(*words, "--seed", "0,1")
     assert again.stdout == ended.stdout
     assert {path: path.read_bytes() for path in records} == records
+
+    # A result of other code is marked, and so is a row that has one among others.
+    store = Store(tmp_path / "runs")
+    first, second, *_ = store.records()
+    for record in (first, second):
+        store.write(altered(record, (("method", "source_sha256"), "0" * 64)))
+    stale = "stale: the method's code has changed since this result was made"
+    marked = inside(*words, "--seed", "0,1")
+    assert marked.stdout.count(stale) == len({first.cell.parameters["up"], second.cell.parameters["up"]})
+    rows = json.loads(inside(*words, "--seed", "0,1", "--json").stdout)["rows"]
+    problems = {each["key"]: each["problem"] for row in rows.values() for each in row}
+    assert {key for key, problem in problems.items() if problem == stale} == {first.key, second.key}
+    assert len(problems) == 6
 
 
 def test_json(inside, words):

@@ -141,7 +141,7 @@ def test_what_is_stale_is_said(inside, runs, altered):
     lines = text.splitlines()
     assert lines[1].startswith("B: BM25")
     assert lines[2].startswith("   stale: the method's code has changed")
-    assert lines[3] == "   mixed: its seeds were made by different code"
+    assert lines[3] == "   mixed: its results were made by different code"
     document = result(inside("compare", "tfidf:pecos", "bm25", "--setting", "ez", "--json"))
     assert [len(document["problems"][side]) for side in ("first", "second")] == [0, 2]
 

@@ -9,6 +9,7 @@ import pytest
 
 from xmcbench.command.main import main
 from xmcbench.leaderboard import raster
+from xmcbench.records import Store
 
 LEARNERS = """
     import numpy as np
@@ -40,7 +41,7 @@ def settings(runs):
     return sorted(path.parent.name for path in (runs / "records").rglob("counts-*.json"))
 
 
-def test_a_curve_runs_draws_and_goes_on(inside, tiny, counts, tmp_path):
+def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path):
     file = counts("optional")
     words = ("curve", "--dataset", tiny, "--methods", "tfidf,counts", "--plugin", file)
     ended = inside(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
@@ -69,6 +70,22 @@ def test_a_curve_runs_draws_and_goes_on(inside, tiny, counts, tmp_path):
     assert half.returncode == 0, half.stderr
     assert "missing: Counts at 0% (seed 2), 10%, 50% (seed 2), 100% (seed 2)" in half.stdout
     assert "fs-pair-0.1" not in settings(runs)
+
+    # A result of other code is marked wherever it is shown.
+    store = Store(runs)
+    for record in store.records():
+        if record.cell.method == "counts":
+            store.write(altered(record, (("method", "source_sha256"), "0" * 64)))
+    stale = "stale: the method's code has changed since this result was made"
+    words += ("--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair", "--no-run")
+    marked = inside(*words)
+    assert f"Counts: {stale}" in marked.stdout
+    assert "stale or mixed" in (runs / "curves" / "tiny-pair-p5.svg").read_text()
+    document = json.loads(inside(*words, "--json").stdout)
+    assert {(each["cell"]["method"], each["problem"]) for each in document["records"]} == {
+        ("tfidf", None),
+        ("counts", stale),
+    }
 
 
 def test_what_needs_pairs_does_not_run_at_zero(inside, tiny, counts, tmp_path):

@@ -18,7 +18,7 @@ import pytest
 
 from xmcbench.command.request import limits
 from xmcbench.environment import machine_cores
-from xmcbench.runner.execution import Limits
+from xmcbench.runner.place import Limits
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
 

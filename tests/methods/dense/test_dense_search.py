@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from xmcbench import MethodError, TopK
-from xmcbench.methods.dense import search
+from xmcbench import Artifacts, MethodError, TopK
+from xmcbench.methods.dense import distributed, search
 from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.distributed.machines import Machines
 
 
 def vectors(rows, width=12, seed=0):
@@ -12,6 +15,11 @@ def vectors(rows, width=12, seed=0):
 
 def exact(queries, items, k):
     return TopK.from_scores((queries.astype(np.float64) @ items.astype(np.float64).T).astype(np.float32), k)
+
+
+@pytest.fixture
+def artifacts(tmp_path):
+    return Artifacts(tmp_path)
 
 
 @pytest.fixture(params=["faiss", "torch"])
@@ -43,6 +51,52 @@ def test_ties_by_lower_number_also_at_the_last_place(engine, seed):
     found = top_k(queries.astype(np.float32), items.astype(np.float32), 9)
     found.check(40, 9, 360)
     assert np.array_equal(found.indices, exact(queries.astype(np.float32), items.astype(np.float32), 9).indices)
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_queries_are_dealt_out_to_devices(engine, monkeypatch, count):
+    """Two processors stand for two GPUs; ties at the last place included."""
+    queries, items = vectors(count), np.tile(vectors(60, seed=1), (3, 1))
+    expected = top_k(queries, items, 7)
+    used = []
+    monkeypatch.setattr(search, "_devices", lambda device, processes: used.append(processes) or ["cpu"] * processes)
+    found = top_k(queries, items, 7, processes=2)
+    assert used == [2]
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.scores, expected.scores)
+
+
+def test_where_an_exact_search_runs():
+    assert search._devices("cuda", 1) == ["cuda"]
+    assert search._devices("cuda", 2) == ["cuda:0", "cuda:1"]
+    assert search._devices("cpu", 2) == ["cpu"], "it uses all cores"
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_each_machine_searches_its_queries(artifacts, monkeypatch, number):
+    """Two queries for three machines; the exchange itself is tested with real ones."""
+    queries, items = vectors(2), vectors(60, seed=1)
+    expected = top_k(queries, items, 70)
+    monkeypatch.setattr(distributed, "Machines", SimpleNamespace(here=lambda: Machines(3, number)))
+    called = []
+
+    def exchange(machines, rows, owned, identity):
+        called.append([each.tolist() for each in owned])
+        assert rows[owned[number]][:, :60].tolist() == expected.indices[owned[number]][:, :60].tolist()
+        rows[:] = np.hstack([expected.indices, expected.scores.view(np.int32)])
+
+    monkeypatch.setattr(distributed, "exchange", exchange)
+
+    def searched(worthwhile):
+        monkeypatch.setitem(distributed.WORTHWHILE, "cpu", worthwhile)
+        return distributed.distributed_top_k(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
+
+    for found in (searched(0), searched(10**9)):
+        assert np.array_equal(found.indices, expected.indices)
+        assert np.array_equal(found.scores, expected.scores)
+    monkeypatch.setattr(distributed, "is_exact", lambda items, device: False)
+    searched(0)
+    assert called == [[[0], [1], []]], "neither a small search nor HNSW is shared"
 
 
 def test_equal_vectors_have_equal_scores(engine):

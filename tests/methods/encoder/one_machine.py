@@ -1,4 +1,4 @@
-"""One of several machines that train together: the same script on each. Started by test_machines.py."""
+"""One of several machines that share their work: the same script on each. Started by test_two_machines.py."""
 
 import os
 import signal
@@ -8,11 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench import Artifacts, Texts
+from xmcbench.methods.dense import distributed
+from xmcbench.methods.distributed import rows
 from xmcbench.methods.encoder.contrastive import TwoViews
+from xmcbench.methods.encoder.encoding import shared_embeddings
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
 from xmcbench.methods.encoder.training import TrainingPlan
+
+WORDS = ("apple", "bridge", "candle", "desert", "engine")
 
 
 class Killed(TwoViews):
@@ -26,7 +31,10 @@ class Killed(TwoViews):
 
 
 def run(root, checkpoint, killed_at=None):
-    """Train twice, one after the other, with a checkpoint after each step; the weights of both, and their notes."""
+    """Train twice, one after the other, with a checkpoint after each step; the weights of both, and their notes.
+
+    Among the weights are the vectors of more texts by the last of them, and the labels that are nearest to each.
+    """
     artifacts = Artifacts(Path(root))
     texts = Texts.from_lists([f"the {a} likes {b}" for a in ("apple", "bridge", "candle") for b in ("red", "green")])
     store = TokenStore.of(artifacts, texts, open_tokenizer(Path(checkpoint)), 16)
@@ -37,11 +45,21 @@ def run(root, checkpoint, killed_at=None):
         task.at = killed_at
         notes.append(trained(artifacts, encoder, task, TrainingPlan(6, 1e-3, seed=seed, checkpoint_s=0.0), {}, "cpu"))
         weights |= {f"{seed}/{name}": each for name, each in encoder.weights().items()}
-    return weights, notes
+    return weights | embedded(artifacts, encoder, checkpoint), notes
+
+
+def embedded(artifacts, encoder, checkpoint):
+    """The vectors of texts in several batches, and their nearest neighbors."""
+    lines = [f"the {a} sees {b} and {c}" * 3 for a in WORDS for b in WORDS for c in WORDS]
+    store = TokenStore.of(artifacts, Texts.from_lists(lines), open_tokenizer(Path(checkpoint)), 32)
+    vectors = shared_embeddings(artifacts, encoder, store, {})
+    found = distributed.distributed_top_k(vectors, vectors[:20], 3, artifacts=artifacts, device="cpu", processes=1)
+    return {"vectors": vectors, "indices": found.indices, "scores": found.scores}
 
 
 if __name__ == "__main__":
     root, checkpoint, killed_at = sys.argv[1:]
+    rows.WORTHWHILE["cpu"] = distributed.WORTHWHILE["cpu"] = 0
     weights, notes = run(root, checkpoint, int(killed_at) if killed_at else None)
     resumed = [note["resumed_at"] for note in notes]
     np.savez(Path(root, "end.npz"), **weights, processes=notes[0]["processes"], resumed=resumed)

@@ -1,6 +1,7 @@
 """Models of every kind that sentence-transformers runs, tiny ones, against its own vectors."""
 
 import json
+import pickle
 import shutil
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from xmcbench import Texts, Unavailable, UsageError
 from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.embedder.folder import check_model, files_sha256
+from xmcbench.methods.embedder.model import EmbeddingModel, TextRows
 
 WORDS = ["the", "old", "red", "green", "apple", "bridge", "candle", "desert", "engine", "forest", "garden"]
 NEW = ["the old apple", "", "red bridge and green island", "zyzzyva"]
@@ -74,6 +76,32 @@ def test_scores_are_the_similarity_of_the_model(model, ranked, stories, similari
     other, _ = ranked(folder, instance_prompt="", label_prompt="green ")
     queries, labels = reference.encode(NEW, prompt=""), reference.encode(list(stories[1]), prompt="green ")
     np.testing.assert_allclose(scores(other), reference.similarity(queries, labels).numpy(), atol=1e-5)
+
+
+def test_other_processes_load_the_model_again(model, stories):
+    """Two shares of blocks of 8 texts, by two copies of what another process gets."""
+    folder, _ = model(similarity_fn_name="euclidean")
+    opened = EmbeddingModel.open(
+        str(folder),
+        "cpu",
+        backend="torch",
+        precision="fp32",
+        truncate_dim=8,
+        max_length=9,
+        prompts=("the ", None),
+        batch=1,
+    )
+    rows = TextRows(opened, stories[0], "instance")
+    expected, found = np.full((2, 30, 9), np.nan, np.float32)
+    rows.write(expected, 0, 1, "cpu")
+    packed = pickle.dumps(rows)
+    shares = rows.shares(2)
+    assert [len(each) for each in shares] == [16, 14]
+    for share, numbers in enumerate(shares):
+        pickle.loads(packed).write(found, share, 2, "cpu")
+        assert np.isfinite(found[numbers]).all()
+        assert np.isfinite(found).all() == (share == 1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_euclidean_distance(model, ranked, stories):

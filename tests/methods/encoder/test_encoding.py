@@ -2,10 +2,13 @@ import resource
 
 import numpy as np
 import pytest
+import torch
 
-from xmcbench import Texts, XmcbenchError
+from xmcbench import Texts, Unavailable, XmcbenchError, progress
+from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.distributed import rows
 from xmcbench.methods.encoder import hardware
-from xmcbench.methods.encoder.encoding import encode, shared_embeddings, temporary_embeddings
+from xmcbench.methods.encoder.encoding import StoreRows, encode, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 
@@ -32,6 +35,31 @@ def test_some_rows(prepared):
     encode(encoder, store, whole)
     encode(encoder, store, some, np.array([7, 0, 21]))
     np.testing.assert_allclose(some, whole[[7, 0, 21]], atol=1e-6)
+
+
+def test_several_processes_write_the_same_vectors(artifacts, checkpoint, stories, monkeypatch):
+    """Two batches: a third process has none."""
+    monkeypatch.setitem(rows.WORTHWHILE, "cpu", 0)
+    texts = Texts.from_lists([*stories[0]] * 4)
+    store = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 32)
+    encoder = open_encoder(checkpoint(), "native", 0)
+    expected = np.empty((len(store), 16), np.float32)
+    encode(encoder, store, expected)
+    for count in (1, 2, 3):
+        found = np.zeros_like(expected)
+        for share, numbers in enumerate(StoreRows(encoder, store).shares(count)):
+            StoreRows(encoder, store).write(found, share, count, "cpu")
+            assert np.array_equal(found[numbers], expected[numbers])
+            assert np.array_equal(found, expected) == (share >= min(count, 2) - 1)
+    monkeypatch.setenv(progress.VARIABLE, str(artifacts.root / "progress"))
+    with temporary_embeddings(encoder, store, artifacts, processes=3) as found:
+        assert progress.read(artifacts.root / "progress").done == len(store)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert np.array_equal(top_k(found, found, 5).indices, top_k(expected, expected, 5).indices)
+    monkeypatch.undo()
+    monkeypatch.setattr(rows, "run_in_processes", None)
+    with temporary_embeddings(encoder, store, artifacts, processes=2) as found:
+        assert np.array_equal(found, expected), "few texts are not worth a process"
 
 
 def test_the_mode_is_left_as_it_was(prepared):
@@ -77,6 +105,15 @@ def test_no_room_for_the_embeddings(artifacts, prepared):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(artifacts.root.rglob("embeddings.bin"))
     assert not list(artifacts.root.rglob("*.tmp"))
+
+
+def test_more_processes_than_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [hardware.chosen_device("auto", 2), hardware.chosen_device("cpu", 3)] == ["cuda", "cpu"]
+    with pytest.raises(Unavailable, match="3 processes need a GPU each, but only 2 found") as raised:
+        hardware.chosen_device("auto", 3)
+    assert "--processes 2" in raised.value.hint
 
 
 def test_bf16_where_the_processor_has_it(monkeypatch):

@@ -80,7 +80,7 @@ def test_a_process_that_the_system_ends_is_named(artifacts, checkpoint, stories)
     weights = checkpoint()
     store = TokenStore.of(artifacts, stories[0], open_tokenizer(weights), 32)
     task = Killed(store, store, 12, 0.05, 0)
-    with pytest.raises(MethodError, match="a training process ended: .*SIGKILL") as caught:
+    with pytest.raises(MethodError, match="a process ended while training: .*SIGKILL") as caught:
         trained(artifacts, open_encoder(weights, "native", seed=0), task, TrainingPlan(4, 1e-3), {}, "cpu", 2)
     assert "memory" in caught.value.hint
 

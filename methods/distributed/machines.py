@@ -1,11 +1,14 @@
-"""Training on several machines: the same command, started once on each.
+"""Several machines that work on one cell: the same command, started once on each.
 
     torchrun --nnodes 2 --node-rank I --master-addr HOST --master-port 29500 --nproc-per-node 1 --no-python \\
-        xmcbench run ... --set maclr.processes=8
+        xmcbench run ... --processes 8
 
-torchrun sets environment variables, which can also be set by hand: GROUP_WORLD_SIZE
-(machines), GROUP_RANK (which of them, from 0), MASTER_ADDR and MASTER_PORT (where that of rank 0 is reached). Every
-machine needs its own runs folder, all with the same content: on a shared one they would block each other.
+torchrun sets environment variables, which can also be set by hand: GROUP_WORLD_SIZE (the number of machines),
+GROUP_RANK (which of them, from 0), MASTER_ADDR and MASTER_PORT (where that of rank 0 is reached). The machines train
+together, share the texts that are embedded and the queries of exact searches, and exchange the results.
+
+Every machine needs its own runs folder, all with the same content: on a shared one they would block each other, and a
+machine that already has an artifact does not come to share the work on it.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _OF_PROCESS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELA
 
 @dataclass(frozen=True)
 class Machines:
-    """This machine's place in a training on several machines.
+    """This machine's place among several.
 
     count: how many; number: of this one, from 0; address and port: where the processes of all of them meet.
     """
@@ -61,6 +64,12 @@ class Machines:
             "MASTER_PORT": str(self.port),
         }
 
+    def join(self, local: int, processes: int) -> None:
+        """Set these variables in this process, so that torch finds the others."""
+        os.environ |= self.environment(local, processes)
+        # With it every process, that of rank 0 too, would look for torchrun's store at our port, where none is.
+        os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+
 
 @contextmanager
 def alone() -> Iterator[None]:
@@ -76,7 +85,7 @@ def _refuse_several_here(told: Mapping[str, str]) -> None:
     if "GROUP_WORLD_SIZE" in told and told.get("LOCAL_WORLD_SIZE", "1") != "1":
         raise UsageError(
             f"torchrun started {told['LOCAL_WORLD_SIZE']} commands on this machine, which would block each other",
-            "--nproc-per-node 1; the parameter `processes` says how many train on a machine",
+            "--nproc-per-node 1; --processes of xmcbench says how many work on a machine",
         )
 
 

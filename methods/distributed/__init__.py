@@ -1,0 +1,1 @@
+"""Work shared by the processes of a machine, and by several machines."""
