@@ -66,14 +66,19 @@ class GloVe(Method):
     normalize: Annotated[bool, Doc("cosine instead of the inner product of the means")] = True
     lowercase: Annotated[bool, Doc("compare words in lower case; not for given vectors that know capitals")] = True
     max_words: Annotated[
-        int, Ge(1), Unit("words"), Doc("at most: the most frequent of the corpus, or the first of the file", _PAPER)
+        int,
+        Ge(1),
+        Unit("words"),
+        Doc("maximum size of the vocabulary: the most frequent words of the corpus, or the first of the file", _PAPER),
     ] = 400_000
     dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 300
-    window: Annotated[int, Ge(1), Unit("words"), Doc("words at most so far apart co-occur", _PAPER)] = 10
-    min_count: Annotated[int, Ge(1), Doc("rarer words are left out", "the authors' program")] = 5
+    window: Annotated[int, Ge(1), Unit("words"), Doc("maximum distance of words that co-occur", _PAPER)] = 10
+    min_count: Annotated[
+        int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary", "the authors' program")
+    ] = 5
     x_max: Annotated[float, Gt(0), Doc("a count weighs (count / x_max)^alpha, at most 1", "the authors' demo")] = 10.0
     alpha: Annotated[float, Gt(0), Doc("see x_max", _PAPER)] = 0.75
-    learning_rate: Annotated[float, Gt(0), Doc("of AdaGrad", _PAPER)] = 0.05
+    learning_rate: Annotated[float, Gt(0), Doc("learning rate of AdaGrad", _PAPER)] = 0.05
     epochs: Annotated[int, Ge(1), Doc("passes over the counts")] = 25
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:

@@ -41,12 +41,15 @@ class KNN(Method):
     packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
 
     neighbors: Annotated[
-        int, Ge(1), Unit("instances"), Doc("that vote, at most", "the training pairs of LF-Debian-20K")
+        int,
+        Ge(1),
+        Unit("instances"),
+        Doc("maximum number of neighbors that vote", "the training pairs of LF-Debian-20K"),
     ] = 50
     power: Annotated[
         float,
         Gt(0),
-        Doc("a vote weighs the similarity of its instance to this power", "the training pairs of LF-Debian-20K"),
+        Doc("exponent of the similarity in the weight of a vote", "the training pairs of LF-Debian-20K"),
     ] = 1.0
     text: Annotated[
         float,

@@ -34,9 +34,9 @@ class LabelExpansion(Method):
     deterministic = True
     packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
 
-    documents: Annotated[int, Ge(1), Doc("nearest training documents of a label that lend it words")] = 5
-    weight: Annotated[float, Gt(0), Doc("of these words beside those of the label")] = 0.5
-    terms: Annotated[int, Ge(1), Doc("features of an expanded label at most")] = 200
+    documents: Annotated[int, Ge(1), Doc("number of nearest training documents whose words a label gets")] = 5
+    weight: Annotated[float, Gt(0), Doc("weight of the added words relative to the label's own")] = 0.5
+    terms: Annotated[int, Ge(1), Doc("maximum number of features of an expanded label")] = 200
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0

@@ -55,13 +55,21 @@ class NGAME(DualEncoder):
         Literal["triplet", "contrastive"],
         Doc("triplet: a hinge on the hardest labels of the batch, as in the paper; contrastive: MACLR's equation 2"),
     ] = "triplet"
-    margin: Annotated[float, Gt(0), Doc("of the hinge", _PAPER)] = 0.3
-    hardest: Annotated[int, Ge(1), Unit("labels"), Doc("of the batch that a document's hinge counts")] = 10
-    cluster_size: Annotated[int, Ge(1), Unit("documents"), Doc("of a cluster at most")] = 8
-    clusters_updated_every: Annotated[int, Ge(1), Unit("steps"), Doc("after which documents are clustered again")] = 100
-    shortlist: Annotated[int, Ge(1), Unit("labels"), Doc("of a document, to train the classifiers on")] = 100
-    classifier_epochs: Annotated[int, Ge(0), Doc("of the classifiers, over the documents with a pair")] = 10
-    classifier_rate: Annotated[float, Gt(0), Doc("of the classifiers' training")] = 2e-4
+    margin: Annotated[float, Gt(0), Doc("margin of the hinge", _PAPER)] = 0.3
+    hardest: Annotated[
+        int, Ge(1), Unit("labels"), Doc("number of labels of the batch in a document's hinge: the hardest")
+    ] = 10
+    cluster_size: Annotated[int, Ge(1), Unit("documents"), Doc("maximum size of a cluster")] = 8
+    clusters_updated_every: Annotated[
+        int, Ge(1), Unit("steps"), Doc("number of steps after which documents are clustered again")
+    ] = 100
+    shortlist: Annotated[
+        int, Ge(1), Unit("labels"), Doc("labels per document on which the classifiers are trained")
+    ] = 100
+    classifier_epochs: Annotated[
+        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair")
+    ] = 10
+    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training")] = 2e-4
     c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1, for the classifiers")] = 0.75
     d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine")] = 3.0
     fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5

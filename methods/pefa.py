@@ -33,12 +33,14 @@ class PEFA(Embedder):
     supervision: ClassVar[Literal["unused", "required"]] = "required"
     deterministic = False
 
-    neighbors: Annotated[int, Ge(1), Unit("instances"), Doc("that vote, or abstain")] = 50
+    neighbors: Annotated[
+        int, Ge(1), Unit("instances"), Doc("number of nearest training instances that vote or abstain")
+    ] = 50
     mix: Annotated[float, Interval(gt=0, le=1), Doc("weight of the votes; the label text has the rest")] = 0.5
-    temperature: Annotated[float, Gt(0), Doc("what similarities are divided by before they vote")] = 0.05
-    candidates: Annotated[int, Ge(1), Unit("labels"), Doc("of the label texts, and at least as many as asked for")] = (
-        200
-    )
+    temperature: Annotated[float, Gt(0), Doc("divisor of the similarities before they vote")] = 0.05
+    candidates: Annotated[
+        int, Ge(1), Unit("labels"), Doc("number of labels taken from the search by text; at least k")
+    ] = 200
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, and the instances as queries, or take their vectors from the store."""

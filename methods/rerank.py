@@ -39,18 +39,21 @@ class Rerank(Method):
         "httpx": "httpx",
     }
 
-    first: Annotated[str, Doc("the method whose labels are put in order, NAME or NAME:PRESET")] = "tfidf"
+    first: Annotated[str, Doc("the method whose labels are reranked, NAME or NAME:PRESET")] = "tfidf"
     model: Annotated[str, Doc("a cross-encoder: a folder or a model id of the hub")] = (
         "cross-encoder/ms-marco-MiniLM-L6-v2"
     )
-    depth: Annotated[int, Ge(1), Unit("labels"), Doc("that are put in order")] = 20
+    depth: Annotated[int, Ge(1), Unit("labels"), Doc("number of labels that are reranked")] = 20
     max_length: Annotated[
-        int | None, Ge(8), Unit("tokens"), Doc("of an instance and a label together; none: what the model states")
+        int | None,
+        Ge(8),
+        Unit("tokens"),
+        Doc("maximum length of an instance and a label together; none: the model's own"),
     ] = None
-    batch: Annotated[int, Ge(1), Unit("pairs"), Doc("read at a time", "sentence-transformers")] = 32
+    batch: Annotated[int, Ge(1), Unit("pairs"), Doc("number of pairs scored at a time", "sentence-transformers")] = 32
     precision: Annotated[
         Literal["auto", "bf16", "fp32"],
-        Doc("of the weights; auto is bfloat16 where the hardware multiplies it faster, else float32"),
+        Doc("precision of the weights; auto: bfloat16 where the hardware multiplies it faster, else float32"),
     ] = "auto"
 
     def describe(self) -> str:

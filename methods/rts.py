@@ -40,17 +40,17 @@ class RTS(PretrainedEncoder):
         "scratch": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
     }
 
-    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs")] = 10_000
-    batch: Annotated[int, Ge(2), Unit("pairs"), Doc("of a step, over all processes", _PAPER)] = 384
+    steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs")] = 10_000
+    batch: Annotated[int, Ge(2), Unit("pairs"), Doc("pairs per step, over all processes", _PAPER)] = 384
     learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", _PAPER)] = 5e-5
-    min_words: Annotated[int, Ge(1), Unit("words"), Doc("of a segment at least", _PAPER)] = 40
-    max_words: Annotated[int, Ge(1), Unit("words"), Doc("of a segment at most", _PAPER)] = 80
+    min_words: Annotated[int, Ge(1), Unit("words"), Doc("minimum length of a segment", _PAPER)] = 40
+    max_words: Annotated[int, Ge(1), Unit("words"), Doc("maximum length of a segment", _PAPER)] = 80
 
     def require(self) -> None:
         """Raise UsageError where no segment has as many words as it needs, and as other encoders do."""
         if self.max_words < self.min_words:
             raise UsageError(
-                f"RTS.max_words = {self.max_words} is less than min_words = {self.min_words}", "choose a larger one"
+                f"rts.max_words = {self.max_words} is less than min_words = {self.min_words}", "choose a larger one"
             )
         super().require()
 

@@ -47,18 +47,28 @@ class SiameseXML(Method):
 
     vectors: Annotated[str, VECTORS] = "random"
     dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 512
-    min_count: Annotated[int, Ge(1), Doc("rarer words are left out")] = 2
-    max_words: Annotated[int, Ge(1), Unit("words"), Doc("the most frequent words are kept")] = 500_000
+    min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
+    max_words: Annotated[
+        int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept")
+    ] = 500_000
     dropout: Annotated[float, Interval(ge=0, lt=1), Doc("share of the summed vector that training drops", _PAPER)] = 0.5
-    batch: Annotated[int, Ge(1), Unit("labels"), Doc("of a step of the encoder's training, at most", _PAPER)] = 1024
-    epochs: Annotated[int, Ge(0), Doc("of the encoder's training, over the labels with a pair", _PAPER)] = 50
-    learning_rate: Annotated[float, Gt(0), Doc("of the encoder's training", _PAPER)] = 0.01
-    negatives: Annotated[int, Ge(1), Unit("documents"), Doc("of a label in a step, the most alike", _PAPER)] = 2
+    batch: Annotated[
+        int, Ge(1), Unit("labels"), Doc("maximum number of labels in a step of the encoder's training", _PAPER)
+    ] = 1024
+    epochs: Annotated[int, Ge(0), Doc("passes of the encoder's training over the labels with a pair", _PAPER)] = 50
+    learning_rate: Annotated[float, Gt(0), Doc("learning rate of the encoder's training", _PAPER)] = 0.01
+    negatives: Annotated[
+        int, Ge(1), Unit("documents"), Doc("negatives of a label in a step: the most similar ones", _PAPER)
+    ] = 2
     c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1", _PAPER)] = 0.9
     d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine", _PAPER)] = 1.5
-    shortlist: Annotated[int, Ge(1), Unit("labels"), Doc("of a document, to train the classifiers on")] = 100
-    classifier_epochs: Annotated[int, Ge(0), Doc("of the classifiers, over the documents with a pair")] = 10
-    classifier_rate: Annotated[float, Gt(0), Doc("of the classifiers' training", _PAPER)] = 2e-4
+    shortlist: Annotated[
+        int, Ge(1), Unit("labels"), Doc("labels per document on which the classifiers are trained")
+    ] = 100
+    classifier_epochs: Annotated[
+        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair")
+    ] = 10
+    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training", _PAPER)] = 2e-4
     classifier_c: Annotated[float, Interval(gt=0, lt=1), Doc("c, for the classifiers", _PAPER)] = 0.75
     classifier_d: Annotated[float, Gt(0), Doc("d, for the classifiers", _PAPER)] = 3.0
     threshold: Annotated[

@@ -45,9 +45,12 @@ class SimCSE(PretrainedEncoder):
     }
     _projection: ClassVar[bool] = True
 
-    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs")] = 10_000
+    steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs")] = 10_000
     batch: Annotated[
-        int, Ge(2), Unit("documents"), Doc("of a step, over all processes", "SimCSE, appendix A, for BERT-base")
+        int,
+        Ge(2),
+        Unit("documents"),
+        Doc("documents per step, over all processes", "SimCSE, appendix A, for BERT-base"),
     ] = 64
     learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", "SimCSE, appendix A, for BERT-base")] = 3e-5
 

@@ -48,7 +48,7 @@ class XRLinear(Method):
         "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
     }
 
-    mixed: Annotated[bool, Doc("where there are known pairs, train on the pseudo pairs too")] = False
+    mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[
         int,
         Ge(1),
@@ -63,14 +63,14 @@ class XRLinear(Method):
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
     analyzer: Annotated[Analyzer | None, ANALYZER] = None
     nr_splits: Annotated[int, Ge(2), Doc("children of a node of the tree", "PECOS")] = 16
-    max_leaf_size: Annotated[int, Ge(2), Doc("labels of a leaf at most", "PECOS")] = 100
+    max_leaf_size: Annotated[int, Ge(2), Doc("maximum size of a leaf", "PECOS")] = 100
     cost: Annotated[float, Gt(0), Doc("C of the SVM", "PECOS")] = 1.0
-    threshold: Annotated[float, Ge(0), Doc("weights below it are dropped", "PECOS")] = 0.1
+    threshold: Annotated[float, Ge(0), Doc("weights below this are dropped", "PECOS")] = 0.1
     beam_size: Annotated[
         int,
         Ge(1),
         Doc(
-            "nodes that a prediction follows on each level: wider than PECOS's 10, so that R@100 does not hinge on the "
+            "nodes that a prediction follows on each level; more than PECOS's 10, so that R@100 does not hinge on the "
             "beam"
         ),
     ] = 50

@@ -55,6 +55,27 @@ def pytest_addoption(parser):
     )
 
 
+#: What takes longest starts first, so that one worker does not sit at it when the other has nothing left to do.
+LONGEST = (
+    "faults/test_kills.py",
+    "faults/test_shards.py",
+    "faults/test_concurrency.py",
+    "faults/test_bad_plugins.py",
+    "leaderboard/test_committed_records.py",
+    "methods/encoder/test_architectures.py",
+    "methods/encoder/test_machines.py",
+    "methods/encoder/test_processes.py",
+    "methods/test_supervised_cells.py",
+    "test_changed_code.py",
+    "test_documentation.py",
+    "test_golden_cells.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.nodeid.removeprefix("tests/").partition("::")[0] not in LONGEST)
+
+
 def _block_network() -> None:
     spec = importlib.util.spec_from_file_location("blocked_network", BLOCKED / "sitecustomize.py")
     spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -261,7 +261,7 @@ def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
         ({"methods": "tfdif"}, "did you mean 'tfidf'"),
         ({"setting": "zero"}, "unknown setting 'zero'"),
         ({"setting": "fs"}, "needs a ratio"),
-        ({"ratio": 0.5}, "--ratio and --by cannot be used with --setting ez"),
+        ({"ratio": 0.5}, "ratio and by cannot be used with the setting ez"),
         ({"methods": "bm25", "filter": "file"}, "has no filter 'file'"),
         ({"methods": "bm25", "set": {"bm25": {"b": 2}}}, "out of range"),
         ({"methods": "bm25", "preset": "lucen"}, "did you mean 'lucene'"),
@@ -375,7 +375,7 @@ def test_two_rows_compared(tiny, options):
     turned = xmcbench.compare("popular", "bm25", runs="runs", dataset=str(tiny), setting="full", seed=[0])
     assert turned.first.seeds == [0]
     assert turned.differences["P@1"].delta == pytest.approx(-found.differences["P@1"].delta)
-    with pytest.raises(UsageError, match="--ratio and --by need --setting fs"):
+    with pytest.raises(UsageError, match="ratio and by need the setting fs"):
         xmcbench.compare("bm25", "popular", ratio=0.5)
     with pytest.raises(UnknownName, match="did you mean 'popular'"):
         xmcbench.compare("bm25", "populr")

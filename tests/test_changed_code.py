@@ -1,5 +1,6 @@
 """A change of code is seen wherever results are shown or artifacts taken: on a copy of the tree, which is changed."""
 
+import compileall
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 
@@ -23,6 +25,8 @@ class Tree:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "xmcbench", self.root, ignore=ignored)
         shutil.copytree(ROOT / "methods", self.root / "methods", ignore=ignored)
+        # Compiled once for all processes. What is changed no longer has the hash that its compiled file says.
+        compileall.compile_dir(self.root, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         path = os.pathsep.join([str(folder / "tree"), os.environ["PYTHONPATH"]])
         self.environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from xmcbench import contract
 from xmcbench.contract import Finding, Question, check
+from xmcbench.storage.atomic import write_json
 
 BROKEN = """
     import numpy as np
@@ -93,6 +94,15 @@ def test_an_error_of_the_methods_own_is_placed_once(plugin, findings):
     found = broken(findings("broken", path))
     assert found[0].reason == f"KeyError: 'label' ({path}:12)"
     assert {each.reason for each in found[1:]} == {"as above"}
+
+
+def test_a_reason_that_a_cell_gives_without_its_place_is_said_once(tmp_path, monkeypatch):
+    reasons = ["ValueError: x (f.py:3)", "ValueError: x", "ValueError: xy", "ValueError: x (f.py:9)"]
+    monkeypatch.setattr(contract, "_findings", lambda _: (Finding("a", "failed", each) for each in reasons))
+    write_json(tmp_path / "asked", {"name": "a"})
+    contract.main(*(str(tmp_path / name) for name in ("asked", "answered", "finished")))
+    said = [each["reason"] for each in json.loads((tmp_path / "answered").read_text())]
+    assert said == [reasons[0], "as above", *reasons[2:]]
 
 
 @pytest.mark.usefixtures("no_cell")
@@ -217,6 +227,8 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
     document = json.loads(ended.stdout)
     assert ended.returncode == 1
     assert document["poor"][1] == {"name": "learns", "status": "missing", "reason": "the reason"}
+    ended = inside("check", "tfidf", "--set", "tfidf.nosuch=1")
+    assert (ended.returncode, "unknown parameter 'tfidf.nosuch'" in ended.stderr, ended.stdout) == (2, True, "")
     ended = inside("check", both, "--set", "tfidf.ngrams=1")
     assert (ended.returncode, "--set tfidf: tfidf is not checked" in ended.stderr) == (2, True)
 

@@ -94,14 +94,17 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
     note = {HOSTILE: {"losses": [HOSTILE], "curve": [[1, 0.5], [2, 0.25], [3, 0.2]]}}
     made = altered(made, (("notes",), note))
     failed = altered(record(seed=1, status="failed"), machine, (("reason",), HOSTILE), (("method", "title"), HOSTILE))
-    drawings = 0
+    second = altered(record("bm25"), (("method", "title"), f"{HOSTILE} 2"))
+    elsewhere = [altered(each, (("cell", "dataset"), "Other")) for each in (made, second)]
+    drawings = set()
     for layout in ("markdown", "latex", "csv", "json", "html"):
-        for name, content in files(pages([made, failed], ()), layout, ()).items():
+        for name, content in files(pages([made, failed, second, *elsewhere], ()), layout, ()).items():
             assert "\x1b" not in content, name
             assert BIDI not in content, name
             if name.endswith(".svg"):
-                ET.fromstring(content)
-                drawings += 1
+                tags = {each.tag.rpartition("}")[2] for each in ET.fromstring(content).iter()}
+                assert tags <= {"svg", "title", "desc", "style", "rect", "text", "path"}, name
+                drawings.add(name.removeprefix("figures/").rpartition("-")[0])
             elif name.endswith(".md"):
                 assert "<img" not in content.replace("\\<img", ""), name
                 assert "](javascript" not in content.replace("\\](javascript", ""), name
@@ -113,4 +116,5 @@ def test_every_name_of_a_record_is_inert_in_every_format(record, altered):
                 assert "\\input" not in content, name
             elif name.endswith(".csv"):
                 assert all(not cell.startswith("=") for line in csv.reader(io.StringIO(content)) for cell in line), name
-    assert drawings
+    assert {"over-datasets-ez", "tiny-ez"} <= drawings
+    assert any("training" in name for name in drawings)

@@ -1,3 +1,5 @@
+import shlex
+
 import pytest
 
 from xmcbench import UsageError
@@ -71,5 +73,9 @@ def test_the_best_row_of_each_method(two, record):
     assert str(tiny).endswith("A (k=2), 35.00 ±3.0; select it with --set a.k=2")
     assert (tiny_b.rows, tiny_b.parameters) == (1, {})
     assert [(each.dataset, each.figure.value) for each in other] == [("Other", 0.6), ("Other", 0.9)]
+    hostile = "a b; $(rm -rf ~) 'c' \"d\" `e` \x1b[2J"
+    (odd, _) = choices(Results((*two("a", text=hostile), *two("a", text="x", value=0.1)), "", "runs"), "P@1")
+    flags = str(odd).partition("select it with ")[2]
+    assert shlex.split(flags) == ["--set", f"a.text={hostile}"]
     (near,) = choices(Results((record("a", value=0.3, k=1), record("a", value=0.34, k=2)), "self", "runs"), "P@1")
     assert (near.close, near.as_json()["close"]) == (1, 1)

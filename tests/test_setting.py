@@ -1,6 +1,7 @@
 import math
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from scipy.sparse import csr_matrix, random
 
 from xmcbench import UsageError
 from xmcbench.setting import Setting, draw
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs
 
 
@@ -109,6 +111,12 @@ def test_what_a_reader_of_a_table_calls_it():
     assert Setting.of("full").title == "full (all training pairs)"
     assert Setting.of("fs", 0.05).title == "few-shot, 5% of the labels"
     assert Setting.of("fs", 1, "pair").title == "few-shot, 100% of the pairs"
+
+
+def test_a_share_is_one_key_however_it_is_written():
+    same = [Setting.of("fs", ratio) for ratio in (1, 1.0)]
+    assert len({*same}) == 1
+    assert len({sha256_json(msgspec.to_builtins(each)) for each in same}) == 1
 
 
 @pytest.mark.parametrize(("by", "what"), [("label", "3 labels with a training pair"), ("pair", "4 training pairs")])

@@ -89,7 +89,7 @@ def examine(
                 audit(record, sent, loaded[name], source, registry, scorer)
                 _check_free(record, board, force)
                 if twin := sent_before.get(record.key):
-                    raise StorageError(f"{twin} is a record of the same cell", "send one of them")
+                    raise StorageError(f"{twin} is a record of the same cell", "send only one of them")
                 sent_before[record.key] = path
             except XmcbenchError as error:
                 found.refused[path] = error
@@ -99,7 +99,7 @@ def examine(
     taken = {each.record.key for each in found.accepted}
     shown = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
     if problem := _unshowable(shown):
-        raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "mend them first")
+        raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "fix them first")
     found.accepted = list(_showable(found.accepted, shown, found.refused))
     return found
 
@@ -138,7 +138,7 @@ def _check_texts(record: Record) -> None:
         if text != " ".join(text.split()) or not text.isprintable() or len(text) > _LONGEST:
             raise StorageError(
                 f"its {what} is {text[:_LONGEST]!a}",
-                f"one line of at most {_LONGEST} characters that can be seen, with single spaces",
+                f"use one line of at most {_LONGEST} visible characters, with single spaces",
             )
 
 
@@ -146,14 +146,14 @@ def _check_names(record: Record, titles: Mapping[str, str]) -> None:
     """Raise StorageError for a method whose name or title looks like that of another one. titles: method -> title."""
     own = {"name": skeleton(record.cell.method), "title": _skeleton_of_title(record.method.title)}
     if not own["title"]:
-        raise StorageError(f"its title is {record.method.title!r}, without a letter or digit")
+        raise StorageError(f"its title {record.method.title!r} has no letter or digit")
     for method, title in titles.items():
         if method != record.cell.method:
             for what, other in (("name", method), ("title", title)):
                 if own[what] == (skeleton(other) if what == "name" else _skeleton_of_title(other)):
                     shown = record.cell.method if what == "name" else record.method.title
                     raise StorageError(
-                        f"its method's {what} {shown!r} looks like that of {method}: {other!r}", "give it another"
+                        f"its method's {what} {shown!r} looks like that of {method}: {other!r}", "choose another"
                     )
 
 

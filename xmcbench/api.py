@@ -22,8 +22,8 @@ from xmcbench.experiment import AblationRun, CurveRun, Options, Run, only_ablati
 from xmcbench.inspection import Inspection, Plugin
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
+from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.plugin import method_name
-from xmcbench.records.record import PROPENSITY_INSTANCES
 from xmcbench.runner.grid import Grid
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK
@@ -146,7 +146,7 @@ def evaluate(
     answer.check(len(data.test), answer.k, len(data.labels))
     removed = data.filter(data.chosen_filter(filter))
     weights = None
-    if len(data.train) >= PROPENSITY_INSTANCES:  # else PSP is left out
+    if len(data.train) >= MIN_INSTANCES:  # else PSP is left out
         weights = inverse_propensity(data.train_pairs(), *data.propensity)
     return metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import hypot
@@ -39,7 +40,8 @@ class Choice:
     def __str__(self) -> str:
         figure, width = 100 * self.figure.value, 100 * self.figure.half_width
         close = f", {self.close} of the others within the interval" if self.close else ""
-        flags = " ".join(f"--set {self.method}.{name}={value}" for name, value in self.parameters.items())
+        values = (shlex.quote(f"{self.method}.{name}={value}") for name, value in self.parameters.items())
+        flags = " ".join(f"--set {value}" for value in values)
         return (
             f"best {self.metric} of {self.rows} rows of {self.method} on {self.dataset}, {self.setting}: {self.name}, "
             f"{figure:.2f} ±{width:.1f}{close}" + (f"; select it with {flags}" if flags else "")

@@ -152,9 +152,7 @@ def compare(
     Raises UsageError where the words name no row or several, or the rows cannot be paired; StorageError where ranks are
     missing.
     """
-    chosen = Setting.of(setting, ratio, by) if setting else None
-    if chosen is None and (ratio is not None or by):
-        raise UsageError("--ratio and --by need --setting fs")
+    chosen = Setting.optional(setting, ratio, by)
     one, other = choose(Path(runs), first, second, Choice(dataset, chosen, seed, force))
     unpaired = _obstacle(one, other)
     if unpaired and not force:

@@ -25,7 +25,8 @@ from xmcbench.plugin import load
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner.execution import Limits, Place, execute
+from xmcbench.runner.execution import execute
+from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Request, plan
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.setting import Setting
@@ -65,6 +66,11 @@ class Question(Struct, frozen=True, kw_only=True):
     time_s: float | None = None
     memory_gib: float | None = None
 
+    @property
+    def limits(self) -> Limits:
+        """The limits of the check, and of each cell that it runs."""
+        return Limits(self.time_s, self.memory_gib)
+
 
 def check(question: Question) -> list[Finding]:
     """Every check that applies to the method, in a separate process under the limits of the question.
@@ -82,7 +88,7 @@ def check(question: Question) -> list[Finding]:
             {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
             finished,
             question.time_s,
-            int(question.memory_gib * 2**30) if question.memory_gib else None,
+            question.limits.memory_bytes,
         )
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
         if finished.exists():
@@ -99,7 +105,8 @@ def main(asked: str, answered: str, finished: str) -> None:
     question = msgspec.json.decode(Path(asked).read_bytes(), type=Question)
     found: list[Finding] = []
     for finding in _findings(question):
-        same = finding.reason and any(finding.reason == each.reason for each in found)
+        # The check at chance runs a cell, whose reason has no place in the file.
+        same = finding.reason and any(f"{each.reason} (".startswith(f"{finding.reason} (") for each in found)
         found.append(Finding(finding.name, finding.status, "as above") if same else finding)
         write_json(Path(answered), msgspec.to_builtins(found))
     write_json(Path(finished), len(found))
@@ -133,8 +140,7 @@ def _findings(question: Question) -> Iterator[Finding]:
     checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
     if method.deterministic:
         checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
-    limits = Limits(question.time_s, question.memory_gib)
-    checks["is at chance where test pairs are random"] = lambda: _at_chance(question, method, values, limits)
+    checks["is at chance where test pairs are random"] = lambda: _at_chance(question, method, values, question.limits)
     for name, run in checks.items():
         yield _finding(name, run, method)
 

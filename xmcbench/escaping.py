@@ -7,8 +7,11 @@ Technical Report 36, section 2.5), no tag or link in Markdown, no command in LaT
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
+from collections.abc import Iterable
+from csv import writer
 from html import escape
 from json import dumps
 
@@ -94,6 +97,14 @@ def csv(text: str) -> str:
     except ValueError:
         return f"'{shown}"
     return shown
+
+
+def csv_file(lines: Iterable[Iterable[object]]) -> str:
+    """Lines of fields as a CSV file, in which no field is a formula; None is an empty field."""
+    stream = io.StringIO()
+    made = writer(stream, lineterminator="\n")
+    made.writerows(["" if field is None else csv(str(field)) for field in line] for line in lines)
+    return stream.getvalue()
 
 
 def json(document: object) -> str:

@@ -17,9 +17,10 @@ from xmcbench.plugin import check_imported
 from xmcbench.records import Record, Store
 from xmcbench.registry import Registry
 from xmcbench.runner import pretraining
-from xmcbench.runner.execution import Limits, Place, Progress, Watch, execute
+from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.opening import HERE, opened
+from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Plan, Request, plan
 from xmcbench.runner.schedule import Jobs
 from xmcbench.runner.shard import Shard

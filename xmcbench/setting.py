@@ -38,19 +38,26 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
         """A checked setting. Raises UsageError."""
         if kind not in ("ez", "fs", "full"):
-            hint = "ez (no pairs), fs (few pairs) or full (all pairs)"
+            hint = "choose ez, fs or full"
             raise UnknownName("setting", kind, ("ez", "fs", "full"), hint)
         if kind != "fs":
             if ratio is not None or by is not None:
-                raise UsageError(f"--ratio and --by cannot be used with --setting {kind}", "they need --setting fs")
+                raise UsageError(f"ratio and by cannot be used with the setting {kind}", "they need the setting fs")
             return cls(kind)  # type: ignore[arg-type]
         if ratio is None:
-            raise UsageError("the few-shot setting needs a ratio", "for example --setting fs --ratio 0.01")
+            raise UsageError("the few-shot setting needs a ratio", "for example 0.01")
         if not 0 < ratio <= 1:
             raise UsageError(f"the ratio {ratio:g} is outside (0, 1]", "0.01 is 1%; for no pairs use --setting ez")
         if by not in (None, "label", "pair"):
             raise UsageError(f"cannot sample by {by!r}", "--by label or --by pair")
         return cls("fs", by or "label", float(ratio))  # type: ignore[arg-type] # 1 and 1.0 are one setting
+
+    @classmethod
+    def optional(cls, kind: str | None, ratio: float | None = None, by: str | None = None) -> Setting | None:
+        """The setting where a kind is given, else None. Raises UsageError."""
+        if kind is None and (ratio is not None or by):
+            raise UsageError("ratio and by need the setting fs")
+        return cls.of(kind, ratio, by) if kind else None
 
     @classmethod
     def at(cls, share: float, by: str) -> Setting:
@@ -86,7 +93,7 @@ def settings(kinds: Sequence[str], ratios: Sequence[float] = (), by: Sequence[st
     if "fs" not in kinds and (ratios or by):
         for kind in kinds:
             Setting.of(kind)
-        raise UsageError(f"--ratio and --by cannot be used with --setting {','.join(kinds)}", "they need --setting fs")
+        raise UsageError(f"ratio and by cannot be used with the setting {','.join(kinds)}", "they need the setting fs")
     few = [(ratio, unit) for unit in by or (None,) for ratio in ratios or (None,)]
     found = [
         Setting.of(kind, ratio, unit) for kind in kinds for ratio, unit in (few if kind == "fs" else [(None, None)])

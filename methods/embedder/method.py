@@ -59,22 +59,31 @@ class Embedder(Method):
 
     model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
     backend: Annotated[
-        Literal["torch", "onnx", "openvino"], Doc("of sentence-transformers; the last two where they are installed")
+        Literal["torch", "onnx", "openvino"],
+        Doc("backend of sentence-transformers; onnx and openvino need their packages"),
     ] = "torch"
     precision: Annotated[
         Literal["auto", "bf16", "fp32"],
-        Doc("of the weights under torch; auto is bfloat16 where the hardware multiplies it faster, else float32"),
+        Doc(
+            "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, else float32"
+        ),
     ] = "fp32"
     truncate_dim: Annotated[
-        int | None, Ge(1), Unit("dimensions"), Doc("that are kept; none: what the model states, else all")
+        int | None,
+        Ge(1),
+        Unit("dimensions"),
+        Doc("number of dimensions to keep; none: the model's own choice, else all"),
     ] = None
     max_length: Annotated[
-        int | None, Ge(8), Unit("tokens"), Doc("at which texts are cut; none, or more than the model states: its own")
+        int | None,
+        Ge(8),
+        Unit("tokens"),
+        Doc("maximum length of a text; none, or more than the model states: the model's own"),
     ] = None
-    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the model's own, if any")] = None
-    label_prompt: Annotated[str | None, Doc("put before every label; none: the model's own, if any")] = None
-    batch: Annotated[int, Ge(1), Unit("texts"), Doc("encoded at a time", "sentence-transformers")] = 32
-    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings on disk and in memory")] = "float32"
+    instance_prompt: Annotated[str | None, Doc("text put before every instance; none: the model's own, if any")] = None
+    label_prompt: Annotated[str | None, Doc("text put before every label; none: the model's own, if any")] = None
+    batch: Annotated[int, Ge(1), Unit("texts"), Doc("number of texts encoded at a time", "sentence-transformers")] = 32
+    stored_as: Annotated[Literal["float32", "float16"], Doc("type of the embeddings on disk and in memory")] = "float32"
 
     def describe(self) -> str:
         """The model."""

@@ -28,7 +28,7 @@ class ContextEncoder(PretrainedEncoder):
         Ge(1),
         Unit("sentences"),
         Doc(
-            "of the content of a document; those with fewer have no context and are left out; their number is noted",
+            "minimum length of a content; documents with fewer have no context and are left out, as the record notes",
             "MACLR's code",
         ),
     ] = 2

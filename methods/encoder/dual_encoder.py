@@ -37,7 +37,9 @@ class DualEncoder(Method):
             "supervision, whose tokenizer and weights are learned from the corpus"
         ),
     ] = "all-MiniLM-L6-v2"
-    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("masked-language modeling of a scratch: backbone")] = 2000
+    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("steps of masked-language modeling of a scratch: backbone")] = (
+        2000
+    )
     head: Annotated[
         Literal["native", "cls", "paper"],
         Doc(
@@ -47,7 +49,7 @@ class DualEncoder(Method):
         ),
     ] = "native"
     temperature: Annotated[
-        float, Gt(0), Doc("what cosines are divided by in training; inner products are not", "SimCSE, section 3")
+        float, Gt(0), Doc("divisor of cosines in training; inner products are not divided", "SimCSE, section 3")
     ] = 0.05
     instance_length: Annotated[
         int,
@@ -67,13 +69,18 @@ class DualEncoder(Method):
             "MACLR, section 5.1",
         ),
     ] = 64
-    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
-    label_prompt: Annotated[str | None, Doc("put before every label; none: the checkpoint's own, if any")] = None
+    instance_prompt: Annotated[
+        str | None, Doc("text put before every instance; none: the checkpoint's own, if any")
+    ] = None
+    label_prompt: Annotated[str | None, Doc("text put before every label; none: the checkpoint's own, if any")] = None
     finetune_steps: Annotated[
         int,
         Ge(0),
         Unit("steps"),
-        Doc("of fine-tuning on the known pairs; see finetune_growth", "MACLR, section 5.1, for 1% of the labels"),
+        Doc(
+            "number of fine-tuning steps on the known pairs; see finetune_growth",
+            "MACLR, section 5.1, for 1% of the labels",
+        ),
     ] = 2000
     finetune_growth: Annotated[
         Literal["fixed", "labels"],
@@ -84,10 +91,12 @@ class DualEncoder(Method):
         ),
     ] = "fixed"
     finetune_epochs: Annotated[
-        float | None, Gt(0), Doc("passes over the known pairs at most, where that is less than finetune_steps")
+        float | None,
+        Gt(0),
+        Doc("maximum number of passes over the known pairs, where that is less than finetune_steps"),
     ] = None
     finetune_batch: Annotated[
-        int, Ge(2), Unit("pairs"), Doc("of a step of fine-tuning, over all processes", "MACLR, section 5.1: 8 x 32")
+        int, Ge(2), Unit("pairs"), Doc("pairs per fine-tuning step, over all processes", "MACLR, section 5.1: 8 x 32")
     ] = 256
     finetune_rate: Annotated[float, Gt(0), Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
     finetune_full_rate: Annotated[
@@ -100,14 +109,14 @@ class DualEncoder(Method):
         float | None,
         Interval(ge=0, le=1),
         Doc(
-            "of the fine-tuned weights; the rest are those before; none: chosen on held-out labels of the known pairs, "
-            "after a fine-tuning on the others",
+            "share of the fine-tuned weights when averaged with the initial ones; none: chosen on held-out labels of "
+            "the known pairs, after a fine-tuning on the others",
             "WiSE-FT, Wortsman et al. 2022",
         ),
     ] = 1.0
-    finetune_balanced: Annotated[
-        bool, Doc("whether a label is drawn once before any comes again; else each pair is")
-    ] = False
+    finetune_balanced: Annotated[bool, Doc("draw each label once before any is drawn again; otherwise each pair")] = (
+        False
+    )
     negatives: Annotated[
         Literal["all", "untrue"],
         Doc(
@@ -128,13 +137,13 @@ class DualEncoder(Method):
         Ge(1),
         Unit("tokens"),
         Doc(
-            "embedded at a time in training, their activations computed twice: any batch fits into memory, and the "
-            "loss still sees all of it; none: all at once",
+            "tokens embedded at a time in training, with their activations computed twice: any batch fits into memory, "
+            "and the loss still sees all of it; none: all at once",
             "GradCache, Gao et al. 2021",
         ),
     ] = None
     recomputed_layers: Annotated[
-        bool, Doc("whether activations of a layer are computed twice to save memory (activation checkpointing)")
+        bool, Doc("compute the activations of a layer twice to save memory (activation checkpointing)")
     ] = False
     warmup: Annotated[
         float, Interval(ge=0, le=1), Doc("share of the steps over which the learning rate rises", "MACLR, section 5.1")
@@ -142,13 +151,13 @@ class DualEncoder(Method):
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32"],
         Doc(
-            "of matrix products; auto is bfloat16 where the hardware has it, float16 with loss scaling on a GPU that "
-            "only has that (V100, T4), else float32"
+            "precision of matrix products; auto: bfloat16 where the hardware has it, float16 with loss scaling on a "
+            "GPU that only has that (V100, T4), else float32"
         ),
     ] = "auto"
-    stored_as: Annotated[Literal["float32", "float16"], Doc("embeddings that are searched, on disk and in memory")] = (
-        "float32"
-    )
+    stored_as: Annotated[
+        Literal["float32", "float16"], Doc("type of the searched embeddings, on disk and in memory")
+    ] = "float32"
 
     #: Whether training puts a dense layer between the pooled vector and the loss; the head ``paper`` has its own.
     _projection: ClassVar[bool] = False

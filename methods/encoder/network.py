@@ -264,7 +264,7 @@ def _opened_dense(layer: DenseLayer, width: int) -> list[nn.Module]:
     except (OSError, RuntimeError, TypeError, SafetensorError) as error:
         raise UsageError(f"{layer.folder} has no usable dense layer: {str(error).splitlines()[0]}") from error
     if layer.inputs != width:
-        raise UsageError(f"the dense layer {layer.folder} takes {layer.inputs} dimensions, and {width} come")
+        raise UsageError(f"the dense layer {layer.folder} expects {layer.inputs} dimensions and gets {width}")
     return [linear, made]
 
 

@@ -22,9 +22,11 @@ class PretrainedEncoder(DualEncoder):
 
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
 
-    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of the training without pairs", "MACLR, section 5.1")] = 100_000
+    steps: Annotated[
+        int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs", "MACLR, section 5.1")
+    ] = 100_000
     batch: Annotated[
-        int, Ge(2), Unit("documents"), Doc("of a step, over all processes", "MACLR, section 5.1: 8 x 32")
+        int, Ge(2), Unit("documents"), Doc("documents per step, over all processes", "MACLR, section 5.1: 8 x 32")
     ] = 256
     learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", "MACLR, section 5.1")] = 1e-5
 

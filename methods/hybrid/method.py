@@ -44,24 +44,20 @@ class Hybrid(Method):
         "small": "normalizations compared on rankings of TF-IDF and ICT for lf-debian-20k-dev; equal weights"
     }
 
-    parts: Annotated[str, Doc("names of methods, with a comma between them: NAME or NAME:PRESET each")] = (
-        "tfidf,sentbert:quick"
-    )
+    parts: Annotated[str, Doc("comma-separated methods, each NAME or NAME:PRESET")] = "tfidf,sentbert:quick"
     normalization: Annotated[
         Normalization,
         Doc(
-            "of the scores of a part for an instance: range (last 0, first 1), deviation (last 0, standard deviation "
-            "1), shift (last 0), rank (reciprocal rank fusion)",
+            "how the scores of a part are normalized for each instance: range (last 0, first 1), deviation (last 0, "
+            "standard deviation 1), shift (last 0), rank (reciprocal rank fusion)",
             "LF-Debian-20K-dev",
         ),
     ] = "deviation"
-    weights: Annotated[str, Doc("of the parts: equal, fit, or numbers with a comma between them")] = "equal"
+    weights: Annotated[str, Doc("weights of the parts: equal, fit, or comma-separated numbers")] = "equal"
     held_out: Annotated[
         float, Interval(gt=0, lt=1), Doc("share of the instances with pairs that weights=fit is fitted on")
     ] = 0.2
-    depth: Annotated[
-        int, Ge(0), Unit("labels"), Doc("that a part is asked for; 0: as many as the hybrid is asked for")
-    ] = 0
+    depth: Annotated[int, Ge(0), Unit("labels"), Doc("labels requested from each part; 0: k")] = 0
 
     def describe(self) -> str:
         """The parts."""
@@ -120,7 +116,9 @@ class Hybrid(Method):
         """The weights as they are before any is fitted. Raises UsageError."""
         number = len(self.uses())
         if number < 2 or len({*self.uses()}) < number:
-            raise UsageError(f"hybrid.parts = {self.parts!r} names no two different methods", "tfidf,ict:small")
+            raise UsageError(
+                f"hybrid.parts = {self.parts!r} must name at least two different methods", "tfidf,ict:small"
+            )
         if self.weights in ("equal", "fit"):
             return [1 / number] * number
         try:

@@ -58,15 +58,28 @@ class MACLR(SelfTraining):
     clusters: Annotated[
         int, Ge(1), Doc("K0, at the start; with fewer documents each is its own cluster", "MACLR, section 5.1")
     ] = 2048
-    clusters_doubled_every: Annotated[int, Ge(1), Unit("steps"), Doc("T_K", "MACLR, section 5.1")] = 10_000
+    clusters_doubled_every: Annotated[
+        int, Ge(1), Unit("steps"), Doc("T_K, steps after which the number of clusters doubles", "MACLR, section 5.1")
+    ] = 10_000
     clusters_updated_every: Annotated[
-        int, Ge(1), Unit("steps"), Doc("T_update; clusters end with the first half of Stage I", "MACLR, section 5.1")
+        int,
+        Ge(1),
+        Unit("steps"),
+        Doc(
+            "T_update, steps after which clusters are computed again; clusters end with the first half of Stage I",
+            "MACLR, section 5.1",
+        ),
     ] = 5_000
     cluster_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of a document, title and content, that its cluster depends on", "MACLR's code")
+        int,
+        Ge(3),
+        Unit("tokens"),
+        Doc("maximum length of a document, title and content, in clustering", "MACLR's code"),
     ] = 288
     kmeans_restarts: Annotated[
-        int, Ge(1), Doc("how often k-means begins again; the tightest clustering is taken", "MACLR's code")
+        int,
+        Ge(1),
+        Doc("runs of k-means from different starts, of which the tightest clustering is taken", "MACLR's code"),
     ] = 5
     kmeans_points: Annotated[
         int,
@@ -74,7 +87,7 @@ class MACLR(SelfTraining):
         Doc("documents per cluster that k-means is fitted on; the default is FAISS's, MACLR's code has 1,000"),
     ] = 256
     sampled_labels: Annotated[
-        int, Ge(1), Doc("M, over all processes; with fewer labels, all", "MACLR's code: 8 x 4")
+        int, Ge(1), Doc("M, the number of labels drawn for a step, over all processes", "MACLR's code: 8 x 4")
     ] = 32
     label_temperature: Annotated[
         float,
@@ -94,8 +107,8 @@ class MACLR(SelfTraining):
         Ge(0),
         Unit("documents"),
         Doc(
-            "left out of pre-training, to note how well their contexts find their titles: what settings can be chosen "
-            "by without looking at a label"
+            "documents left out of pre-training. The record notes how well their contexts find their titles, a "
+            "criterion for settings that looks at no label"
         ),
     ] = 0
 
@@ -127,7 +140,7 @@ class MACLR(SelfTraining):
         import numpy as np
 
         if self.held_out >= pairs:
-            raise UsageError(f"MACLR.held_out = {self.held_out} leaves none of the {pairs} documents for training")
+            raise UsageError(f"maclr.held_out = {self.held_out} leaves none of the {pairs} documents for training")
         order = np.random.default_rng([self.seed, 4]).permutation(pairs)
         return np.sort(order[self.held_out :]), np.sort(order[: self.held_out])
 

@@ -39,8 +39,10 @@ class SelfTraining(ContextEncoder):
 
     pseudo_encoder: Annotated[bool, Doc("component of Stage II: pseudo labels of the encoder", "MACLR, 4.3")] = True
     pseudo_tfidf: Annotated[bool, Doc("component of Stage II: pseudo labels of TF-IDF", "MACLR, 4.3")] = True
-    pseudo_bm25: Annotated[bool, Doc("whether BM25 is a source of pseudo labels too; in the paper it is none")] = False
-    pseudo_steps: Annotated[int, Ge(0), Unit("steps"), Doc("of Stage II", "MACLR, section 5.1")] = 100_000
+    pseudo_bm25: Annotated[bool, Doc("use BM25 as another source of pseudo labels; the paper does not")] = False
+    pseudo_steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of Stage II", "MACLR, section 5.1")] = (
+        100_000
+    )
     pseudo_mix: Annotated[
         Literal["each", "sum", "agreement"],
         Doc(
@@ -51,7 +53,7 @@ class SelfTraining(ContextEncoder):
         ),
     ] = "each"
     pseudo_top: Annotated[
-        int, Ge(1), Doc("labels of a document, from each source or from the mix", "MACLR, section 4.3")
+        int, Ge(1), Doc("number of pseudo labels of a document, from each source or from the mix", "MACLR, section 4.3")
     ] = 3
     pseudo_depth: Annotated[int, Ge(1), Doc("ranks of a source that agreement looks at")] = 3
     pseudo_twice: Annotated[
@@ -59,18 +61,21 @@ class SelfTraining(ContextEncoder):
     ] = False
     min_pseudo_score: Annotated[
         float | None,
-        Doc("labels with a lower score of the encoder, or of the mix where there is one, are none", "MACLR's code: 36"),
+        Doc(
+            "labels that the encoder, or the mix if there is one, scores lower are not used as pseudo labels",
+            "MACLR's code: 36",
+        ),
     ] = None
     min_pseudo_margin: Annotated[
         float,
         Ge(0),
-        Doc("a document whose chosen labels do not lead the next one by this score has none; 0: any lead will do"),
+        Doc("minimum lead of the chosen labels' scores over the next one; documents with a smaller lead are not used"),
     ] = 0.0
     pseudo_own_title: Annotated[
         bool,
         Doc(
-            "whether a label that repeats the document's title counts: it does in the paper, which has no filter; "
-            "where documents are labels too it is the document itself"
+            "use a label that repeats the document's title as a pseudo label. The paper does; where documents are "
+            "labels too, it is the document itself"
         ),
     ] = True
     pseudo_loss: Annotated[
@@ -82,12 +87,12 @@ class SelfTraining(ContextEncoder):
             "MACLR, section 4.3",
         ),
     ] = "equation-3"
-    soft_labels: Annotated[int, Ge(2), Doc("labels of a list of pseudo_loss = soft")] = 4
+    soft_labels: Annotated[int, Ge(2), Doc("length of a list of labels with pseudo_loss = soft")] = 4
     soft_sharpness: Annotated[
-        float, Gt(0), Doc("what scores of the sources are divided by to make the targets of pseudo_loss = soft")
+        float, Gt(0), Doc("divisor of the sources' scores in the targets of pseudo_loss = soft")
     ] = 0.1
     hard_negatives: Annotated[
-        int, Ge(0), Doc("labels drawn for each pseudo pair from the ranks hard_first to hard_last as its negatives")
+        int, Ge(0), Doc("negatives drawn for each pseudo pair from the ranks hard_first to hard_last")
     ] = 0
     hard_first: Annotated[int, Ge(1), Doc("first rank of hard negatives")] = 5
     hard_last: Annotated[int, Ge(1), Doc("last rank of hard negatives")] = 50
@@ -95,18 +100,18 @@ class SelfTraining(ContextEncoder):
         float | None,
         Ge(0),
         Doc(
-            "a label whose score is within this of the pseudo label's is not a negative in Stage II, wherever it came "
-            "from; none: all are"
+            "labels whose score is within this of the pseudo label's are not used as negatives in Stage II; "
+            "none: all others are negatives"
         ),
     ] = None
     pseudo_replay: Annotated[
         float, Ge(0), Doc("weight of the loss of ICT beside that of Stage II, on as many documents a step; 0: none")
     ] = 0.0
     pseudo_rounds: Annotated[
-        int, Ge(1), Doc("parts of Stage II; pseudo labels are found anew before each", "MACLR, section 4.3")
+        int, Ge(1), Doc("parts of Stage II; pseudo labels are computed again before each", "MACLR, section 4.3")
     ] = 1
     pseudo_share: Annotated[
-        float, Interval(ge=0, le=1), Doc("of the weights after Stage II; the rest are those of Stage I")
+        float, Interval(ge=0, le=1), Doc("share of the weights after Stage II when averaged with those of Stage I")
     ] = 1.0
     pseudo_recipe: Annotated[
         Literal["pecos", "sklearn"],
@@ -118,7 +123,7 @@ class SelfTraining(ContextEncoder):
         super().require()
         if self.hard_negatives > self.hard_last - self.hard_first + 1:
             raise UsageError(
-                f"MACLR.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
+                f"maclr.hard_negatives = {self.hard_negatives}, but the ranks from hard_first = {self.hard_first} to "
                 f"hard_last = {self.hard_last} hold fewer labels",
                 "raise hard_last",
             )
@@ -137,7 +142,7 @@ class SelfTraining(ContextEncoder):
         }
         for name in (name for name, given in without.items() if given):
             raise UsageError(
-                f"MACLR.{name} = {getattr(self, name)} has no effect with pseudo_loss = soft",
+                f"maclr.{name} = {getattr(self, name)} has no effect with pseudo_loss = soft",
                 "set pseudo_mix=sum" if name == "pseudo_mix" else f"leave {name} at its default",
             )
 

@@ -53,48 +53,66 @@ class XRTransformer(Method):
     backbone: Annotated[
         str, Doc("a folder; a model id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, learned from the corpus")
     ] = "all-MiniLM-L6-v2"
-    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("masked-language modeling of a scratch: backbone")] = 2000
+    mlm_steps: Annotated[int, Ge(0), Unit("steps"), Doc("steps of masked-language modeling of a scratch: backbone")] = (
+        2000
+    )
     head: Annotated[
         Literal["native", "cls", "paper"],
         Doc("how a text becomes one vector: the checkpoint's own way, [CLS], or MACLR's dense layer on [CLS]"),
     ] = "native"
     instance_length: Annotated[
-        int, Ge(3), Unit("tokens"), Doc("of an instance at most; its TF-IDF features are those of the whole")
+        int, Ge(3), Unit("tokens"), Doc("maximum length of an instance; its TF-IDF features are those of the whole")
     ] = 128
-    instance_prompt: Annotated[str | None, Doc("put before every instance; none: the checkpoint's own, if any")] = None
-    steps: Annotated[int, Ge(0), Unit("steps"), Doc("of fine-tuning, shared out equally among the levels")] = 300
-    batch: Annotated[int, Ge(1), Unit("instances"), Doc("of a step, over all processes", _CODE)] = 32
-    learning_rate: Annotated[float, Gt(0), Doc("highest of a level", _CODE)] = 5e-5
-    warmup: Annotated[float, Interval(ge=0, le=1), Doc("share of a level's steps over which it rises", _CODE)] = 0.1
-    clip: Annotated[float | None, Gt(0), Doc("Euclidean norm of the gradient at most; none: any", _CODE)] = 1.0
+    instance_prompt: Annotated[
+        str | None, Doc("text put before every instance; none: the checkpoint's own, if any")
+    ] = None
+    steps: Annotated[
+        int, Ge(0), Unit("steps"), Doc("number of fine-tuning steps, divided equally among the levels")
+    ] = 300
+    batch: Annotated[int, Ge(1), Unit("instances"), Doc("instances per step, over all processes", _CODE)] = 32
+    learning_rate: Annotated[float, Gt(0), Doc("highest learning rate of a level", _CODE)] = 5e-5
+    warmup: Annotated[
+        float, Interval(ge=0, le=1), Doc("share of a level's steps over which the learning rate rises", _CODE)
+    ] = 0.1
+    clip: Annotated[float | None, Gt(0), Doc("maximum Euclidean norm of the gradient; none: no limit", _CODE)] = 1.0
     branches: Annotated[
         int, Ge(2), Doc("children of a node of the first tree; powers of 2 keep clusters equal in size", _CODE)
     ] = 16
-    leaf: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the first tree at most", _CODE)] = 16
-    min_clusters: Annotated[int, Ge(1), Doc("levels with fewer are not trained on, if there is another", _CODE)] = 128
-    max_clusters: Annotated[int, Ge(1), Doc("levels with more are not trained on")] = 32_768
+    leaf: Annotated[int, Ge(2), Unit("labels"), Doc("maximum size of a leaf of the first tree", _CODE)] = 16
+    min_clusters: Annotated[
+        int, Ge(1), Doc("minimum number of clusters of a level to train on, if there is another", _CODE)
+    ] = 128
+    max_clusters: Annotated[int, Ge(1), Doc("maximum number of clusters of a level to train on")] = 32_768
     guesses: Annotated[
-        int, Ge(0), Unit("clusters"), Doc("of the level above under which negatives are looked for", "PECOS")
+        int,
+        Ge(0),
+        Unit("clusters"),
+        Doc("clusters of the level above whose children are candidates for negatives", "PECOS"),
     ] = 20
-    shortlist: Annotated[int, Ge(1), Unit("clusters"), Doc("of an instance, on each level", _CODE)] = 500
+    shortlist: Annotated[
+        int, Ge(1), Unit("clusters"), Doc("number of clusters of an instance on each level", _CODE)
+    ] = 500
     negative_cost: Annotated[
-        float, Gt(0), Doc("of a cluster that is wrong; those that are right cost 1 together", "PECOS")
+        float, Gt(0), Doc("weight of a wrong cluster; the right ones have 1 together", "PECOS")
     ] = 1.0
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2
     max_df: Annotated[float, Interval(gt=0, le=1), MAX_DF] = 1.0
     analyzer: Annotated[Analyzer | None, ANALYZER] = None
     nr_splits: Annotated[int, Ge(2), Doc("children of a node of the ranker's tree", "PECOS")] = 16
-    max_leaf_size: Annotated[int, Ge(2), Unit("labels"), Doc("of a leaf of the ranker's tree at most", _CODE)] = 16
+    max_leaf_size: Annotated[int, Ge(2), Unit("labels"), Doc("maximum size of a leaf of the ranker's tree", _CODE)] = 16
     cost: Annotated[float, Gt(0), Doc("C of the SVMs", "PECOS")] = 1.0
-    threshold: Annotated[float, Ge(0), Doc("weights of the ranker below it are dropped")] = 0.01
+    threshold: Annotated[float, Ge(0), Doc("weights of the ranker below this are dropped")] = 0.01
     beam_size: Annotated[int, Ge(1), Doc("nodes that a prediction follows on each level of the ranker's tree")] = 50
     precision: Annotated[
         Literal["auto", "bf16", "fp16", "fp32"],
-        Doc("of matrix products; auto is bfloat16 where the hardware has it, float16 on a GPU that only has that"),
+        Doc(
+            "precision of matrix products; auto: bfloat16 where the hardware has it, float16 on a GPU that "
+            "only has that"
+        ),
     ] = "auto"
     recomputed_layers: Annotated[
-        bool, Doc("whether activations of a layer are computed twice to save memory (activation checkpointing)")
+        bool, Doc("compute the activations of a layer twice to save memory (activation checkpointing)")
     ] = False
 
     def describe(self) -> str:

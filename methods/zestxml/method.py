@@ -55,25 +55,26 @@ class ZestXML(Method):
         },
     }
 
-    links: Annotated[
-        int, Ge(1), Doc("of a document feature to label features, and the reverse, that are kept", _PAPER)
-    ] = 40
+    links: Annotated[int, Ge(1), Doc("number of links kept per document feature, and per label feature", _PAPER)] = 40
     union: Annotated[
         float,
         Interval(ge=0, le=1),
-        Doc("weight of the pairs with either feature in the strength of a link; the rest is that of chance", _PAPER),
+        Doc("weight of the pairs with either feature in the strength of a link; chance has the rest", _PAPER),
     ] = 0.01
     direct_weight: Annotated[float, Ge(0), Doc("strength of the link of a feature to itself", _PAPER)] = 0.2
     shortlist: Annotated[
-        int, Ge(1), Unit("labels"), Doc("of a document, on which W is trained; at least as many are ranked", _PAPER)
+        int,
+        Ge(1),
+        Unit("labels"),
+        Doc("number of labels per document on which W is trained; at least as many are ranked", _PAPER),
     ] = 100
     cost: Annotated[float, Gt(0), Doc("C of the SVM", _PAPER)] = 1.0
-    iterations: Annotated[int, Ge(1), Doc("passes of the SVM's solver at most", _PAPER)] = 20
+    iterations: Annotated[int, Ge(1), Doc("maximum number of passes of the SVM's solver", _PAPER)] = 20
     tolerance: Annotated[float, Gt(0), Doc("projected gradient at which the solver stops", _PAPER)] = 0.01
     share: Annotated[
         float,
         Interval(ge=0, le=1),
-        Doc("of the bilinear model in the score; the rest is that of TF-IDF", "LF-Debian-20K-dev"),
+        Doc("share of the bilinear model in the score; TF-IDF has the rest", "LF-Debian-20K-dev"),
     ] = 0.7
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2

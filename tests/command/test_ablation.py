@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from xmcbench.records import Store
+
 SWITCHED = """
     import numpy as np
     from xmcbench import Method, TopK
@@ -38,8 +40,8 @@ def words(tiny, plugin):
     return "ablation", "--dataset", tiny, "--plugin", plugin(SWITCHED, "switched.py"), "--method", "switched"
 
 
-def test_rows_in_order_with_their_components(xmcbench, words, tmp_path):
-    ended = xmcbench(*words, "--seed", "0,1")
+def test_rows_in_order_with_their_components(inside, altered, words, tmp_path):
+    ended = inside(*words, "--seed", "0,1")
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count(": ok, ") == 6
     lines = ended.stdout.splitlines()
@@ -48,13 +50,26 @@ def test_rows_in_order_with_their_components(xmcbench, words, tmp_path):
     assert [line.split()[:3] for line in lines[4:]] == [["1", "no", "no"], ["2", "yes", "no"], ["3", "yes", "yes"]]
     records = {path: path.read_bytes() for path in (tmp_path / "runs" / "records").rglob("*.json")}
     assert len(records) == 6
-    again = xmcbench(*words, "--seed", "0,1")
+    again = inside(*words, "--seed", "0,1")
     assert again.stdout == ended.stdout
     assert {path: path.read_bytes() for path in records} == records
 
+    # A result of other code is marked, and so is a row that has one among others.
+    store = Store(tmp_path / "runs")
+    first, second, *_ = store.records()
+    for record in (first, second):
+        store.write(altered(record, (("method", "source_sha256"), "0" * 64)))
+    stale = "stale: the method's code has changed since this result was made"
+    marked = inside(*words, "--seed", "0,1")
+    assert marked.stdout.count(stale) == len({first.cell.parameters["up"], second.cell.parameters["up"]})
+    rows = json.loads(inside(*words, "--seed", "0,1", "--json").stdout)["rows"]
+    problems = {each["key"]: each["problem"] for row in rows.values() for each in row}
+    assert {key for key, problem in problems.items() if problem == stale} == {first.key, second.key}
+    assert len(problems) == 6
 
-def test_json(xmcbench, words):
-    ended = xmcbench(*words, "--json", "--set", "switched.offset=2")
+
+def test_json(inside, words):
+    ended = inside(*words, "--json", "--set", "switched.offset=2")
     rows = json.loads(ended.stdout)["rows"]
     assert list(rows) == ["1", "2", "3"]
     assert rows["2"][0]["cell"]["parameters"] == {"up": True, "twice": False, "offset": 2}
@@ -69,8 +84,8 @@ def test_dry_run(inside, words, tmp_path):
     assert not (tmp_path / "runs" / "records").exists()
 
 
-def test_a_row_that_fails(xmcbench, words):
-    ended = xmcbench(*words, "--set", "switched.offset=9")
+def test_a_row_that_fails(inside, words):
+    ended = inside(*words, "--set", "switched.offset=9")
     assert ended.returncode == 1
     assert ended.stdout.count("ValueError: too far") == 3
 

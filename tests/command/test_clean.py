@@ -66,7 +66,7 @@ def test_a_listing_changes_nothing(inside, runs):
     document = json.loads(inside("clean", "--json").stdout)
     assert (document["removed"], document["in_use"]) == (False, 0)
     (needed,) = [each for each in document["items"] if each["kind"] == "embeddings"]
-    assert (needed["records"], needed["bytes"] // MIB, round(needed["age_days"])) == (1, 1, 0)
+    assert (len(needed["records"]), needed["bytes"] // MIB, round(needed["age_days"])) == (1, 1, 0)
     assert os.path.isdir(needed["path"])
     assert everything(runs) == before
 
@@ -136,7 +136,7 @@ def test_a_cell_makes_again_what_was_removed(inside, tiny, tmp_path):
     first = json.loads(inside(*words).stdout)["records"]
     assert first[0]["artifacts"][0].startswith("tfidf/")
     listed = json.loads(inside("clean", "--json").stdout)["items"]
-    needed = {each["kind"]: each["records"] for each in listed}
+    needed = {each["kind"]: len(each["records"]) for each in listed}
     assert needed == {"tfidf": 1, "ranking": 1, "predictions": 1, "logs": 0, "subsets": 1}
     assert inside("clean", "--older-than", "0", "--remove").returncode == 0
     again = json.loads(inside(*words, "--force").stdout)["records"]

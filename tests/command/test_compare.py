@@ -19,14 +19,14 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def runs(xmcbench, kept, tmp_path):
+def runs(inside, kept, tmp_path):
     """A runs folder on LF-Debian-2K: TF-IDF in two presets and BM25 at zero shot, BM25 with all pairs too."""
     if not kept.joinpath("runs").exists():
         for words in (
             ("ez", "--methods", "tfidf:sklearn,tfidf:pecos,bm25", "--seed", "0,1"),
             ("full", "--methods", "bm25"),
         ):
-            ended = xmcbench("run", "--dataset", "lf-debian-2k", "--setting", *words)
+            ended = inside("run", "--dataset", "lf-debian-2k", "--setting", *words)
             assert ended.returncode == 0, ended.stderr
         shutil.copytree(tmp_path / "runs", kept / "runs")
         return tmp_path / "runs"
@@ -141,7 +141,7 @@ def test_what_is_stale_is_said(inside, runs, altered):
     lines = text.splitlines()
     assert lines[1].startswith("B: BM25")
     assert lines[2].startswith("   stale: the method's code has changed")
-    assert lines[3] == "   mixed: its seeds were made by different code"
+    assert lines[3] == "   mixed: its results were made by different code"
     document = result(inside("compare", "tfidf:pecos", "bm25", "--setting", "ez", "--json"))
     assert [len(document["problems"][side]) for side in ("first", "second")] == [0, 2]
 

@@ -9,6 +9,7 @@ import pytest
 
 from xmcbench.command.main import main
 from xmcbench.leaderboard import raster
+from xmcbench.records import Store
 
 LEARNERS = """
     import numpy as np
@@ -40,10 +41,10 @@ def settings(runs):
     return sorted(path.parent.name for path in (runs / "records").rglob("counts-*.json"))
 
 
-def test_a_curve_runs_draws_and_goes_on(xmcbench, tiny, counts, tmp_path):
+def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path):
     file = counts("optional")
     words = ("curve", "--dataset", tiny, "--methods", "tfidf,counts", "--plugin", file)
-    ended = xmcbench(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
+    ended = inside(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
     assert ended.returncode == 0, ended.stderr
     assert {line.partition("] ")[0].partition("/")[0][0] for line in ended.stderr.splitlines()} == {"["}
     runs = tmp_path / "runs"
@@ -61,19 +62,35 @@ def test_a_curve_runs_draws_and_goes_on(xmcbench, tiny, counts, tmp_path):
     assert float(points["Counts", "1"]["value"]) == pytest.approx(100 * record["metrics"]["none"]["values"]["P@5"])
 
     before = {path: path.read_bytes() for path in (runs / "curves").iterdir()}
-    again = xmcbench(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
+    again = inside(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
     assert again.stdout == ended.stdout
     assert before == {path: path.read_bytes() for path in (runs / "curves").iterdir()}
 
-    half = xmcbench(*words, "--ratios", "0,0.1,0.5,1", "--seed", "0,1,2", "--by", "pair", "--no-run")
+    half = inside(*words, "--ratios", "0,0.1,0.5,1", "--seed", "0,1,2", "--by", "pair", "--no-run")
     assert half.returncode == 0, half.stderr
     assert "missing: Counts at 0% (seed 2), 10%, 50% (seed 2), 100% (seed 2)" in half.stdout
     assert "fs-pair-0.1" not in settings(runs)
 
+    # A result of other code is marked wherever it is shown.
+    store = Store(runs)
+    for record in store.records():
+        if record.cell.method == "counts":
+            store.write(altered(record, (("method", "source_sha256"), "0" * 64)))
+    stale = "stale: the method's code has changed since this result was made"
+    words += ("--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair", "--no-run")
+    marked = inside(*words)
+    assert f"Counts: {stale}" in marked.stdout
+    assert "stale or mixed" in (runs / "curves" / "tiny-pair-p5.svg").read_text()
+    document = json.loads(inside(*words, "--json").stdout)
+    assert {(each["cell"]["method"], each["problem"]) for each in document["records"]} == {
+        ("tfidf", None),
+        ("counts", stale),
+    }
 
-def test_what_needs_pairs_does_not_run_at_zero(xmcbench, tiny, counts, tmp_path):
+
+def test_what_needs_pairs_does_not_run_at_zero(inside, tiny, counts, tmp_path):
     words = ("--methods", "counts", "--plugin", counts("required"), "--metric", "R@10", "--out", "figures")
-    ended = xmcbench("curve", "--dataset", tiny, *words, "--ratios", "0,1")
+    ended = inside("curve", "--dataset", tiny, *words, "--ratios", "0,1")
     assert ended.returncode == 0, ended.stderr
     assert settings(tmp_path / "runs") == ["full"]
     assert "missing" not in ended.stdout
@@ -83,30 +100,30 @@ def test_what_needs_pairs_does_not_run_at_zero(xmcbench, tiny, counts, tmp_path)
     ]
 
 
-def test_a_cell_that_fails_leaves_a_gap(xmcbench, tiny, plugin):
+def test_a_cell_that_fails_leaves_a_gap(inside, tiny, plugin):
     broken = LEARNERS.format(supervision="optional").replace("if pairs is not None:", "if pairs.nnz:")
     words = ("--methods", "counts", "--plugin", plugin(broken, "counts.py"), "--ratios", "0,1", "--metric", "P@1")
-    ended = xmcbench("curve", "--dataset", tiny, *words)
+    ended = inside("curve", "--dataset", tiny, *words)
     assert ended.returncode == 1
     assert "missing: Counts at 0%" in ended.stdout
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("Counts, ez, seed 0: failed: Attribute")]
     assert re.search(r"\(log: runs/logs/tiny/ez/counts-s0-[0-9a-f]{12}\.log\)$", line)
 
 
-def test_a_curve_leaves_the_board_it_is_drawn_beside(xmcbench, tiny, tmp_path):
+def test_a_curve_leaves_the_board_it_is_drawn_beside(inside, tiny, tmp_path):
     words = ("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0")
-    assert xmcbench(*words).returncode == 0
-    assert xmcbench("leaderboard", "--runs", "runs", "--out", "runs").returncode == 0
-    assert xmcbench(*words, "--out", "runs").returncode == 0
-    assert xmcbench("leaderboard", "--runs", "runs", "--out", "runs", "--check").returncode == 0
+    assert inside(*words).returncode == 0
+    assert inside("leaderboard", "--runs", "runs", "--out", "runs").returncode == 0
+    assert inside(*words, "--out", "runs").returncode == 0
+    assert inside("leaderboard", "--runs", "runs", "--out", "runs", "--check").returncode == 0
 
 
-def test_a_cell_that_was_skipped_says_why(xmcbench, tiny, plugin):
+def test_a_cell_that_was_skipped_says_why(inside, tiny, plugin):
     source = LEARNERS.format(supervision="optional").replace("if pairs is not None:", "if pairs is None:")
     source = source.replace("self.scores +=", "raise Unavailable('no weights', 'get them') #")
     source = source.replace("Method, TopK", "Method, TopK, Unavailable")
     words = ("--methods", "counts", "--plugin", plugin(source, "counts.py"), "--ratios", "0,1", "--metric", "P@1")
-    ended = xmcbench("curve", "--dataset", tiny, *words)
+    ended = inside("curve", "--dataset", tiny, *words)
     assert ended.returncode == 0, ended.stderr
     assert "Counts, ez, seed 0: skipped: no weights (get them)" in ended.stdout
 
@@ -166,18 +183,18 @@ def test_a_wrong_request_is_one_line_and_exit_2(inside, tiny, tmp_path, words, m
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_preset_that_one_of_the_methods_has(xmcbench, tiny, counts, tmp_path):
+def test_a_preset_that_one_of_the_methods_has(inside, tiny, counts, tmp_path):
     """TF-IDF runs apart from the others, as it never looks at pairs; a preset of either side is one of the request."""
     words = ("curve", "--dataset", tiny, "--methods", "tfidf,xr-linear", "--ratios", "0,1")
-    assert xmcbench(*words, "--preset", "pecos").returncode == 0
-    ended = xmcbench(*words, "--preset", "pecso")
+    assert inside(*words, "--preset", "pecos").returncode == 0
+    ended = inside(*words, "--preset", "pecso")
     assert (ended.returncode, "unknown preset 'pecso' (did you mean 'pecos'" in ended.stderr) == (2, True)
 
 
-def test_a_finished_cell_is_not_missing_under_another_name(xmcbench, tiny, tmp_path):
+def test_a_finished_cell_is_not_missing_under_another_name(inside, tiny, tmp_path):
     """The preset ``sklearn`` of TF-IDF are its defaults: one cell, called after whoever ran it first."""
     words = ("curve", "--dataset", tiny, "--ratios", "0,1")
-    assert xmcbench(*words, "--methods", "tfidf:sklearn,xr-linear").returncode == 0
-    ended = xmcbench(*words, "--methods", "tfidf,xr-linear", "--no-run")
+    assert inside(*words, "--methods", "tfidf:sklearn,xr-linear").returncode == 0
+    ended = inside(*words, "--methods", "tfidf,xr-linear", "--no-run")
     assert (ended.returncode, "missing" in ended.stdout) == (0, False), ended.stdout
     assert "TF-IDF (sklearn)" in ended.stdout

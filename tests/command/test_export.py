@@ -141,7 +141,7 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     ended = inside("reproduce", *words, "--out", "again")
     assert (ended.returncode, "differs" in ended.stdout) == (1, True), ended.stdout
     for words, said in (
-        (("tfidf", "--runs", runs, "--out", "again"), "tfidf is no key of a record"),
+        (("tfidf", "--runs", runs, "--out", "again"), "tfidf is not a record key"),
         (("0" * 12, "--runs", runs, "--out", "again"), "unknown row"),
         ((record.key[:12], "--runs", runs, "--out", runs), "holds the record itself"),
     ):
@@ -196,7 +196,7 @@ def test_records_as_runs_of_mlflow(inside, runs, monkeypatch):
     assert run.data.params["setting"] == "ez"
     assert run.data.params["seed"] == "0"
     assert {name.removeprefix("tfidf.") for name in run.data.params if "." in name} == {*record.cell.parameters}
-    assert run.data.tags["xmcbench.reproduce"] == f"xmcbench reproduce {record.key[:12]}"
+    assert run.data.tags["xmcbench.reproduce"] == f"xmcbench reproduce {record.key[:12]} --runs runs"
     assert run.info.status == "FINISHED"
     assert run.info.end_time - run.info.start_time == int(1000 * record.measured.total_s)
     Path("file").write_text("")

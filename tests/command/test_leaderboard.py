@@ -8,6 +8,7 @@ import pytest
 
 from xmcbench import TopK
 from xmcbench.metrics import VERSION
+from xmcbench.records import Store
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.canonical import sha256_file, sha256_json
 
@@ -19,11 +20,11 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def runs(xmcbench, tiny, tmp_path, kept):
+def runs(inside, tiny, tmp_path, kept):
     """A runs folder with two methods at zero shot and at half of the labels; ``tiny`` is the dataset it is about."""
     if not (kept / "sent").exists():
         for words in (("--setting", "ez"), ("--setting", "fs", "--ratio", "0.5")):
-            ended = xmcbench("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
+            ended = inside("run", "--dataset", tiny, *words, "--methods", "tfidf,bm25", "--runs", "sent")
             assert ended.returncode == 0, ended.stderr
         shutil.copytree(tmp_path / "sent", kept / "sent")
         shutil.copytree(tiny, kept / "tiny")
@@ -88,6 +89,16 @@ def test_results_are_listed(inside, runs):
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
     assert {each["method"] for each in results} == {"BM25", "TF-IDF"}
     assert all(each["status"] == "ok" for each in results)
+    assert all(each["other_packages"] == {} for each in results)
+
+
+def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered):
+    store = Store(runs)
+    for record in store.records():
+        store.write(altered(record, (("environment", "packages"), {**record.environment.packages, "numpy": "0.1"})))
+    results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
+    assert {(each["status"], each["other_packages"]["numpy"]) for each in results} == {("ok", "0.1")}
+    assert "numpy=0.1" in inside("ls", "results", "--runs", "sent").stdout
 
 
 def test_wrong_requests(inside, runs):

@@ -94,7 +94,7 @@ def test_completion_in_a_shell(inside, tmp_path):
         (["run", "--setting", "ez", "--xyzzy"], "unrecognized argument '--xyzzy' (see `xmcbench run --help`)"),
         (["run", "--setting", "ez", "-x"], "unrecognized argument '-x' (see"),
         (["run", "--setting", "fss"], "unknown setting 'fss' (did you mean 'fs'?)"),
-        (["run", "--setting", "zero"], "unknown setting 'zero' (ez (no pairs), fs (few pairs) or full (all pairs))"),
+        (["run", "--setting", "zero"], "unknown setting 'zero' (choose ez, fs or full)"),
         (["ls", "method"], "argument what: invalid choice: 'method': did you mean 'methods'?"),
         (["data", "bulid", "x"], "argument ACTION: invalid choice: 'bulid': did you mean 'build'?"),
         (["data", "build", "x", "--indicse", "y"], "unrecognized argument '--indicse': did you mean --indices?"),

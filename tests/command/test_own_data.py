@@ -100,9 +100,14 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
 
     (tmp_path / "new.txt").write_text("the engine and the bridge\nzzz\n")
     words = ("suggest", "--dataset", tiny, "--method", "tfidf", "--documents", "new.txt", "--k", "2")
-    assert "these are 2" in inside(*words, "--out", "labels.tsv", "--seed", "0,1").stderr
+    assert "these options select 2" in inside(*words, "--out", "labels.tsv", "--seed", "0,1").stderr
     ended = inside(*words, "--out", "labels.tsv")
     assert ended.returncode == 0, ended.stderr
+    again = inside(*words, "--out", "labels.tsv")
+    assert (again.returncode, "labels.tsv already exists" in again.stderr) == (2, True)
+    assert inside(*words, "--out", "labels.tsv", "--overwrite").returncode == 0
+    missing = inside(*words[:5], "--documents", "no.txt", "--out", "other.tsv")
+    assert (missing.returncode, "there is no file or folder at no.txt" in missing.stderr) == (2, True)
     assert "2 documents; 1 of them without a suggestion" in ended.stdout
     lines = [line.split("\t") for line in (tmp_path / "labels.tsv").read_text().splitlines()]
     assert lines[0] == ["uid", "rank", "score", "label_uid", "label"]
@@ -117,6 +122,7 @@ def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny
     (tmp_path / "few" / "card.toml").unlink()
     ended = inside("run", "--dataset", "few", "--setting", "full", "--methods", "tfidf", "--runs", "runs")
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "note: PSP is left out: propensities need 3 training instances" in ended.stderr
     (record,) = Store(tmp_path / "runs").records()
     assert {name.partition("@")[0] for name in record.metrics["none"].values} == {"P", "R", "nDCG"}
     assert record.data_notes[-1] == "PSP is left out: propensities need 3 training instances"

@@ -18,7 +18,7 @@ import pytest
 
 from xmcbench.command.request import limits
 from xmcbench.environment import machine_cores
-from xmcbench.runner.execution import Limits
+from xmcbench.runner.place import Limits
 
 FEW = ("--setting", "fs", "--ratio", "0.5")
 
@@ -154,32 +154,41 @@ def test_json_is_one_document_and_dry_run_does_nothing(inside, tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "status", "reason"),
+    ("status", "reasons", "limit"),
     [
-        ("raises", "failed", "ValueError: the matrix is singular"),
-        ("hangs", "timeout", "time limit of 4 s"),
-        ("dies", "failed", "SIGSEGV"),
-        ("eats", "failed", "out of memory"),
-        ("shapeless", "failed", "shapes"),
-        ("nan", "failed", "NaN"),
-        ("twice", "failed", "row 3 names a label twice"),
-        ("outside", "failed", "row 3 names a label outside 0..9"),
-        ("scores", "failed", "predict returned a ndarray"),
+        (
+            "failed",
+            {
+                "raises": "ValueError: the matrix is singular",
+                "dies": "SIGSEGV",
+                "eats": "out of memory",
+                "shapeless": "shapes",
+                "nan": "NaN",
+                "twice": "row 3 names a label twice",
+                "outside": "row 3 names a label outside 0..9",
+                "scores": "predict returned a ndarray",
+            },
+            "100",
+        ),
+        ("timeout", {"hangs": "time limit of 4 s"}, "4"),
     ],
+    ids=["failed", "timeout"],
 )
-def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(inside, tiny, plugin, tmp_path, method, status, reason):
-    limits = ("--time-limit", "4" if method == "hangs" else "100", "--memory-limit", "0.9")
-    words = ("--setting", "ez", "--methods", f"{method},base", "--plugin", plugin(TROUBLE), *limits)
-    ended = inside("run", "--dataset", tiny, *words)
+def test_a_cell_in_trouble_is_one_row_and_the_rest_go_on(inside, tiny, plugin, tmp_path, status, reasons, limit):
+    words = ("--setting", "ez", "--methods", ",".join([*reasons, "base"]), "--plugin", plugin(TROUBLE))
+    ended = inside("run", "--dataset", tiny, *words, "--time-limit", limit, "--memory-limit", "0.9")
     assert ended.returncode == 1
     assert "Traceback" not in ended.stdout + ended.stderr
-    (line,) = [line for line in ended.stdout.splitlines() if reason in line]
     made = {record["cell"]["method"]: record for record in records(tmp_path / "runs").values()}
-    assert made["base"]["status"] == "ok"
-    assert made[method]["status"] == status
-    assert line.startswith(f"{method}, seed 0: {status}: {made[method]['reason']} (log: runs/{made[method]['log']}")
-    assert (tmp_path / "runs" / made[method]["log"]).exists()
-    assert not list((tmp_path / "runs").rglob(".*tmp"))  # also what it was making
+    assert {method: record["status"] for method, record in made.items()} == {
+        **dict.fromkeys(reasons, status),
+        "base": "ok",
+    }
+    for method, reason in reasons.items():
+        (line,) = [line for line in ended.stdout.splitlines() if reason in line]
+        assert line.startswith(f"{method}, seed 0: {status}: {made[method]['reason']} (log: runs/{made[method]['log']}")
+        assert (tmp_path / "runs" / made[method]["log"]).exists()
+    assert not list((tmp_path / "runs").rglob(".*tmp"))  # also what they were making
 
 
 def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, tiny, plugin):
@@ -673,8 +682,8 @@ def test_a_damaged_record_is_named(inside, tiny, tmp_path):
     assert inside(*words).returncode == 0
 
 
-def test_scores_follow_from_the_stored_predictions(xmcbench, tiny, tmp_path):
-    xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+def test_scores_follow_from_the_stored_predictions(inside, xmcbench, tiny, tmp_path):
+    inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
     (record,) = records(tmp_path / "runs").values()
     file = Path("runs", record["predictions"]["file"])
     document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", file, "--json").stdout)

@@ -17,37 +17,37 @@ def predictions(tmp_path):
     return path
 
 
-def test_a_perfect_run_scores_one(xmcbench, tiny, predictions):
-    document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", predictions, "--json").stdout)
+def test_a_perfect_run_scores_one(inside, tiny, predictions):
+    document = json.loads(inside("score", "--dataset", tiny, "--predictions", predictions, "--json").stdout)
     assert document["values"]["P@1"] == document["values"]["R@3"] == document["values"]["nDCG@5"] == 1
     assert document["values"]["P@5"] == pytest.approx(0.4)
     assert (document["scored"], document["unlabeled"], document["filter"]) == (30, 0, "none")
-    text = xmcbench("score", "--dataset", tiny, "--predictions", predictions).stdout
+    text = inside("score", "--dataset", tiny, "--predictions", predictions).stdout
     assert "metric protocol 2" in text
     assert "100.00" in text
 
 
-def test_a_test_set_without_labels_cannot_be_scored(xmcbench, tiny, predictions):
+def test_a_test_set_without_labels_cannot_be_scored(inside, tiny, predictions):
     path = tiny / "tst.json.gz"
     rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     path.write_bytes(gzip.compress("\n".join(json.dumps({**row, "target_ind": []}) for row in rows).encode()))
-    ended = xmcbench("score", "--dataset", tiny, "--predictions", predictions)
+    ended = inside("score", "--dataset", tiny, "--predictions", predictions)
     assert (ended.returncode, "no test instance has a label" in ended.stderr) == (1, True)
-    ended = xmcbench("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25")
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25")
     assert (ended.returncode, "unscored: no test instance has a label" in ended.stdout) == (0, True)
 
 
-def test_bad_files_are_one_line(xmcbench, tiny, predictions, tmp_path):
+def test_bad_files_are_one_line(inside, tiny, predictions, tmp_path):
     np.savez(tmp_path / "short.npz", indices=np.zeros((3, 1), np.int32), scores=np.zeros((3, 1), np.float32))
     (tmp_path / "text.npz").write_text("no")
     for name, reason in (
         ("short.npz", "shapes"),
         ("text.npz", "not a prediction file"),
-        ("none.npz", "no prediction file at"),
+        ("none.npz", "no file at none.npz"),
     ):
-        ended = xmcbench("score", "--dataset", tiny, "--predictions", name)
-        assert ended.returncode == 1
+        ended = inside("score", "--dataset", tiny, "--predictions", name)
+        assert ended.returncode == (2 if name == "none.npz" else 1)
         assert reason in ended.stderr
         assert ended.stderr.count("\n") == 1
-    ended = xmcbench("score", "--dataset", tiny, "--predictions", predictions, "--filter", "self")
+    ended = inside("score", "--dataset", tiny, "--predictions", predictions, "--filter", "self")
     assert (ended.returncode, "has no filter 'self'" in ended.stderr) == (2, True)

@@ -2,12 +2,19 @@
 
 import gzip
 import json
+from collections import Counter
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import Whitespace
 
 from xmcbench import load_dataset
 from xmcbench.data.audit import NEAR, audit, near_pairs
+from xmcbench.data.tokenizer import unknown_letters
 
 
 @pytest.fixture
@@ -56,6 +63,46 @@ def test_a_clean_dataset_has_no_finding(tiny):
     assert found.findings == ()
     assert found.warnings() == []
     assert found.scripts == {"LATIN": 1.0}
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    """The folder of a model that reads Latin letters only."""
+    pieces = ["[UNK]", *ascii_lowercase, *(f"##{each}" for each in ascii_lowercase)]
+    made = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}))
+    made.normalizer = Lowercase()
+    made.pre_tokenizer = Whitespace()
+    made.enable_truncation(1)
+    (tmp_path / "model").mkdir()
+    made.save(str(tmp_path / "model" / "tokenizer.json"))
+    return tmp_path / "model"
+
+
+def test_what_a_tokenizer_cannot_read_is_said(inside, planted, tokenizer, tmp_path):
+    found = audit(load_dataset(planted), near=False, tokenizer=tokenizer)
+    assert found.unread == {"CJK": 1.0, "HIRAGANA": 1.0}
+    assert any(each.startswith("100.0% of the Hiragana letters are unknown") for each in found.warnings())
+    shown = inside("data", "info", planted, "--tokenizer", tokenizer).stdout
+    assert "warning: 100.0% of the Hiragana letters are unknown to the tokenizer" in shown
+    (tmp_path / "file").write_text("{}")
+    for place, said in (("nowhere", "there is no tokenizer.json at nowhere"), ("file", "file is not a tokenizer")):
+        ended = inside("data", "audit", planted, "--tokenizer", place)
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "unread"),
+    [
+        (Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0), {"b": 2}),
+        (Unigram([("<unk>", 0.0), ("a", -1.0)]), {}),
+        (BPE({"a": 0, "b": 1}, []), {}),
+        (WordLevel({"ab": 0, "?": 1}, unk_token="?"), {"a": 1, "b": 2}),
+    ],
+)
+def test_every_kind_of_tokenizer_says_what_it_does_not_know(model, unread):
+    made = Tokenizer(model)
+    made.pre_tokenizer = Whitespace()
+    assert unknown_letters(made, ["ab bba"] if unread and "a" in unread else ["ab b"], Counter) == unread
 
 
 def test_near_duplicates_are_those_of_the_exact_similarity():

@@ -250,14 +250,14 @@ def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
     out = tmp_path / "mine"
     out.mkdir()
     (out / "letters.doc").write_text("mine")
-    with pytest.raises(UsageError, match="contains letters.doc, which xmcbench did not write"):
+    with pytest.raises(UsageError, match=r"contains letters.doc \("):
         build("letters", out, indices)
     build("letters", out, indices, force=True)
     assert (out / "letters.doc").read_text() == "mine"
     before = (out / "trn.json.gz").read_bytes()
     (out / "letters.doc").unlink()
     (out / "trn.json.gz").write_text("changed by hand")
-    with pytest.raises(UsageError, match="contains trn.json.gz, which xmcbench did not write"):
+    with pytest.raises(UsageError, match=r"contains trn.json.gz \("):
         build("letters", out, indices)
     build("letters", out, indices, force=True)
     assert (out / "trn.json.gz").read_bytes() == before
@@ -265,10 +265,10 @@ def test_a_folder_with_other_things_is_not_replaced(card, indices, tmp_path):
 
 
 def test_what_has_no_recipe_says_where_to_get_it():
-    with pytest.raises(DataError, match="cannot be fetched or built") as caught:
+    with pytest.raises(DataError, match="cannot be built") as caught:
         fetch("lf-amazon-131k", Path("unused"))
     assert "XMLRepository" in caught.value.hint
-    with pytest.raises(DataError, match="cannot be fetched or built") as caught:
+    with pytest.raises(DataError, match="cannot be built") as caught:
         build("lf-debian-2k")
     assert "lf-debian-20k" in caught.value.hint
     with pytest.raises(UnknownName):

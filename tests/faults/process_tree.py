@@ -50,5 +50,9 @@ class World:
         return [process.as_dict(["pid", "ppid", "cmdline"]) for process in found]
 
     def left_files(self):
-        """Temporary files and folders that are still there."""
-        return [*self.temporary.glob("xmcbench-*"), *(path for path in Path(self.runs).rglob("*.tmp"))]
+        """Temporary files and folders, and claims, that are still there."""
+        cache = Path(self.environment.get("XMCBENCH_CACHE", ""))
+        places = [self.runs, *([cache] if cache.is_relative_to(self.folder) else [])]
+        patterns = ("*.tmp", "*.claim", "*.claim.turn")
+        left = [path for place in places for pattern in patterns for path in place.rglob(pattern)]
+        return [*self.temporary.glob("xmcbench-*"), *left]

@@ -62,7 +62,7 @@ def test_rows_with_a_component_off_stand_on_no_other_page(row, record):
     tables = re.findall(r"^\| (MACLR.*?|OTHER) +\| +(\S+)", zero_shot, re.MULTILINE)
     assert tables[:2] == [("OTHER", "**50.00**"), ("MACLR (quick, mini, 20 steps of 32)", "<u>40.00</u>")]
     assert "pseudo" not in page
-    told = "\n\nMACLR with a component switched off: [ablation](ablation.md).\n"
+    told = "\n\nRows of MACLR without a component: [ablation](ablation.md).\n"
     assert told in zero_shot
     assert told in full
     assert "|" not in full

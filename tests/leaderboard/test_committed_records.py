@@ -81,6 +81,13 @@ def test_every_figure_of_the_board_follows_from_its_ranks():
     assert problems(BOARD, intervals=False) == []
 
 
+def test_a_record_without_ranks_is_marked():
+    """It is of a time before ranks were kept: its figures cannot be computed again."""
+    standing = Registry().standing()
+    without = [record for record in Store(BOARD).records() if record.ranks is None]
+    assert [record.cell.path for record in without if not standing.problem(record)] == []
+
+
 def test_the_intervals_of_a_record_of_each_dataset_follow_from_its_ranks():
     chosen = {record.cell.dataset: record.key for record in Store(BOARD).records() if record.ranks}
     assert problems(BOARD, lambda record: record.key in chosen.values()) == []

@@ -106,7 +106,7 @@ def test_the_drawing_is_sound_and_has_no_surroundings(seven):
     assert "20:" not in drawing  # no time
     ET.fromstring(drawing)
     names = [element.text for element in texts(drawing)]
-    assert {"0", "1", "5", "10", "25", "50", "100", "LEARNER", "HUNGRY", "FLAT, which sees no pair"} <= set(names)
+    assert {"0", "1", "5", "10", "25", "50", "100", "LEARNER", "HUNGRY", "FLAT, ignores pairs"} <= set(names)
 
 
 def test_names_are_escaped(record):

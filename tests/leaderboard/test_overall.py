@@ -10,6 +10,7 @@ import pytest
 
 from xmcbench.errors import UsageError
 from xmcbench.leaderboard import diagram, files, overall, pages
+from xmcbench.leaderboard.blocks import Heading
 from xmcbench.setting import Setting
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
@@ -53,8 +54,30 @@ def test_seeds_are_averaged_within_a_dataset(results, record, altered):
     assert {each.name: each.values["A"] for each in made.methods} == {"ONE": pytest.approx(0.3), "TWO": 0.4}
 
 
+def test_a_method_that_ignores_pairs_is_ranked_in_every_setting(record, altered):
+    """By its zero-shot result on a dataset where it has no other, as in the tables; a note says so."""
+    few = Setting.of("fs", 0.01)
+
+    def on(dataset, method, value, setting=few, supervision="unused"):
+        made = record(method=method, value=value, setting=setting, supervision=supervision)
+        return altered(made, (("cell", "dataset"), dataset))
+
+    looks = [on(name, "looks", 0.3, supervision="optional") for name in "AB"]
+    looks += [on(name, "other", 0.2, supervision="optional", setting=EZ) for name in "AB"]
+    ignores = [on("A", "ignores", 0.5), on("A", "ignores", 0.9, EZ), on("B", "ignores", 0.6, EZ)]
+    made = overall.overall([*looks, *ignores, on("C", "ignores", 0.7, EZ)], few, "P@1")
+    assert made.datasets == ("A", "B")
+    assert [(each.name, each.values) for each in made.methods] == [
+        ("IGNORES", {"A": 0.5, "B": 0.6}),
+        ("LOOKS", {"A": 0.3, "B": 0.3}),
+    ]
+    assert [each.marks for each in made.methods] == [("measured without pairs, which this method ignores",), ()]
+    page = next(page for page in pages([*looks, *ignores], ()) if page.name == "over-datasets")
+    assert [block.key for block in page.blocks if isinstance(block, Heading)] == ["ez", few.slug]
+
+
 def test_what_cannot_be_ranked_is_refused(results):
-    with pytest.raises(UsageError, match="needs two of them"):
+    with pytest.raises(UsageError, match="needs two datasets"):
         overall.overall(results(one=(0.5, None, None), two=(0.5, None, None)), EZ, "P@1")
     with pytest.raises(UsageError, match="fewer than two methods"):
         overall.overall(results(one=(0.5, 0.5, 0.5), two=(0.5, None, None)), EZ, "P@1")
@@ -99,7 +122,7 @@ def test_the_command(inside, tmp_path):
     ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--svg", svg)
     assert (ended.returncode, "already exists" in ended.stderr) == (2, True)
     ended = inside("rank", "--setting", "ez", "--runs", BOARD, "--dataset", "lf-debian-20k,lf-yso-25k")
-    assert "Not ranked, without a result on:" in ended.stdout
+    assert "Not ranked, because a dataset is missing:" in ended.stdout
     for words, said in (
         (("--dataset", "lf-debian-20k"), "needs two"),
         (("--metric", "X"), "unknown metric"),

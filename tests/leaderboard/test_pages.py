@@ -44,13 +44,14 @@ def test_a_page_in_the_order_of_the_paper(some):
     assert page.count("### By label: seen, unseen") == 3
 
 
-def test_a_caption_says_what_the_figures_are(some):
+def test_a_caption_says_what_the_figures_are(some, record):
     page = files(pages(some))["tiny.md"]
     assert (
         "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% bootstrap "
-        "interval over 30 test instances; filter self, metric protocol 2; preset, encoder and budget of the training "
-        "without pairs are part of a row's name."
+        "interval over 30 test instances and, with several seeds, seeds; filter self, metric protocol 2; row names "
+        "contain preset, encoder and the budget of the training without pairs."
     ) in page
+    assert "interval over 30 test instances; filter self" in files(pages([record()]))["tiny.md"]
 
 
 def test_the_index_names_every_page_and_every_dataset(some):

@@ -40,10 +40,10 @@ def test_what_is_stale_or_of_mixed_code_is_marked(record):
         return row.marks
 
     stale = "stale: the method's code has changed since this result was made"
-    mixed = "mixed: its seeds were made by different code"
+    mixed = "mixed: its results were made by different code"
     assert marks("today", "today") == ()
     assert marks("before", "before") == (stale,)
-    assert marks("today", "before") == (f"{stale} (in some of its seeds)", mixed)
+    assert marks("today", "before") == (f"{stale} (in some of its results)", mixed)
     assert rows([record(code="before")], "self")[0].marks == ()
 
 
@@ -88,12 +88,12 @@ def test_costs_with_other_threads_or_neighbors_stay_apart(record, altered):
     machine = record().environment.hardware.kind
     assert list(row.costs) == [
         machine,
-        f"{machine}, 1 thread a cell",
-        f"{machine}, 1 thread a cell, beside 1 other cell",
+        f"{machine}, 1 thread per cell",
+        f"{machine}, 1 thread per cell, beside 1 other cell",
         f"{machine}, beside 3 other cells",
         f"{machine}, threads not recorded",
     ]
-    short = ["alone", "1 thread a cell", "1 thread a cell, beside 1 other cell", "beside 3 other cells"]
+    short = ["alone", "1 thread per cell", "1 thread per cell, beside 1 other cell", "beside 3 other cells"]
     short.append("threads not recorded")
     assert without_common([*row.costs]) == short
     assert without_common([machine, machine]) == ["alone", "alone"]

@@ -81,7 +81,7 @@ def test_a_drawing_is_of_one_class_of_machine(record, altered):
     kind = records[0].environment.hardware.kind
     assert found == {
         kind: ["A1", "A2", "A3"],
-        f"{kind}, 1 thread a cell": ["B1", "B2", "B3"],
+        f"{kind}, 1 thread per cell": ["B1", "B2", "B3"],
         f"{kind}, beside 1 other cell": ["C1", "C2", "C3"],
         f"{kind}, threads not recorded": ["D1", "D2", "D3"],
     }

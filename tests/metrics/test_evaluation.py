@@ -83,7 +83,7 @@ def test_ties_are_ordered_by_the_lower_label():
 def test_values_by_hand():
     predictions = make_predictions([[4, 0, 1], [2], [3]], 3)
     scores = evaluate(predictions, make_pairs([[0, 1], [2], []], 5), inverse_propensity=np.array([2.0, 4, 8, 1, 1]))
-    assert (scores.scored, scores.unlabelled) == (2, 1)
+    assert (scores.scored, scores.unlabeled) == (2, 1)
     assert scores.per_instance["P@3"].tolist() == [2 / 3, 1 / 3]
     assert scores.per_instance["P@5"].tolist() == [2 / 5, 1 / 5]
     assert scores.per_instance["R@3"].tolist() == [1.0, 1.0]
@@ -143,7 +143,7 @@ def test_without_propensities_psp_is_left_out():
 
 def test_without_any_true_label_there_are_no_values():
     scores = evaluate(make_predictions([[0], [1]], 1), make_pairs([[], []], 2), inverse_propensity=weights(2))
-    assert (scores.values, scores.scored, scores.unlabelled, scores.intervals()) == ({}, 0, 2, {})
+    assert (scores.values, scores.scored, scores.unlabeled, scores.intervals()) == ({}, 0, 2, {})
 
 
 def test_a_truth_with_zeros_and_duplicates_is_read_as_pairs():

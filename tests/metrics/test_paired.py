@@ -144,7 +144,7 @@ def test_what_does_not_match_is_refused(runs):
         with pytest.raises(DataError, match="400 and 1 scored rows cannot be paired"):
             compare(first, second)
     with pytest.raises(DataError, match="400 and 400 scored rows cannot be paired"):
-        compare([one], [replace(two, unlabelled=1)])
+        compare([one], [replace(two, unlabeled=1)])
     with pytest.raises(DataError, match="different metrics"):
         compare([one], [replace(two, values={"P@1": 0.5})])
     with pytest.raises(DataError, match="without a run"):

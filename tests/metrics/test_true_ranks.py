@@ -34,7 +34,7 @@ def test_every_metric_follows_from_the_ranks(case):
     pairs, weights = TruePairs.of(truth), 1 + np.arange(truth.shape[1]) / 3
     found = evaluate_ranks(true_ranks(predictions.indices, pairs, removed), pairs, weights)
     whole = evaluate(predictions, truth, removed=removed, inverse_propensity=weights)
-    assert (found.values, found.scored, found.unlabelled) == (whole.values, whole.scored, whole.unlabelled)
+    assert (found.values, found.scored, found.unlabeled) == (whole.values, whole.scored, whole.unlabeled)
     left = without(predictions, removed)
     expected = {name: values.mean() for name, values in reference_ranking(left, truth).items()}
     expected |= {f"PSP@{k}": reference_psp(left, truth, weights, k) for k in (1, 3, 5)}

@@ -59,7 +59,7 @@ def test_a_view_leaves_the_predictions_alone():
     truth = make_pairs([[0, 1], [2], [2]], 3)
     assert in_view(predictions, truth, [False, True, True]).values["P@1"] == 1 / 3  # label 0 still is first twice
     scores = in_view(predictions, truth, [True, False, False])
-    assert (scores.scored, scores.unlabelled, scores.values["P@1"]) == (1, 2, 1.0)
+    assert (scores.scored, scores.unlabeled, scores.values["P@1"]) == (1, 2, 1.0)
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -68,7 +68,7 @@ def test_a_view_equals_evaluating_its_pairs_alone(case, random):
     members = [random.random() < 0.5 for _ in range(truth.shape[1])]
     alone = make_pairs([[label for label in row.indices if members[label]] for row in truth], truth.shape[1])
     scores, expected = in_view(predictions, truth, members), evaluate(predictions, alone)
-    assert (scores.values, scores.scored, scores.unlabelled) == (expected.values, expected.scored, expected.unlabelled)
+    assert (scores.values, scores.scored, scores.unlabeled) == (expected.values, expected.scored, expected.unlabeled)
 
 
 def test_an_empty_group_has_no_values():

@@ -5,14 +5,17 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from xmcbench.environment import machine
 from xmcbench.errors import StorageError
 from xmcbench.processes import claim as claims
-from xmcbench.processes.claim import Claim, dead, holder
+from xmcbench.processes.claim import Claim, dead, sweep_claims
+from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.processes.lifetime import new_mark
+from xmcbench.storage.temporary import sweep
 
 OWNER = """
 import sys, time
@@ -40,12 +43,10 @@ def test_one_has_it_until_it_is_given_back(path):
     with Claim(path) as mine:
         assert mine.held
         assert mine.mine()
-        assert holder(path).startswith(f"process {os.getpid()} on ")
         with Claim(path) as other:
             assert not other.held
         assert path.exists()  # who did not get it gives nothing back
     assert list(path.parent.iterdir()) == []
-    assert holder(path) == ""
 
 
 def test_the_claim_of_a_killed_process_is_taken_at_once(path):
@@ -95,8 +96,7 @@ def test_what_is_damaged_is_dead_after_a_while(path):
 
 
 def test_it_is_touched_while_it_is_held(path, monkeypatch):
-    monkeypatch.setattr(claims, "BEAT_S", 0.01)
-    monkeypatch.setattr(claims, "_heart", claims._Heart())
+    monkeypatch.setattr(claims, "_heart", Heart(0.01))
     with Claim(path):
         os.utime(path, (0, 0))
         deadline = time.monotonic() + 20
@@ -110,7 +110,7 @@ def test_who_was_stopped_for_long_has_lost_it(path):
         forged(path, "another-machine", new_mark())
         mine.beat()
         assert not mine.mine()
-    assert holder(path) == "process 7 on far"  # nothing of others is given back
+    assert json.loads(path.read_text())["host"] == "far"  # nothing of others is given back
 
 
 def test_of_many_that_find_a_dead_one_one_has_it(path):
@@ -162,3 +162,48 @@ def test_a_process_that_cannot_touch_its_claim_keeps_it_where_being_alive_is_eno
         assert other.held != while_alive
     forged(path, "another-machine", new_mark(), claims.DEAD_S + 20)
     assert dead(path, while_alive)
+
+
+def test_who_asks_for_one_that_is_held_writes_nothing_into_the_folder(path, monkeypatch):
+    """Many may ask, often, and the folder may be far away."""
+    forged(path, machine(), new_mark())
+    written = []
+    monkeypatch.setattr(Claim, "_created", lambda self, path: written.append(path))
+    with Claim(path, while_alive=True) as mine:
+        assert not mine.held
+    assert written == []
+
+
+@pytest.mark.parametrize("name", ["x.claim.turn", "x.claim"])
+@pytest.mark.parametrize(
+    ("here", "alive", "age_s", "stays"),
+    [
+        (True, True, 0.0, True),
+        (True, False, 0.0, False),
+        (False, False, claims.DEAD_S - 20, True),  # whether it is alive is not known here
+        (False, True, claims.DEAD_S + 20, False),
+    ],
+)
+def test_what_a_killed_process_left_is_swept_and_nothing_else(path, name, here, alive, age_s, stays):
+    space, pid, started, unique = new_mark().split(":")
+    mark = f"{space}:{pid}:{started if alive else 1}:{unique}"
+    left = path.with_name(name)
+    forged(left, machine() if here else "another-machine", mark, age_s)
+    sweep_claims(path.parent.parent, "*/*")
+    assert [*path.parent.iterdir()] == ([left] if stays else [])
+
+
+def test_the_clock_of_a_file_system(tmp_path, monkeypatch):
+    (tmp_path / "before").touch()
+    found = now(tmp_path)
+    (tmp_path / "after").touch()
+    assert (tmp_path / "before").stat().st_mtime <= found <= (tmp_path / "after").stat().st_mtime
+    assert {each.name for each in tmp_path.iterdir()} == {"before", "after"}
+    with monkeypatch.context() as patch:  # killed before it is removed
+        patch.setattr(Path, "unlink", lambda *_: None)
+        now(tmp_path)
+    assert len([*tmp_path.iterdir()]) == 3
+    sweep(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {"before", "after"}
+    monkeypatch.setattr(time, "time", lambda: 7.0)
+    assert now(tmp_path / "nowhere") == 7.0

@@ -51,7 +51,7 @@ def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(
     assert [each.partition(":")[0] for each in problems("before", "earlier")] == ["stale", "mixed"]
     partly = problems("today", "before")
     assert [each.partition(":")[0] for each in partly] == ["stale", "mixed"]
-    assert partly[0].endswith("(in some of its seeds)")
+    assert partly[0].endswith("(in some of its results)")
     covered = altered(record(seed=1, code="before"), (("checks",), [checked("today")]))
     assert TODAY.problems([record(seed=0), covered]) == ()
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +12,12 @@ import pytest
 
 from xmcbench.environment import machine, machine_tag
 from xmcbench.errors import StorageError
+from xmcbench.processes.heartbeat import Heart
 from xmcbench.processes.lifetime import new_mark
 from xmcbench.records import Store
 from xmcbench.records.ranks import Truth
 from xmcbench.records.record import RanksFacts
+from xmcbench.storage import temporary
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.temporary import hold_file, hold_folder, scratch, sweep_scratch
 
@@ -160,6 +163,34 @@ def test_what_another_machine_writes_is_swept_when_it_is_old(tmp_path):
     with store.staging() as staged:
         assert staged.root.name.startswith(f".{here}-")
         assert staged.root in store.stagings()
+
+
+def test_a_folder_in_use_is_touched_so_that_no_other_machine_takes_it_for_old(tmp_path, monkeypatch):
+    """A cell may run for days, in a folder whose entries do not change, and whose lock others do not see."""
+    monkeypatch.setattr(temporary, "_heart", Heart(0.01))
+    store = Store(tmp_path)
+    with store.staging() as staged:
+        os.utime(staged.root, (0, 0))
+        deadline = time.monotonic() + 20
+        while staged.root.stat().st_mtime == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        monkeypatch.setattr(temporary, "machine_tag", lambda: "000000")  # the other machine, which sees no locks
+        monkeypatch.setattr(temporary.fcntl, "flock", lambda *_: None)
+        store.sweep()
+        assert staged.root.is_dir()
+    assert staged.root not in temporary._folders
+
+
+def test_a_scratch_folder_of_another_machine_stays_for_a_day(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with scratch() as folder, monkeypatch.context() as other:
+        other.setattr(temporary, "machine_tag", lambda: "000000")
+        other.setattr(temporary.fcntl, "flock", lambda *_: None)
+        sweep_scratch()
+        assert folder.is_dir()
+        os.utime(folder, (0, 0))
+        sweep_scratch()
+        assert not folder.exists()
 
 
 def test_dead_claims_are_swept_and_others_stay(tmp_path, record):

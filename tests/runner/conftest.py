@@ -10,9 +10,10 @@ import pytest
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner import execution, scorer, worker
+from xmcbench.runner import scorer, worker
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import process
+from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting
 
@@ -82,7 +83,7 @@ def run_here(at_hand, tiny, tmp_path):
     def run(
         plugin, setting="ez", ratio=None, by=None, dataset=tiny, progress=None, force=False, limits=None, **request
     ):
-        place = execution.Place(Store(tmp_path / "runs"), limits or execution.Limits())
+        place = Place(Store(tmp_path / "runs"), limits or Limits())
         wanted = Request(str(dataset), Setting.of(setting, ratio, by), **request)
         made = plan([wanted], Registry([plugin]), place.store, force=force)
         return execute(made, place, progress or (lambda *_: None), force)

@@ -10,7 +10,8 @@ from xmcbench.records.ranks import Ranks
 from xmcbench.registry import Registry
 from xmcbench.runner import confirmation
 from xmcbench.runner.confirmation import Group, Verdict, confirm, groups
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
+from xmcbench.runner.place import Place
 from xmcbench.setting import Setting
 
 METHOD = """

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from xmcbench import load_dataset
-from xmcbench.environment import usable_cores
+from xmcbench.environment import program, usable_cores
 from xmcbench.errors import MethodError, StorageError
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.registry import Registry
 from xmcbench.runner import audit, execution, recording, scorer, worker
-from xmcbench.runner.execution import Limits
 from xmcbench.runner.job import Job, Outcome
+from xmcbench.runner.place import Limits
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.cache import cache_root
@@ -115,6 +115,8 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
         assert [place.partition("/")[0] for place in record.artifacts] == ["pretraining"]
         assert (record.method.title, record.method.supervision, record.method.variant) == ("Chance", "optional", "")
         assert "numpy" in record.environment.packages
+        assert record.environment.xmcbench == program()
+        assert program().version
         assert record.environment.compute == execution.Compute(threads=usable_cores())
         assert record.log is None  # nobody needs it
         assert record.isolation == "landlock"

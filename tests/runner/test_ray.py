@@ -13,8 +13,9 @@ import pytest
 from xmcbench.api import Options, run
 from xmcbench.records import Store, as_json
 from xmcbench.registry import Registry
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.setting import Setting
 from xmcbench.storage.cache import cache_root

@@ -1,6 +1,7 @@
 """Cells at once: what each is told, what waits for what, and what this machine has room for."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,15 @@ from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner import execution, opening, schedule
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner import execution, opening, schedule, waiting
+from xmcbench.runner.estimate import pretraining_key
+from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import local, process
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.local import Capacity, Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.job import Outcome
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.schedule import capacity, jobs_of, needs_of
 from xmcbench.setting import Setting
@@ -48,14 +51,14 @@ class Stage:
     """An executor on which a test ends cells, or says how far they are."""
 
     def __init__(self, *_):
-        self.tasks, self.reports, self.started, self.most, self.cancelled = {}, {}, [], 0, []
+        self.tasks, self.reports, self.started, self.most, self.canceled = {}, {}, [], 0, []
         self.script, self.hosts = iter(()), None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.cancelled += self.tasks
+        self.canceled += self.tasks
 
     room = Room(8, 8, 2)
 
@@ -115,7 +118,7 @@ def test_so_many_at_once_and_each_ends_once(staged, tiny):
         assert {record.environment.compute.threads for record in records} == {
             task.needs.threads for task in stage.started
         }
-    assert not stage.cancelled
+    assert not stage.canceled
 
 
 def test_a_shared_pretraining_is_waited_for(staged, tiny):
@@ -161,6 +164,46 @@ def test_a_part_is_waited_for(staged, tiny):
     (whole, other) = [task for task in stage.started if task.job.method == "whole"]
     assert whole.job.pairs is None  # that of the part that ended first
     assert other.job.pairs is not None
+
+
+def test_cells_that_wait_for_one_pretraining_ask_for_it_once(staged, tiny, tmp_path, monkeypatch):
+    """Another run does it. A thousand cells would keep a shared folder busy."""
+    monkeypatch.setattr(waiting, "_LEAST_S", 1000.0)
+    asked, store = [], Store(tmp_path / "runs")
+    claim_of = Store.pretraining_claim
+    monkeypatch.setattr(Store, "pretraining_claim", lambda self, key: asked.append(key) or claim_of(self, key))
+
+    def interrupt(stage):
+        raise KeyboardInterrupt
+
+    grid = Grid([str(tiny)], [EZ, HALF, FULL], ["trained"])
+    with ExitStack() as others:
+        for planned in plan(requests_of([grid]), Registry([tmp_path / "plugin.py"]), store).cells[:1]:
+            others.enter_context(claim_of(store, pretraining_key(planned)))
+        with pytest.raises(KeyboardInterrupt):
+            staged(grid, jobs=6, script=[*[lambda _: []] * 5, interrupt])
+    assert len(asked) == 1
+
+
+def test_what_others_have_keeps_no_cell_from_running(staged, tiny, tmp_path, monkeypatch):
+    """Nor does a long row of questions in vain keep a run from what it has to look after."""
+    monkeypatch.setattr(execution, "IN_VAIN", 2)
+    store, seen = Store(tmp_path / "runs"), []
+    grid = Grid([str(tiny)], [EZ], ["plain"], seeds=range(6))
+    cells = plan(requests_of([grid]), Registry([tmp_path / "plugin.py"]), store).cells
+    with ExitStack() as others:
+        for planned in cells[:5]:
+            others.enter_context(store.claim(planned.cell))
+
+        def look(stage):
+            seen.append([task.job.seed for task in stage.started])
+            if len(seen) == 3:
+                monkeypatch.setattr(waiting, "_LEAST_S", 0.0)
+                others.close()
+            return []
+
+        staged(grid, jobs=6, script=[look, look, look])
+    assert seen == [[], [], [5]]
 
 
 def test_ctrl_c_cancels_what_runs_and_leaves_nothing(staged, tiny, tmp_path, monkeypatch):

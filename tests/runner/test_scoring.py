@@ -68,6 +68,15 @@ def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):
     assert figures.values["P@1"] == pytest.approx(hits / 30)
 
 
+def test_figures_over_all_labels_do_not_depend_on_what_the_method_saw(asked):
+    """Propensities are those of the full training matrix."""
+    whole = [asked(RANDOM, setting)[0].metrics["none"] for setting in (("ez",), ("fs", 0.3), ("full",))]
+    assert whole[0].values == whole[1].values == whole[2].values
+    assert whole[0].intervals == whole[1].intervals == whole[2].intervals
+    assert "PSP@5" in whole[0].values
+    assert whole[1].views["seen"].values != whole[1].values
+
+
 def test_a_request_that_is_not_about_this_data_is_refused(asked):
     with pytest.raises(DataError, match="not the version of the cell"):
         asked(RANDOM, dataset_sha256="0" * 64)

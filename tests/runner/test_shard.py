@@ -6,10 +6,11 @@ from xmcbench import UsageError
 from xmcbench.environment import Compute
 from xmcbench.records import Store
 from xmcbench.registry import Registry
-from xmcbench.runner import execution
+from xmcbench.runner import waiting
 from xmcbench.runner.estimate import pretraining_key
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.pretraining import pretrain
 from xmcbench.runner.shard import Shard
@@ -37,6 +38,10 @@ PLUGIN = """
 
     class Plain(Learner):
         ...
+
+    class Whole(Plain):
+        def uses(self):
+            return ("plain",)
 """
 EZ, HALF, FULL = Setting.of("ez"), Setting.of("fs", 0.5), Setting.of("full")
 
@@ -69,6 +74,23 @@ def test_every_cell_is_in_one_shard(planned, parts):
     assert sorted(keys) == sorted(each.cell.key for each in made.cells)
     again = Shard(1, parts).of(planned(["learner"], seeds=range(4, 12)))
     assert {each.cell.key for each in again.cells} & set(keys) <= {each.cell.key for each in shards[0].cells}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_method_is_in_a_shard_with_its_parts(planned, number):
+    """Another shard may have them too; they run in one. Without this they would be trained in both."""
+    made = planned(["whole", "plain", "learner"], seeds=range(8))
+    of = Shard(number, 2).of(made)
+    own = [each for each in made.cells if int(each.cell.key[:12], 16) % 2 == number - 1]
+    wholes = [each.cell for each in own if each.cell.method == "whole"]
+    parts = {(each.cell.setting, each.cell.seed) for each in of.cells if each.cell.method == "plain"}
+    assert wholes
+    assert {(each.setting, each.seed) for each in wholes} <= parts
+    more = [each for each in of.cells if each not in own]
+    assert more
+    assert {(each.cell.setting, each.cell.seed) for each in more} <= {(each.setting, each.seed) for each in wholes}
+    assert {each.cell.method for each in more} == {"plain"}
+    assert of.cells == [each for each in made.cells if each in of.cells]
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2"])
@@ -118,7 +140,7 @@ def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monke
         if order == [("plain", None), ("plain", "ok")]:
             other.__exit__()
 
-    monkeypatch.setattr(execution, "_BUSY_S", 0.01)
+    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
     execute(made, Place(store), progress)
     assert [name for name, _ in order] == ["plain", "plain", "learner", "learner"]
     assert not [*store.root.rglob("*.claim")]
@@ -139,6 +161,6 @@ def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, mon
 
     monkeypatch.setattr(type(claim), "mine", mine)
     monkeypatch.setattr(type(claim), "beat", lambda _: None)  # it asks too, whenever its time comes
-    monkeypatch.setattr(execution, "_BUSY_S", 0.01)
+    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
     (record,) = execute(made, Place(store))
     assert record == taken[0]

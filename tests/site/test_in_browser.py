@@ -141,8 +141,17 @@ def column(table, name):
     return [cells.locator("td").nth(heads.index(name) - 1).inner_text() for cells in table.locator("tbody tr").all()]
 
 
-def test_the_keyboard_reaches_everything(opened):
-    page = opened("lf-debian-2k.html")
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", PAGES)
+def test_the_keyboard_reaches_everything(opened, name, width):
+    """Links, buttons and choices, and what scrolls by itself."""
+    page = opened(name, width)
+    scrolling = page.evaluate(
+        """() => [...document.querySelectorAll('main *')].filter(each =>
+               each.scrollWidth > each.clientWidth && getComputedStyle(each).overflowX === 'auto'
+               && each.tabIndex < 0).map(each => each.outerHTML.slice(0, 200))"""
+    )
+    assert scrolling == []
     expected = page.evaluate(
         """() => [...document.querySelectorAll('a[href], button, select, [tabindex="0"]')]
                .filter(each => each.checkVisibility()).length"""

@@ -3,11 +3,13 @@ import json
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from xmcbench import Artifacts
 from xmcbench.errors import StorageError
+from xmcbench.processes.claim import Claim
 from xmcbench.storage import artifacts, sums
 from xmcbench.storage.artifacts import CONTENT, examine
 from xmcbench.storage.canonical import sha256_file
@@ -61,6 +63,27 @@ def test_two_at_once_build_one(tmp_path, monkeypatch):
     for thread in threads:
         thread.join()
     assert len(built) == 1
+
+
+def test_who_waits_for_long_looks_rarely(tmp_path, monkeypatch):
+    """Many processes may wait for one artifact, in a folder that many machines share."""
+    clock, pauses = [0.0], []
+    other = Claim(tmp_path / "k" / f"{'x' * 32}.claim")
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        clock[0] += seconds
+        if clock[0] > 600:
+            other.__exit__()
+
+    monkeypatch.setattr(artifacts, "time", SimpleNamespace(sleep=sleep, perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(artifacts, "sha256_json", lambda _: "x" * 32)
+    with other:
+        Artifacts(tmp_path).get("k", {}, write(x=b"1"))
+    assert pauses[0] == 0.1
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 5.0
+    assert len(pauses) < 200
 
 
 def _damages(folder):

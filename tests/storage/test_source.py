@@ -1,6 +1,7 @@
 """The digest of source code: what a result depends on changes it, and nothing else does."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -440,3 +441,11 @@ def test_a_neighbor_that_python_does_not_find_elsewhere_is_one(tmp_path, monkeyp
     assert beside.imported("without_spec")
     assert not beside.imported("json")  # Python's own goes first
     assert not beside.imported("absent")
+
+
+def test_no_key_holds_a_number_that_somebody_has_to_raise():
+    """Digests of code do that. The protocol of the metrics has a version because readers compare by it."""
+    files = [path for folder in ("xmcbench", "methods") for path in (ROOT / folder).rglob("*.py")]
+    named = re.compile(r"^_?[A-Z_]*VERSION\b *(?::[^=]*)?=", re.MULTILINE)
+    assert len(files) > 200
+    assert {path.name for path in files if named.search(path.read_text())} == {"protocol.py"}

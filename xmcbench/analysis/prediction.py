@@ -17,8 +17,8 @@ from xmcbench.layout import laid_out
 from xmcbench.metrics import label_frequency
 from xmcbench.records.selection import Choice, Selected, choose_row
 from xmcbench.records.store import Store
-from xmcbench.runner.execution import Place
 from xmcbench.runner.fitting import predict_texts
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Request, plan, request_for
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts
@@ -106,7 +106,7 @@ def show_instance(
     data = load_dataset(dataset or record.cell.dataset)
     if data.digest != record.cell.dataset_sha256:
         raise UsageError(
-            f"{data.name} on this machine is another version than that of the record", "fetch that one, or run again"
+            f"{data.name} on this machine is a different version from the record's", "fetch that one, or run again"
         )
     row = _row_of(uid, data)
     name = filter or record.protocol.filter

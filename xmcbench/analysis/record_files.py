@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,8 @@ def write_records(records: Sequence[Record], path: Path, standing: Standing) -> 
         with atomic_file(path) as stream:
             pq.write_table(pa.Table.from_pylist(lines), stream)
     elif path.suffix == ".csv":
-        write_text(path, _csv(lines))
+        heads = tuple(lines[0]) if lines else ()
+        write_text(path, escaping.csv_file([heads, *(each.values() for each in lines)]))
     else:
         raise UsageError(f"records cannot be written as {path.name}", "name it .parquet or .csv")
 
@@ -44,12 +43,3 @@ def _line(record: Record, standing: Standing) -> dict[str, Any]:
         "dataset_sha256": record.cell.dataset_sha256,
         "protocol": record.protocol.version,
     }
-
-
-def _csv(lines: Sequence[dict[str, Any]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(lines[0] if lines else [])
-    for line in lines:
-        writer.writerow("" if each is None else escaping.csv(str(each)) for each in line.values())
-    return stream.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ from xmcbench.records import Cell, Record, Store
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
-from xmcbench.runner.execution import Place, execute
+from xmcbench.runner.execution import execute
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan, request_for
 from xmcbench.runner.rescoring import evaluations
 
@@ -96,11 +96,6 @@ class Reproduction:
         return f"{head}: {change}; other class of machine ({machines}), smallest p {self.adjusted[name]:.4f} ({name})"
 
 
-def command(record: Record, runs: Path) -> str:
-    """The command that reproduces a record of a runs folder."""
-    return f"xmcbench reproduce {record.key[:12]} --runs {shlex.quote(str(runs))}"
-
-
 def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
     """Run the cell of a record again and compare. key: its first letters. into: where the new run is kept.
 
@@ -113,7 +108,7 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     chosen = choose_row(runs, key, Choice(dataset))
     record = chosen.records[0]
     if not record.key.startswith(key) or len(chosen.records) > 1:
-        raise UsageError(f"{key} is no key of a record", f"for example {record.key[:12]}, as on its page")
+        raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
     planned = plan([request_for(record, name, registry)], registry, into.store)
     if not planned.cells:

@@ -23,11 +23,12 @@ _PARAMETERS = ("dataset", "setting", "by", "ratio", "method", "seed", "filter")
 _LONGEST = 5000
 
 
-def log_records(records: Sequence[Record], uri: str, experiment: str, standing: Standing) -> int:
+def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str, standing: Standing) -> int:
     """Write records as runs of an experiment, under the filter of each; returns how many were written.
 
-    uri: of a tracking server, or a folder. A record that is there with the same content is left out; one that was run
-    again becomes another run. Metrics are fractions; their names have ``_at_`` for ``@``, which MLflow does not allow.
+    runs: the folder of the records, for the command that reproduces one. uri: of a tracking server, or a folder. A
+    record that is there with the same content is left out; one that was run again becomes another run. Metrics are
+    fractions; their names have ``_at_`` for ``@``, which MLflow does not allow.
     Raises Unavailable without MLflow, and StorageError where the server or the folder refuses.
     """
     # Nothing is sent anywhere but to the given address; a folder is what was asked for.
@@ -45,7 +46,7 @@ def log_records(records: Sequence[Record], uri: str, experiment: str, standing: 
         there = {run.data.tags.get(_SHA256) for run in _runs(client, number)}
         new = [record for record in records if record.sha256 not in there]
         for record in new:
-            _log(client, number, record, standing)
+            _log(client, number, record, runs, standing)
     except (MlflowException, OSError) as error:
         raise StorageError(f"MLflow cannot write to {uri}: {visible(str(error))}") from error
     return len(new)
@@ -62,7 +63,7 @@ def _runs(client: MlflowClient, experiment: str) -> Iterator[Any]:
             return
 
 
-def _log(client: MlflowClient, experiment: str, record: Record, standing: Standing) -> None:
+def _log(client: MlflowClient, experiment: str, record: Record, runs: str, standing: Standing) -> None:
     from mlflow.entities import Metric, Param
 
     line = flat(record, record.protocol.filter, standing)
@@ -74,7 +75,7 @@ def _log(client: MlflowClient, experiment: str, record: Record, standing: Standi
         "xmcbench.problem": line["problem"],
         "xmcbench.machine": record.environment.hardware.kind,
         "xmcbench.protocol": str(record.protocol.version),
-        "xmcbench.reproduce": f"xmcbench reproduce {record.key[:12]}",
+        "xmcbench.reproduce": record.reproduction(runs),
     }
     parameters = {name: line[name] for name in _PARAMETERS if line[name] is not None}
     parameters |= {f"{record.cell.method}.{name}": value for name, value in record.cell.parameters.items()}

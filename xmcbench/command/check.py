@@ -42,6 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"--set {name}: {name} is not checked", "--set METHOD.PARAM=VALUE, with a method that is checked"
         )
+    for entry in entries:
+        if entry.description is not None:
+            entry.description.resolve(entry.name, given.get(entry.name, {}))
     reports = {
         entry.name: check(
             Question(

@@ -36,11 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.records import Store
     from xmcbench.records.cleaning import items, remove
 
-    if not arguments.runs.is_dir():
-        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
+    store = Store(arguments.runs)
+    store.check_exists()
     if arguments.remove and not (arguments.kind or arguments.unneeded or arguments.older_than is not None):
         raise UsageError("--remove needs a selection", "use --kind, --older-than or --unneeded")
-    store = Store(arguments.runs)
     found = items(store)
     left_out = report.warn_left_out(store)
     if left_out and arguments.unneeded and arguments.remove:

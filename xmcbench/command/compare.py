@@ -1,5 +1,6 @@
-"""Compare two rows on the same instances: the difference of each metric with its interval and p-value, then what else
-differs between the rows.
+"""Compare two rows on the same instances.
+
+For each metric it prints the difference with its interval and p-value, then what else differs between the rows.
 
 A row is a method (NAME, NAME:VARIANT, or NAME: for the row without a variant), the first letters of a record's key, or
 a record's file. Differences are A - B. With several seeds the test is over instances and seeds. It uses only the ranks

@@ -43,11 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.records import Store
+    from xmcbench.records.store import NO_RUNS
     from xmcbench.registry import Registry
     from xmcbench.runner import confirmation
 
     if not (arguments.runs / "records").is_dir():
-        raise UsageError(f"there are no records in {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
+        raise UsageError(f"there are no records in {arguments.runs}", NO_RUNS)
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
     datasets = {load_dataset(given).name: given for given in arguments.dataset}

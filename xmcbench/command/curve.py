@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     request.add_dry_run(how)
     how.add_argument("--no-run", action="store_true", help="run nothing, draw the finished cells")
     drawn = parser.add_argument_group("what is drawn")
-    drawn.add_argument("--metric", default="P@5,R@100", metavar="M[,M..]", help="default: %(default)s")
+    request.add_metric(drawn, "P@5,R@100", "M[,M..]")
     request.add_filter(drawn)
     drawn.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 
 from xmcbench.command import request
@@ -14,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     build = verbs.add_parser("build", help="build a dataset from its source")
-    build.add_argument("name")
+    build.add_argument("name", help="a dataset whose card says how it is built")
     build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
     _add_force(build)
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
@@ -23,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
     fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
-    fetch.add_argument("name")
+    fetch.add_argument("name", help="a dataset whose card says where it is")
     fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first folder of datasets")
     fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
     _add_force(fetch)
@@ -33,15 +34,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     info = verbs.add_parser("info", help="show a dataset's card and statistics")
     _add_place(info)
+    _add_tokenizer(info)
     info.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
     convert = verbs.add_parser("import", help="read a dataset in any layout of `ls layouts`, write it as XC raw")
     _add_place(convert)
-    convert.add_argument("--out", type=Path, required=True, metavar="DIR")
+    convert.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
     _add_force(convert)
 
     audit = verbs.add_parser("audit", help="look for repeated and empty texts, and test texts in the training set")
     _add_place(audit)
+    _add_tokenizer(audit)
     audit.add_argument("--no-near", action="store_true", help="exact repetitions only: much faster on large datasets")
     audit.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     audit.add_argument("--force", action="store_true", help="replace FILE")
@@ -49,9 +52,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     export = verbs.add_parser("export", help="write a dataset in another format")
     _add_place(export)
-    export.add_argument("--out", type=Path, required=True, metavar="DIR")
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder to write")
     _add_force(export)
-    export.add_argument("--format", required=True, metavar="FORMAT", help="one that `ls layouts` says can be written")
+    export.add_argument(
+        "--format", required=True, metavar="FORMAT", help="a layout that can be written; `ls layouts` lists them"
+    )
     export.add_argument(
         "--flatten",
         action="store_true",
@@ -59,12 +64,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
     synth = verbs.add_parser("synth", help="make a dataset of any size, for tests of scale")
-    synth.add_argument("name", metavar="FOLDER", type=Path)
-    synth.add_argument("--instances", type=int, metavar="N")
-    synth.add_argument("--labels", type=int, metavar="L")
+    synth.add_argument("name", metavar="FOLDER", type=Path, help="new or empty folder to write")
+    synth.add_argument(
+        "--instances", type=int, metavar="N", help="training instances; a quarter as many are test instances"
+    )
+    synth.add_argument("--labels", type=int, metavar="L", help="number of labels")
     synth.add_argument("--like", metavar="NAME", help="the counts of this dataset, instead of --instances and --labels")
-    synth.add_argument("--scale", type=float, default=1.0, metavar="S", help="with --like: of all counts (default: 1)")
-    synth.add_argument("--words", type=int, default=100, metavar="N", help="with --like: of a text (default: 100)")
+    synth.add_argument(
+        "--scale", type=float, default=1.0, metavar="S", help="with --like: factor of all counts (default: 1)"
+    )
+    synth.add_argument("--words", type=int, default=100, metavar="N", help="with --like: words per text (default: 100)")
     synth.add_argument("--seed", type=int, default=0, help="default: 0")
     _add_force(synth)
 
@@ -72,6 +81,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
     request.add_columns(parser)
+
+
+def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FOLDER",
+        help="of a model, or its tokenizer.json: also warn of scripts whose letters it does not know",
+    )
 
 
 def _add_force(parser: argparse.ArgumentParser) -> None:
@@ -156,7 +174,7 @@ def _info(arguments: argparse.Namespace) -> int:
         "license": card.license,
         "sha256": dataset.digest,
     }
-    warnings = audit(dataset, near=False).warnings()
+    warnings = audit(dataset, near=False, tokenizer=arguments.tokenizer).warnings()
     if arguments.json:
         print(json.dumps({**about, "notes": dataset.notes, "statistics": facts, "warnings": warnings}, indent=1))
         return 0
@@ -179,7 +197,8 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
-    found = audit(load_dataset(request.reference(arguments.name, arguments.columns)), near=not arguments.no_near)
+    dataset = load_dataset(request.reference(arguments.name, arguments.columns))
+    found = audit(dataset, near=not arguments.no_near, tokenizer=arguments.tokenizer)
     warnings = found.warnings()
     if arguments.json:
         print(json.dumps(found.as_json(), indent=1))
@@ -234,5 +253,5 @@ def _synth(arguments: argparse.Namespace) -> int:
         imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
     else:
         synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
-    print(f"xmcbench run --dataset {arguments.name} --setting ez --methods tfidf")
+    print(f"xmcbench run --dataset {shlex.quote(arguments.name)} --setting ez --methods tfidf")
     return 0

@@ -25,17 +25,20 @@ def add(parser: argparse.ArgumentParser) -> None:
     request.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="of --deep (default: ./runs)")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="for --deep (default: ./runs, if it exists)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
+    from xmcbench.records import Store
     from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
     from xmcbench.storage.cache import cache_root
 
+    if arguments.runs is not None:
+        Store(arguments.runs).check_exists()
     cache, entries, datasets = cache_root(), list(Registry(arguments.plugin)), known_datasets()
     methods = {entry.name: status(entry) for entry in entries}
     broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
@@ -43,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not _writable(cache):
         broken.append(f"the cache {cache} is not writable: set XMCBENCH_CACHE to a folder that is")
     if arguments.deep:
-        broken += _damaged(cache, arguments.runs)
+        broken += _damaged(cache, arguments.runs or Path("runs"))
     examination = {
         "machine": msgspec.structs.asdict(environment.hardware()),
         "packages": environment.packages(),
@@ -63,12 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"  {name:24}{', '.join(map(str, fact)) if isinstance(fact, tuple) else fact}")
         elif title != "broken":
             print(f"{title}\n  {facts}")
-    print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "nothing is broken")
+    print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "no problems found")
     return 1 if broken else 0
 
 
 def _damaged(cache: Path, runs: Path) -> list[str]:
-    """A line for everything that is not as it was written."""
+    """One line for each checksum mismatch."""
     from xmcbench.records import Store
     from xmcbench.records.examination import damaged
     from xmcbench.storage import artifacts

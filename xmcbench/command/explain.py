@@ -21,7 +21,7 @@ from xmcbench.command import request
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench explain``."""
     request.add_rows(parser)
-    parser.add_argument("--metric", default="P@1", metavar="M", help="default: P@1")
+    request.add_metric(parser)
     parser.add_argument(
         "--instances", type=int, default=5, metavar="N", help="instances listed for each direction (default: 5)"
     )

@@ -69,7 +69,8 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.registry import Registry
 
     store, records = _read(arguments.runs)
-    new = log_records(records, arguments.to, arguments.experiment, Registry(arguments.plugin).standing())
+    standing = Registry(arguments.plugin).standing()
+    new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
     left = len(records) - new
     print(f"{new} records in {arguments.to}" + (f", {left} were there" if left else ""))
     return report.warn_left_out(store)
@@ -79,11 +80,12 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
     """The records of a runs folder; UsageError if there are none."""
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
+    from xmcbench.records.store import NO_RUNS
 
     store = Store(runs)
     records = store.records()
     if not records:
-        raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run` wrote")
+        raise UsageError(f"there are no records in {runs}", NO_RUNS)
     return store, records
 
 

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace files not generated; with add: a record of the same cell",
+        help="replace files that were not generated; with add: replace records of the same cells",
     )
     parser.add_argument(
         "--published",
@@ -121,7 +121,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.data import load_dataset
     from xmcbench.environment import Compute
     from xmcbench.errors import XmcbenchError
-    from xmcbench.runner.execution import Place, execute
+    from xmcbench.runner.execution import execute
+    from xmcbench.runner.place import Place
     from xmcbench.runner.plan import plan, request_for
 
     limits, failed = request.limits(arguments), 0

@@ -61,8 +61,8 @@ def _print(listing: list[dict[str, Any]]) -> None:
                     textwrap.fill(
                         value,
                         100,
-                        initial_indent=f"  {owner:20}",
-                        subsequent_indent=" " * 22,
+                        initial_indent=f"  {owner:<20}  ",
+                        subsequent_indent=" " * 24,
                         break_on_hyphens=False,
                         break_long_words=False,
                     )
@@ -203,14 +203,12 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
     from xmcbench.command import report
-    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.registry import Registry
 
-    if not arguments.runs.is_dir():
-        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
-    standing, here = Registry(arguments.plugin).standing(), environment.packages()
     store, listing = Store(arguments.runs), []
+    store.check_exists()
+    standing, here = Registry(arguments.plugin).standing(), environment.packages()
     for record in store.records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}
         other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}

@@ -1,4 +1,4 @@
-"""Say how many test instances and seeds show a difference, from the variance of stored results.
+"""Estimate how many test instances and seeds show a difference, from the variance of stored results.
 
 Without A and B it is for all pairs of rows of each dataset and setting. The answer is for the test that
 `xmcbench compare` makes, at the 5% level. It uses only the ranks that are stored with the records.
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", nargs="?", metavar="A")
     parser.add_argument("second", nargs="?", metavar="B")
     parser.add_argument("--detect", type=float, required=True, metavar="POINTS", help="the difference, in points")
-    parser.add_argument("--metric", default="P@1", metavar="M", help="default: P@1")
+    request.add_metric(parser)
     parser.add_argument("--power", type=float, default=80.0, metavar="PERCENT", help="default: 80")
     request.add_choice(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--dataset", metavar="NAME[,NAME..]", help="default: all with results in the setting, but those named -dev"
     )
     request.add_setting(parser, required=True)
-    parser.add_argument("--metric", default="P@1", metavar="M", help="default: P@1")
+    request.add_metric(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the critical-difference diagram")
     parser.add_argument("--force", action="store_true", help="replace FILE")
     request.add_plugin(parser)
@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Rank and print."""
     from xmcbench.command import report
-    from xmcbench.errors import UnknownName, UsageError
+    from xmcbench.errors import UnknownName
     from xmcbench.leaderboard import diagram, markup, overall
     from xmcbench.metrics import METRICS
     from xmcbench.records import Store
@@ -42,11 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.metric not in METRICS:
         raise UnknownName("metric", arguments.metric, METRICS)
-    if not arguments.runs.is_dir():
-        raise UsageError(f"no runs folder at {arguments.runs}", "--runs is the folder that `xmcbench run` wrote")
+    store = Store(arguments.runs)
+    store.check_exists()
     if arguments.svg:
         report.check_new(arguments.svg, arguments.force)
-    store = Store(arguments.runs)
     records = store.records()
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]

@@ -91,10 +91,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def check_new(path: Path, force: bool) -> None:
-    """Raise UsageError, before any work, for a file that would be replaced without --force."""
+def check_new(path: Path, force: bool, flag: str = "--force") -> None:
+    """Raise UsageError, before any work, for a file that would be replaced without ``flag``."""
     if path.exists() and not force:
-        raise UsageError(f"{path} already exists", "choose another name, or replace it with --force")
+        raise UsageError(f"{path} already exists", f"choose another name, or replace it with {flag}")
+
+
+def check_file(path: Path) -> None:
+    """Raise UsageError for a file that is named on the command line and is not there."""
+    if not path.exists():
+        raise UsageError(f"no file at {path}")
 
 
 def warn_left_out(store: Store) -> int:

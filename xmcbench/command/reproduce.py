@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.reproduction import reproduce
     from xmcbench.records import Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.execution import Place
+    from xmcbench.runner.place import Place
 
     place = Place(Store(arguments.out), request.limits(arguments), request.compute(arguments))
     found = reproduce(

@@ -1,4 +1,4 @@
-"""What ``run``, ``ablation`` and ``curve`` share: the flags for what runs and how, and their parsing."""
+"""Flags that several commands share, and their parsing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from xmcbench.errors import UsageError
 if TYPE_CHECKING:
     from xmcbench.environment import Compute
     from xmcbench.experiment import Options
-    from xmcbench.runner.execution import Limits
     from xmcbench.runner.grid import Grid
+    from xmcbench.runner.place import Limits
     from xmcbench.runner.schedule import Jobs
     from xmcbench.setting import Setting
 
@@ -132,7 +132,11 @@ def add_limits(group: Any, default_s: int = 86400) -> None:
 
 def add_config(group: Any) -> None:
     """The flag for a settings file, for an argument group."""
-    group.add_argument("--config", metavar="FILE.toml", help="read these settings from a file; flags override it")
+    group.add_argument(
+        "--config",
+        metavar="FILE.toml",
+        help="read flags from a file, one `name = value` each, and grids from [[grid]] tables; flags given here win",
+    )
 
 
 def add_dry_run(group: Any) -> None:
@@ -149,10 +153,17 @@ def add_filter(group: Any) -> None:
     )
 
 
+def add_metric(group: Any, default: str = "P@1", metavar: str = "M") -> None:
+    """The flag for metrics, for a parser or an argument group."""
+    known = "P@1, 3, 5; R@1, 3, 5, 10, 100; nDCG@1, 3, 5; or PSP@1, 3, 5"
+    group.add_argument("--metric", default=default, metavar=metavar, help=f"{known} (default: %(default)s)")
+
+
 def add_rows(group: Any) -> None:
     """Two rows, and the flags that choose among their results, for a parser."""
-    group.add_argument("first", metavar="A")
-    group.add_argument("second", metavar="B")
+    row = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
+    group.add_argument("first", metavar="A", help=row)
+    group.add_argument("second", metavar="B", help="another row, named in the same way")
     add_choice(group)
 
 
@@ -161,9 +172,9 @@ def add_choice(group: Any) -> None:
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     group.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one that has results")
     group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
-    group.add_argument("--ratio", type=float, metavar="R", help="of --setting fs")
-    group.add_argument("--by", choices=("label", "pair"), help="of --setting fs (default: label)")
-    group.add_argument("--seed", metavar="S[,S..]", help="seeds (default: all that there are)")
+    group.add_argument("--ratio", type=float, metavar="R", help="share, for --setting fs")
+    group.add_argument("--by", choices=("label", "pair"), help="unit, for --setting fs (default: label)")
+    group.add_argument("--seed", metavar="S[,S..]", help="seeds (default: all available)")
     add_filter(group)
 
 
@@ -178,9 +189,7 @@ def chosen_setting(arguments: argparse.Namespace) -> Setting | None:
     """The setting that ``add_choice`` has read, None for any. Raises UsageError."""
     from xmcbench.setting import Setting
 
-    if arguments.setting is None and (arguments.ratio is not None or arguments.by):
-        raise UsageError("--ratio and --by need --setting fs")
-    return Setting.of(arguments.setting, arguments.ratio, arguments.by) if arguments.setting else None
+    return Setting.optional(arguments.setting, arguments.ratio, arguments.by)
 
 
 def add_shown(group: Any) -> None:
@@ -347,7 +356,7 @@ def compute(arguments: argparse.Namespace) -> Compute:
 
 def limits(arguments: argparse.Namespace) -> Limits:
     """The limits of a cell. Raises UsageError."""
-    from xmcbench.runner.execution import Limits
+    from xmcbench.runner.place import Limits
 
     for name, limit in (("--time-limit", arguments.time_limit), ("--memory-limit", arguments.memory_limit)):
         if limit is not None and not limit > 0:

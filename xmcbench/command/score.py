@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench score``."""
-    parser.add_argument("--dataset", metavar="NAME|FOLDER")
+    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="whose test pairs are the truth")
     parser.add_argument(
         "--predictions",
         required=True,
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(
         f"{head['dataset']}, filter {head['filter']}, metric protocol {protocol.VERSION}, {scores.scored:,} test "
-        f"instances scored, {scores.unlabelled:,} without a label left out. Percent, 95% interval.\n"
+        f"instances scored, {scores.unlabeled:,} without a label left out. Percent, 95% interval.\n"
     )
     rows = [
         [
@@ -69,13 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import trec
     from xmcbench.api import evaluate
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
     from xmcbench.topk import TopK
 
     if not arguments.dataset:
         raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
+    report.check_file(arguments.predictions)
     dataset = load_dataset(arguments.dataset)
+    report.show_notes([dataset])
     if arguments.format == "trec":
         names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
         predictions = trec.read_run(arguments.predictions, *names)
@@ -88,12 +91,15 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
 
 def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]:
     from xmcbench import metrics, trec
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
 
     if arguments.format != "trec" or arguments.dataset:
         raise UsageError("--qrels goes with --format trec, instead of --dataset")
     if arguments.filter not in (None, "none"):
         raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
+    for named in (arguments.predictions, arguments.qrels):
+        report.check_file(named)
     names = trec.names_in(arguments.predictions, arguments.qrels)
     truth = trec.read_qrels(arguments.qrels, *names)
     predictions = trec.read_run(arguments.predictions, *names, others=True)

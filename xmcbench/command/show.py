@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.registry import Registry
-    from xmcbench.runner.execution import Place
+    from xmcbench.runner.place import Place
 
     chosen = request.row_choice(arguments)
     name = chosen.pop("filter")
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         if name is not None:
-            raise UsageError("--filter goes with --instance", "a text of your own is no instance of the dataset")
+            raise UsageError("--filter goes with --instance", "--text is not an instance of the dataset")
         place = Place(Store(arguments.runs), request.limits(arguments), request.compute(arguments))
         registry = Registry(arguments.plugin)
         shown = prediction.show_text(

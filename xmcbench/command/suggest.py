@@ -32,7 +32,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="a .txt file with one document per line, a table, or a dataset (default: the test set of --dataset)",
     )
     what.add_argument("--k", type=int, default=5, metavar="K", help="labels for each document (default: 5)")
-    what.add_argument("--out", type=Path, required=True, metavar="FILE.tsv")
+    what.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.tsv", help="file to write: uid, rank, score, label uid, label"
+    )
+    what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
     request.add_setting(what, default=None, help="default: full if there are training pairs that the method uses")
     request.add_methods(what)
     how = parser.add_argument_group("how it runs")
@@ -52,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = request.only_dataset(arguments)
     if arguments.documents:
         place = reference_to(place, {"documents": arguments.documents})
+    report.check_new(arguments.out, arguments.overwrite, "--overwrite")
     options = request.options(arguments)
     registry, (method,) = report.registry(options), _one(arguments.method)
     dataset = load_dataset(place)

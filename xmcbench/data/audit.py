@@ -1,4 +1,4 @@
-"""What a reader of results should know of a dataset: empty, repeated and leaked texts, scripts.
+"""What a reader of results should know of a dataset: empty, repeated and leaked texts, scripts, unreadable letters.
 
 None of this is an error. No method can tell labels of one text apart, and a test text that stands in the training set,
 or nearly so, is an answer that a method with pairs may look up.
@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xmcbench.data.tokenizer import load, unknown_letters
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from xmcbench.data.dataset import Dataset
@@ -30,6 +34,8 @@ NEAR = 0.8
 
 #: Scripts whose words are not separated by spaces, by the first word of the names of their letters in Unicode.
 _UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
+#: The least share of a script in all letters, and of unknown letters in a script, that a warning is about.
+_FEW, _UNREAD = 0.01, 0.05
 #: Texts of a side whose letters are counted, and examples of a finding.
 _SAMPLED, _EXAMPLES = 2_000, 5
 
@@ -53,24 +59,32 @@ class Finding:
 class Audit:
     """The findings on a dataset, and the share of letters of each script in a sample of its texts.
 
-    near: whether near duplicates were looked for.
+    near: whether near duplicates were looked for. unread: script -> share of its letters that a tokenizer does not
+    know; empty without a tokenizer.
     """
 
     dataset: str
     findings: tuple[Finding, ...]
     near: bool
     scripts: Mapping[str, float] = field(default_factory=dict)
+    unread: Mapping[str, float] = field(default_factory=dict)
 
     def warnings(self) -> list[str]:
-        """One line for each finding, and for scripts without spaces between words."""
+        """One line for each finding, for scripts without spaces between words, and for what a tokenizer cannot read."""
         found = [str(each) for each in self.findings]
-        unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= 0.01}
+        unspaced = {name: share for name, share in self.scripts.items() if name in _UNSPACED and share >= _FEW}
         if unspaced:
             listed = ", ".join(f"{name.capitalize()} {100 * share:.1f}%" for name, share in unspaced.items())
             found.append(
                 f"letters of scripts without spaces between words: {listed}; methods that split at spaces take a "
                 "sentence for one word"
             )
+        for name, share in self.unread.items():
+            if share >= _UNREAD and self.scripts.get(name, 0.0) >= _FEW:
+                found.append(
+                    f"{100 * share:.1f}% of the {name.capitalize()} letters are unknown to the tokenizer "
+                    f"({100 * self.scripts[name]:.1f}% of all letters are {name.capitalize()})"
+                )
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -78,25 +92,28 @@ class Audit:
         return {**asdict(self), "warnings": self.warnings()}
 
 
-def audit(dataset: Dataset, near: bool = True) -> Audit:
+def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) -> Audit:
     """Look for empty texts, repeated texts, labels of one text, and test texts that also appear in the training set.
 
     near: also for test texts nearly in the training set: a Jaccard similarity of 0.8 of the sets of three words in a
-    row, found by MinHash (Broder, 1997). It takes memory and time for every text.
+    row, found by MinHash (Broder, 1997). It takes memory and time for every text. tokenizer: the folder of a model, or
+    its tokenizer.json, whose unknown letters are counted. Raises UsageError for a place without one.
     """
+    reader = load(tokenizer) if tokenizer else None
     sides = {"training instances": dataset.train, "test instances": dataset.test, "labels": dataset.labels}
     findings: list[Finding] = []
     for name, texts in sides.items():
         findings += _within(name, texts)
     findings += _leaked(dataset, near)
+    sample = [texts[row] for texts in sides.values() for row in range(0, len(texts), max(1, len(texts) // _SAMPLED))]
     scripts: Counter[str] = Counter()
-    for texts in sides.values():
-        step = max(1, len(texts) // _SAMPLED)
-        for row in range(0, len(texts), step):
-            scripts.update(_scripts(texts[row]))
+    for text in sample:
+        scripts.update(_scripts(text))
     total = max(1, sum(scripts.values()))
     shares = {name: count / total for name, count in scripts.most_common(8)}
-    return Audit(dataset.name, tuple(findings), near, shares)
+    unknown = unknown_letters(reader, sample, _scripts) if reader else Counter()
+    unread = {name: unknown[name] / scripts[name] for name in shares if unknown[name]}
+    return Audit(dataset.name, tuple(findings), near, shares, unread)
 
 
 def _within(name: str, texts: Texts) -> Iterator[Finding]:

@@ -66,10 +66,10 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
     Raises Unreadable for a line, or for lines, of more bytes than are allowed.
     """
     longest, most, total = raised(LINE), raised(STREAM), 0
-    for line in iter(partial(stream.readline, longest + 1), b""):
+    for number, line in enumerate(iter(partial(stream.readline, longest + 1), b""), 1):
         total += len(line)
         if len(line) > longest or total > most:
-            check_size(len(line), LINE, "a line of it")
+            check_size(len(line), LINE, f"line {number}")
             check_size(total, STREAM, "what it unpacks to")
         yield line
 
@@ -79,14 +79,16 @@ def whole_lines(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
     Raises Unreadable as ``lines`` does.
     """
-    rest, total = b"", 0
+    rest, total, ended = b"", 0, 0
     while chunk := stream.read(size):
         total += len(chunk)
         check_size(total, STREAM, "what it unpacks to")
         head, newline, tail = (rest + chunk).rpartition(b"\n")
         if newline:
+            ended += head.count(b"\n") + 1
             yield head + newline
-        check_size(len(tail), LINE + size, "a line of it")
+        if len(tail) > LINE + size:
+            check_size(len(tail), LINE + size, f"line {ended + 1}")
         rest = tail
     if rest:
         yield rest + b"\n"

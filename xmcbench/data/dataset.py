@@ -19,6 +19,8 @@ from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, 
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
 from xmcbench.escaping import visible
+from xmcbench.metrics.filters import longest
+from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
@@ -49,7 +51,7 @@ class _OwnLabels:
 class Dataset:
     """N training and M test instances, L labels, and the pairs between them.
 
-    card: its description. sources: the files, or their folders, that it was read from. notes: what was left out,
+    card: its description. sources: the files, or their folders, that it was read from. found: what was left out,
     assumed or drawn when it was read. Texts and pairs are in separate files, opened on first use.
     """
 
@@ -59,7 +61,7 @@ class Dataset:
     label_corpus: Corpus
     filter_pairs: Path | None = None
     sources: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -163,11 +165,17 @@ class Dataset:
         shape = (self.test_corpus.rows, self.label_corpus.rows)
         return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own.labels[rows])), shape=shape)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of results has to know about the data: what was found, and what cannot be computed."""
+        few = self.train_corpus.rows < MIN_INSTANCES and self.test_corpus.pairs
+        psp = f"PSP is left out: propensities need {MIN_INSTANCES} training instances"
+        return (*self.found, *([psp] if few else []))
+
     @cached_property
     def longest_filter(self) -> int:
         """The maximum number of predictions that a filter removes from a row: k + this many have to be kept."""
-        matrices = [self.filter(kind) for kind in self.filters]
-        return max((int(np.diff(matrix.indptr).max()) for matrix in matrices if matrix is not None), default=0)
+        return max(longest(self.filter(kind)) for kind in self.filters)
 
     @cached_property
     def _own(self) -> _OwnLabels:
@@ -236,7 +244,7 @@ def with_documents(dataset: Dataset, source: Source) -> Dataset:
     test = corpus(part, source)
     card = replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
     sources = (*dataset.sources, *part.files)
-    notes = (*dataset.notes, *map(visible, test.notes))
+    notes = (*dataset.found, *map(visible, test.notes))
     return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
 
 
@@ -315,7 +323,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
     folder = kept("derived", identity, fill)
     train, test, labels = (open_corpus(folder / name) for name in ("train", "test", "labels"))
     filter_pairs = folder / "filter.npz" if parent.filter_pairs else None
-    return Dataset(card, train, test, labels, filter_pairs, parent.sources, parent.notes)
+    return Dataset(card, train, test, labels, filter_pairs, parent.sources, parent.found)
 
 
 def _titles(parent: Dataset, card: Card) -> Dataset:
@@ -332,7 +340,7 @@ def _titles(parent: Dataset, card: Card) -> Dataset:
 
     folder = kept("derived", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    return Dataset(card, train, test, parent.label_corpus, parent.filter_pairs, parent.sources, parent.notes)
+    return Dataset(card, train, test, parent.label_corpus, parent.filter_pairs, parent.sources, parent.found)
 
 
 def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
@@ -353,4 +361,4 @@ def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
 
     folder = kept("derived", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    return Dataset(card, train, test, parent.label_corpus, sources=parent.sources, notes=parent.notes)
+    return Dataset(card, train, test, parent.label_corpus, sources=parent.sources, found=parent.found)

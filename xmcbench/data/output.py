@@ -47,7 +47,7 @@ def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
     others = [] if force or not out.exists() else sorted(path for path in out.iterdir() if path.name not in own)
     if others:
         raise UsageError(
-            f"{out} already exists and contains {others[0].name}, which xmcbench did not write there",
+            f"{out} already exists and contains {others[0].name}",
             "choose a new or empty folder; --force writes beside other files and replaces those of the same name",
         )
 

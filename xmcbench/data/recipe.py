@@ -92,7 +92,7 @@ def _recipe_of(slug: str) -> tuple[Card, Recipe, ModuleType]:
         raise DataError(listing.problem)
     if card.build is None:
         hint = listing.hint or (f"it is derived from {card.derive.source}: build that" if card.derive else "")
-        raise DataError(f"{card.name} cannot be fetched or built", hint or (card.homepage and f"see {card.homepage}"))
+        raise DataError(f"{card.name} cannot be built", hint or (card.homepage and f"see {card.homepage}"))
     known = {module.name.replace("_", "-"): module.name for module in pkgutil.iter_modules(recipes.__path__)}
     if card.build.recipe not in known:
         raise DataError(f"{card.name} has the unknown recipe {card.build.recipe!r}", f"known: {', '.join(known)}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +19,10 @@ ROWS, CHARACTERS = 65_536, 1 << 25
 
 #: An instance or a label: uid, title, content, label ids. A label has neither content nor label ids.
 Row = tuple[str, str, str, Sequence[int]]
+
+
+#: A row with the file and the line that it stands in, from 1.
+Located = tuple[Path, int, Row]
 
 
 class Rows(NamedTuple):
@@ -55,6 +61,29 @@ def batched(rows: Iterable[Row], size: int = ROWS) -> Iterator[Rows]:
             batch, held = no_rows(), 0
     if batch.uids:
         yield batch
+
+
+class Places:
+    """The file and the line of each row, noted while the rows are read: not every line of a file is a row."""
+
+    def __init__(self) -> None:
+        self._lines = array("q")
+        self._files: list[tuple[int, Path]] = []
+
+    def noted(self, rows: Iterable[Located]) -> Iterator[Row]:
+        """Rows that come with their file and their line; what was noted before is forgotten."""
+        del self._lines[:]
+        self._files.clear()
+        for path, line, row in rows:
+            if not self._files or self._files[-1][1] != path:
+                self._files.append((len(self._lines), path))
+            self._lines.append(line)
+            yield row
+
+    def of(self, row: int) -> tuple[Path, int]:
+        """The file and the line of a row."""
+        first = bisect_right(self._files, row, key=itemgetter(0)) - 1
+        return self._files[first][1], self._lines[row]
 
 
 def at(path: Path, line: int, what: str, hint: str = "") -> DataError:

@@ -180,9 +180,9 @@ def load_corpus(part: Part, folder: Path) -> Corpus:
     np.cumsum(lengths, out=indptr[1:])
     if len(indices) and indices.min() < 0:
         row = int(np.searchsorted(indptr, indices.argmin(), "right")) - 1
-        raise at(part.path, part.line(row), f"target_ind {indices.min()} is out of range", "label ids start at 0")
+        raise at(*part.place(row), f"target_ind {indices.min()} is out of range", "label ids start at 0")
     highest = int(indices.argmax()) if len(indices) else -1
-    line = part.line(int(np.searchsorted(indptr, highest, "right")) - 1) if len(indices) else 0
+    line = part.place(int(np.searchsorted(indptr, highest, "right")) - 1)[1] if len(indices) else 0
     top = int(indices[highest]) if len(indices) else -1
     indptr, indices = _distinct(indptr, indices)
     write_pairs(folder / "pairs.npz", indptr, indices)
@@ -259,9 +259,8 @@ def _batch(part: Part, rows: Rows, done: int) -> pa.RecordBatch:
     except UnicodeEncodeError:
         for row, texts in enumerate(zip(rows.uids, rows.titles, rows.contents, strict=True)):
             if not "".join(texts).isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in "".join(texts)):
-                line = part.line(done + row)
                 hint = "this is not valid Unicode: fix the text"
-                raise at(part.path, line, "contains half a surrogate pair", hint) from None
+                raise at(*part.place(done + row), "contains half a surrogate pair", hint) from None
         raise
     return pa.record_batch(columns, ["uid", "title", "content"])
 
@@ -273,15 +272,11 @@ def _check_uids(part: Part, texts: Texts) -> None:
         return
     seen: dict[str, int] = {}
     for row, uid in enumerate(texts.uids):
-        line = part.line(row)
         if uid in seen:
-            raise at(
-                part.path,
-                line,
-                f"duplicate uid {uid!r}, first in line {seen[uid]}",
-                "uids must be unique within a file",
-            )
-        seen[uid] = line
+            (path, line), (other, first) = part.place(row), part.place(seen[uid])
+            where = f"line {first}" if other == path else f"{other.name}, line {first}"
+            raise at(path, line, f"duplicate uid {uid!r}, first in {where}", "uids must be unique")
+        seen[uid] = row
 
 
 def _distinct(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

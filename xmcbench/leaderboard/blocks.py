@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from xmcbench.escaping import markdown
+from xmcbench.leaderboard.plot import Figure
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
@@ -19,29 +19,6 @@ class Heading:
     level: int
     text: str
     key: str = ""
-
-
-class Figure(Protocol):
-    """What all kinds of figures have; ``figure`` draws them.
-
-    stem: the name of its files. short: a title for a row of drawings. missing: what it lacks, one line each. marks:
-    note -> the names of the lines that it is about.
-    """
-
-    @property
-    def stem(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def short(self) -> str: ...
-
-    @property
-    def missing(self) -> tuple[str, ...]: ...
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]: ...
 
 
 @dataclass(frozen=True)

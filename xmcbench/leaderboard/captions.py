@@ -12,20 +12,20 @@ from xmcbench.records import Record
 from xmcbench.setting import Setting
 
 READING = f"""\
-Figures are percentages. ± is the half-width of the 95% bootstrap interval over test instances; with several seeds both
-are means, and the standard deviation of P@1 over the seeds has its own column. Best bold, second underlined, column by
-column. Measured rows share a rank when they differ by no more than the root of the sum of squares of their
-uncertainties, the interval of a difference of independent rows. A row's uncertainty is its half-width and, with several
-seeds, 1.96 standard errors of its mean over them; with one seed, nothing is known about others. Rows of one table are
-measured on the same instances, so most differences are more certain than that; `xmcbench compare` tests two rows in
-pairs. Preset, encoder and the budget of the training that needs no pairs are part of a row's name; all parameters are
-in its record.
+Figures are percentages. ± is the half-width of a 95% bootstrap interval over test instances. With several seeds, the
+figure is the mean over them, the interval also covers how much seeds differ, and the standard deviation of P@1 over
+seeds has its own column. With one seed, nothing is known about others. In each column the best measured row is bold
+and the second underlined. Rows share a rank when they differ by no more than the root of the sum of squares of their
+half-widths, which is the half-width for a difference of independent rows. Rows of one table are measured on the same
+instances, so most differences are more certain than that; `xmcbench compare` tests two rows in pairs. The name of a
+row contains its preset, its encoder and the budget of the training that needs no pairs; its record has all
+parameters.
 
-Published rows are italic and cited. They are printed digit by digit, ranked among themselves by the figure as printed,
-and never with measured rows: machine, protocol and filter are not ours. Letters refer to notes on a figure.
+Published rows are italic and cited. Their figures are shown as printed and are ranked only among themselves, because
+machine, protocol and filter are not ours. Letters refer to the notes below a table.
 
-Times belong to one class of machine, and nothing is ranked in their tables. *Reused* is the cost of
-artifacts made by an earlier cell (features, pre-training); it is not part of *fit*.
+Each table of times is about one class of machine, and its rows are not ranked. *Reused* is the time that it took to
+make artifacts of earlier cells (features, pre-training); it is not part of *fit*.
 
 {protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
 
@@ -37,28 +37,28 @@ STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words 
 BORROWED = "measured without pairs, which this method ignores"
 
 OVERALL = """\
-Methods are ranked on every dataset, and the ranks are averaged; figures of different datasets never are. A method is
-ranked if it has a result with the same parameters on every dataset of the setting; the others are listed below the
-tables. Datasets for tuning (`-dev`) do not count. Friedman's test asks whether any two methods differ. Methods under a
-bar differ by less than the critical difference of Nemenyi's test, which with few datasets is large. The tests take
-datasets for independent, which those drawn from one another are not. `xmcbench rank` does the same for chosen datasets
-and metrics."""
+Methods are ranked on each dataset, and the ranks are averaged. Figures of different datasets are never averaged. A
+method is ranked if it has a result with the same parameters on every dataset of the setting; the others are listed
+below the tables. Datasets for tuning (`-dev`) are left out. Friedman's test asks whether all methods perform alike.
+Methods that a bar joins differ by less than the critical difference of Nemenyi's test, which is large when there are
+few datasets. Both tests assume independent datasets, and datasets drawn from one another are not independent.
+`xmcbench rank` does the same for any datasets and metrics."""
 
 CURVE = (
-    "Bands reach from the lowest seed to the highest. A method that never looks at pairs is the same at every share: "
+    "Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so "
     "its line is flat."
 )
 
 TRADEOFF = (
-    "A row is on the Pareto front of a cost if no other row of the drawing is at least as good and as cheap, and "
-    "better or cheaper. The front is one of means and ignores their intervals. Times on other classes of machine are "
-    "in drawings of their own."
+    "A row is on the Pareto front of a cost if no other row of the drawing is better at the same cost or less, or as "
+    "good at a lower cost. The front compares means and ignores their intervals. Times on other classes of machine "
+    "have drawings of their own."
 )
 
 TRAINING = (
-    "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the "
-    "lowest seed to the highest; rows that share a training share a line. Losses of different methods "
-    "cannot be compared: each has its own task, batch and temperature."
+    "Losses of the trained rows of the zero-shot setting, from their records. Bands reach from the lowest seed to the "
+    "highest; rows that share a training share a line. Losses of different methods are not comparable: each has its "
+    "own task, batch and temperature."
 )
 
 _GROUPS = {
@@ -98,7 +98,7 @@ def main(
     printed = {source.key: (source, row) for source, row in published}
     for source, row in printed.values():
         where = source.tables.get(row.table, row.table)
-        parts.append(f"Published rows in italics, ranked apart: {where} of {_short(source)}, {source.protocol}.")
+        parts.append(f"Published rows in italics, ranked separately: {where} of {_short(source)}, {source.protocol}.")
     return " ".join(parts)
 
 
@@ -107,7 +107,7 @@ def measured(dataset: str, setting: Setting, records: Sequence[Record], filter_n
     done = [record for record in records if record.ok]
     return (
         f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
-        "preset, encoder and budget of the training without pairs are part of a row's name."
+        "row names contain preset, encoder and the budget of the training without pairs."
     )
 
 
@@ -118,7 +118,7 @@ def measured_ablation(name: str, records: Sequence[Record], filter_name: str, pr
     place = f"{cell.dataset}, {cell.setting.title}{_known(done)}"
     heads = ", ".join(head for head, _ in printed.switches.values())
     return (
-        f"{place}. {name} with its components ({heads}) on or off; rows are numbered as the published ones. "
+        f"{place}. {name} with its components ({heads}) on or off; rows are numbered like the published ones. "
         f"{_figures(done, filter_name)}."
     )
 
@@ -141,14 +141,16 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
 
 def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     """The caption of a table of times."""
-    return f"{dataset}, {setting.title}: time and memory on {machine}. Means over seeds, memory the highest."
+    return (
+        f"{dataset}, {setting.title}: time and memory on {machine}. Times are means over seeds, memory is the maximum."
+    )
 
 
 def makeup(dataset: str, setting: Setting) -> str:
     """The caption of the table of what rows are made of."""
     return (
-        f"{dataset}, {setting.title}: what the rows are made of. Outside: on anything but this dataset. Training data "
-        "and license are what the card of a model declares; nobody has checked them, and no rank depends on them."
+        f"{dataset}, {setting.title}: what the rows are made of. Outside data are any but this dataset. Training data "
+        "and license are what the card of a model declares; they were not checked, and no rank depends on them."
     )
 
 
@@ -159,7 +161,7 @@ def remarked(titles: Sequence[str]) -> str:
 
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
-    return f"{' and '.join(map(markdown, sorted(titles)))} with a component switched off: [ablation](ablation.md)."
+    return f"Rows of {' and '.join(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
 
 
 def ablation(printed: Ablation, source: Source) -> str:
@@ -171,7 +173,8 @@ def ablation(printed: Ablation, source: Source) -> str:
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:
     scored = done[0].metrics[filter_name].scored
-    interval = f"Percent ± half-width of the 95% bootstrap interval over {scored:,} test instances"
+    seeds = " and, with several seeds, seeds" if len({record.cell.seed for record in done}) > 1 else ""
+    interval = f"Percent ± half-width of the 95% bootstrap interval over {scored:,} test instances{seeds}"
     return f"{interval}; {_protocol(filter_name)}"
 
 

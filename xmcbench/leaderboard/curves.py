@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from xmcbench import escaping
+from xmcbench.leaderboard.plot import Marked
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
-
-#: Follows the name of a row with a mark.
-DAGGER = "\u2020"
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -35,7 +31,7 @@ class CoveragePoint:
 
 
 @dataclass(frozen=True)
-class CoverageLine:
+class CoverageLine(Marked):
     """One row's points by ratio. A flat line belongs to a method that never looks at pairs: it has one point, for all
     ratios, under the first of them. ``marks``: notes on the points, such as that some are stale."""
 
@@ -43,11 +39,6 @@ class CoverageLine:
     flat: bool
     points: Mapping[float, CoveragePoint]
     marks: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The name, with a dagger if there are marks."""
-        return f"{self.name}{DAGGER}" if self.marks else self.name
 
 
 @dataclass(frozen=True)
@@ -150,10 +141,8 @@ def table(made: Curve) -> Table:
 
 def as_csv(made: Curve) -> str:
     """The points of a curve, in percent, one per line; a flat line is repeated for every ratio."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     figures = ("value", "lowest_seed", "highest_seed", "half_width")
-    writer.writerow(["dataset", "by", "ratio", "method", "metric", *figures, "seeds", "filter", "protocol", "marks"])
+    lines = [["dataset", "by", "ratio", "method", "metric", *figures, "seeds", "filter", "protocol", "marks"]]
     for line in made.lines:
         for ratio in made.ratios:
             point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
@@ -161,9 +150,8 @@ def as_csv(made: Curve) -> str:
                 values = [f"{100 * each:.4f}" for each in (point.value, point.low, point.high, point.half_width)]
                 seeds = " ".join(map(str, point.seeds))
                 head = [made.dataset, made.by, f"{ratio:g}", line.name, made.metric]
-                line_values = [*head, *values, seeds, made.filter, protocol.VERSION, " ".join(line.marks)]
-                writer.writerow([escaping.csv(str(each)) for each in line_values])
-    return stream.getvalue()
+                lines.append([*head, *values, seeds, made.filter, str(protocol.VERSION), " ".join(line.marks)])
+    return escaping.csv_file(lines)
 
 
 def _ratio(setting: Setting, by: str) -> float | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING
-from xmcbench.leaderboard.curves import DAGGER
 from xmcbench.leaderboard.overall import Overall, Placed
 
 _LEFT, _RIGHT = 20, 460
@@ -48,7 +47,7 @@ def draw(made: Overall) -> str:
 
 
 def _label(each: Placed) -> str:
-    return f"{each.rank:.2f}  {each.name}{DAGGER if each.marks else ''}"
+    return f"{each.rank:.2f}  {each.label}"
 
 
 def _x(rank: float, methods: int) -> float:

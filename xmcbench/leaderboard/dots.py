@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING, LEFT, LETTER, WIDTH
-from xmcbench.leaderboard.curves import DAGGER
 from xmcbench.leaderboard.groups import METRICS, GroupFigure
+from xmcbench.leaderboard.plot import DAGGER
 from xmcbench.metrics import protocol
 
 #: The left and right end of the panels, one for each metric.
@@ -94,7 +94,7 @@ def _dots(place: int, path: str) -> Iterator[str]:
 
 
 def _foot(made: GroupFigure) -> str:
-    dagger = f" {DAGGER} has a note at the table." if any(each.marks for each in made.lines) else ""
+    dagger = f" {DAGGER}: see the notes of the table." if any(each.marks for each in made.lines) else ""
     return f"In percent, with 95% intervals; filter {made.filter}, metric protocol {protocol.VERSION}.{dagger}"
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from xmcbench.leaderboard import canvas, chart, curves, diagram, dots, groups, losses, overall, scatter, tradeoff
-from xmcbench.leaderboard.blocks import Figure
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
-from xmcbench.leaderboard.curves import DAGGER, CoverageLine, Curve
+from xmcbench.leaderboard.curves import CoverageLine, Curve
 from xmcbench.leaderboard.groups import GroupFigure
 from xmcbench.leaderboard.losses import LossCurve
 from xmcbench.leaderboard.overall import Overall
+from xmcbench.leaderboard.plot import DAGGER, Figure
 from xmcbench.leaderboard.tradeoff import Tradeoff
 from xmcbench.metrics import protocol
 
@@ -47,7 +47,7 @@ def _coverage(made: Curve) -> Chart:
         title=f"{made.metric} on {made.dataset}, in percent",
         axis=Axis(0.0, len(ticks) - 1.0, ticks, f"% of the {what} (steps, not to scale)"),
         lines=tuple(
-            Line(f"{line.label}, which sees no pair" if line.flat else line.label, tuple(_runs(made, line)), line.flat)
+            Line(f"{line.label}, ignores pairs" if line.flat else line.label, tuple(_runs(made, line)), line.flat)
             for line in made.lines
         ),
         digits=1,

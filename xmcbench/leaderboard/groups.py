@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xmcbench import escaping
-from xmcbench.leaderboard.curves import DAGGER
+from xmcbench.leaderboard.plot import Marked, WithoutNotes
 from xmcbench.leaderboard.rows import Estimate, Row
 from xmcbench.metrics import protocol
 from xmcbench.setting import Setting
@@ -20,7 +18,7 @@ _FEWEST = 2
 
 
 @dataclass(frozen=True)
-class GroupLine:
+class GroupLine(Marked):
     """A row: group -> metric -> figure. marks: as of ``Row``."""
 
     name: str
@@ -28,14 +26,9 @@ class GroupLine:
     seeds: tuple[int, ...]
     marks: tuple[str, ...]
 
-    @property
-    def label(self) -> str:
-        """The name, with a dagger if there are marks."""
-        return f"{self.name}{DAGGER}" if self.marks else self.name
-
 
 @dataclass(frozen=True)
-class GroupFigure:
+class GroupFigure(WithoutNotes):
     """The rows of a setting by group of labels, in the order of the page. ``stem``: the name of its files."""
 
     dataset: str
@@ -55,16 +48,6 @@ class GroupFigure:
         """The title of the figure."""
         return f"{self.short[:1].upper()}{self.short[1:]} on {self.dataset}, {self.setting.title}"
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Empty: a row without these groups is not in their table either."""
-        return ()
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]:
-        """Empty: the table beside the drawing has the notes on its rows."""
-        return {}
-
 
 def group_figure(
     rows: Sequence[Row], groups: Sequence[str], dataset: str, setting: Setting, filter_name: str, stem: str
@@ -80,16 +63,14 @@ def group_figure(
 
 def as_csv(made: GroupFigure) -> str:
     """One line per row, group and metric, in percent."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     head = ("dataset", "setting", "group", "method", "metric")
-    writer.writerow([*head, "value", "half_width", "seeds", "filter", "protocol", "marks"])
+    lines = [[*head, "value", "half_width", "seeds", "filter", "protocol", "marks"]]
     for each in made.lines:
         for group in made.groups:
             for metric in METRICS:
                 found = each.figures[group][metric]
                 what = [made.dataset, made.setting.slug, group, each.name, metric]
                 values = [f"{100 * found.value:.4f}", f"{100 * found.half_width:.4f}"]
-                how = [" ".join(map(str, each.seeds)), made.filter, protocol.VERSION, " ".join(each.marks)]
-                writer.writerow([escaping.csv(str(field)) for field in (*what, *values, *how)])
-    return stream.getvalue()
+                how = [" ".join(map(str, each.seeds)), made.filter, str(protocol.VERSION), " ".join(each.marks)]
+                lines.append([*what, *values, *how])
+    return escaping.csv_file(lines)

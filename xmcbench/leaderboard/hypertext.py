@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from xmcbench import document
 from xmcbench.escaping import html
-from xmcbench.leaderboard.markup import Marks
+from xmcbench.leaderboard.markup import Emphasis, Marks
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
+
+_EMPHASIS = Emphasis(("<strong>", "</strong>"), ("<u>", "</u>"), ("<em>", "</em>"))
 
 
 def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
@@ -25,9 +27,7 @@ def table(made: Table, sources: Sequence[Source], anchor: str) -> str:
         return f'<th scope="row">{shown}{marks.of(line.notes)}</th>'
 
     def cell(line: TableLine, each: TableCell) -> str:
-        text = html(each.text)
-        text = f"<strong>{text}</strong>" if each.rank == 0 else f"<u>{text}</u>" if each.rank == 1 else text
-        text = f"<em>{text}</em>" if line.source and text else text
+        text = _EMPHASIS.of(html(each.text), each, line)
         spread = f" <small>±{html(each.spread)}</small>" if each.spread else ""
         return f"<td>{text}{marks.of(each.notes)}{spread}</td>"
 

@@ -6,8 +6,6 @@ since the previous point). Other keys of the note, and the method, do not matter
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from xmcbench import escaping
+from xmcbench.leaderboard.plot import WithoutNotes
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.records import Record
 
@@ -44,7 +43,7 @@ class LossLine:
 
 
 @dataclass(frozen=True)
-class LossCurve:
+class LossCurve(WithoutNotes):
     """The lines of one loss of one training. ``setting``: its slug; ``stem``: the name of its files."""
 
     dataset: str
@@ -63,16 +62,6 @@ class LossCurve:
     def short(self) -> str:
         """A short title for a row of drawings."""
         return f"{self.training}, {self.loss}"
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Empty: rows that were not trained have no line."""
-        return ()
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]:
-        """Empty: lines have no marks; the tables have the notes on rows."""
-        return {}
 
 
 def loss_curves(
@@ -109,19 +98,16 @@ def loss_curves(
 
 def as_csv(made: LossCurve) -> str:
     """The points of a loss curve, one per line and row."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     figures = ("value", "lowest_seed", "highest_seed")
-    writer.writerow(["dataset", "setting", "training", "loss", "method", "step", *figures, "seeds"])
+    lines = [["dataset", "setting", "training", "loss", "method", "step", *figures, "seeds"]]
     what = [made.dataset, made.setting, made.training, made.loss]
     for line in made.lines:
         seeds = " ".join(map(str, line.seeds))
         for row in line.rows:
             for point in line.points:
                 values = [f"{each:.6g}" for each in (point.value, point.low, point.high)]
-                line_values = [*what, row, f"{point.step:.15g}", *values, seeds]
-                writer.writerow([escaping.csv(each) for each in line_values])
-    return stream.getvalue()
+                lines.append([*what, row, f"{point.step:.15g}", *values, seeds])
+    return escaping.csv_file(lines)
 
 
 def slug(text: str) -> str:

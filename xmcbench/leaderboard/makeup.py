@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
 from xmcbench.leaderboard.provenance import kinds, models
@@ -11,7 +10,16 @@ from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.records import Record, Standing
 
 _PAIRS = {"required": "needs pairs", "optional": "uses pairs if there are any", "unused": "ignores pairs"}
-_HEADS = ("pairs", "model", "parameters", "width", "trained outside on, by its card", "license", "state", "reproduce")
+_HEADS = (
+    "pairs",
+    "model",
+    "parameters",
+    "width",
+    "outside training data, by its card",
+    "license",
+    "state",
+    "reproduce",
+)
 
 
 def table(records: Iterable[Record], name: str, caption: str, standing: Standing, runs: str = "") -> Table:
@@ -19,7 +27,6 @@ def table(records: Iterable[Record], name: str, caption: str, standing: Standing
 
     runs: the folder of the records, if it is not the default of the command.
     """
-    where = f" --runs {shlex.quote(runs)}" if runs else ""
     done = [record for record in records if record.ok]
     groups = grouped(done)
     lines, sorts = [], {}
@@ -38,7 +45,7 @@ def table(records: Iterable[Record], name: str, caption: str, standing: Standing
                     "; ".join(each.shown_data for each in used if each.outside),
                     "; ".join(each.shown_license for each in used if each.outside),
                     "; ".join(stale) or "fresh",
-                    f"xmcbench reproduce {first.key[:12]}{where}",
+                    first.reproduction(runs),
                 ],
                 0,
             )

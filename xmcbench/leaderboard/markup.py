@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import string
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from xmcbench import escaping
 from xmcbench.layout import laid_out
@@ -15,6 +13,26 @@ from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table, TableCell, TableLine
 
 _FAMILIES = {"P": "Precision", "R": "Recall"}
+
+
+class Emphasis(NamedTuple):
+    """What a format puts before and after the best figure of a column, the second, and a published one."""
+
+    best: tuple[str, str]
+    second: tuple[str, str]
+    published: tuple[str, str]
+
+    def of(self, text: str, cell: TableCell, line: TableLine) -> str:
+        """The escaped text of a cell, as bold, underlined or italic as it has to be."""
+        around = [self.best] if cell.rank == 0 else [self.second] if cell.rank == 1 else []
+        around += [self.published] if line.source and text else []
+        for before, after in around:
+            text = f"{before}{text}{after}"
+        return text
+
+
+_MARKDOWN = Emphasis(("**", "**"), ("<u>", "</u>"), ("*", "*"))
+_LATEX = Emphasis((r"\textbf{", "}"), (r"\underline{", "}"), (r"\textit{", "}"))
 
 
 def plain(table: Table) -> str:
@@ -34,12 +52,7 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
         return f"*{shown}* [[{line.source}]]({sources[line.source - 1].homepage})" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
-        text = escaping.markdown(cell.text)
-        if cell.rank == 0:
-            text = f"**{text}**"
-        elif cell.rank == 1:
-            text = f"<u>{text}</u>"
-        text = f"*{text}*" if line.source and text else text
+        text = _MARKDOWN.of(escaping.markdown(cell.text), cell, line)
         return _joined(text + marks.of(cell.notes), cell.spread)
 
     lines = [[name(line), *(cell(line, each) for each in line.cells)] for line in table.lines]
@@ -62,12 +75,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
-        text = escaping.latex(cell.text)
-        if cell.rank == 0:
-            text = f"\\textbf{{{text}}}"
-        elif cell.rank == 1:
-            text = f"\\underline{{{text}}}"
-        text = f"\\textit{{{text}}}" if line.source and text else text
+        text = _LATEX.of(escaping.latex(cell.text), cell, line)
         spread = f" {{\\scriptsize$\\pm${cell.spread}}}" if cell.spread else ""
         return text + marks.of(cell.notes) + spread
 
@@ -105,15 +113,9 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
 
 def as_csv(table: Table) -> str:
     """Names, figures and half-widths in columns; ``source`` is 0 for a measured row; notes in words."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-
-    def write(values: Iterable[object]) -> None:
-        writer.writerow([escaping.csv(str(each)) for each in values])
-
     spread = [any(line.cells[place].spread for line in table.lines) for place in range(len(table.columns))]
     heads = [(column.text, *([f"{column.text} ±"] if wide else [])) for column, wide in _with(table.columns, spread)]
-    write([table.head, "source", *itertools.chain(*heads), "notes"])
+    made: list[list[object]] = [[table.head, "source", *itertools.chain(*heads), "notes"]]
     for line in table.lines:
         cells = [(cell.text, *([cell.spread] if wide else [])) for cell, wide in _with(line.cells, spread)]
         notes = list(line.notes)
@@ -122,8 +124,8 @@ def as_csv(table: Table) -> str:
             for column, cell in zip(table.columns, line.cells, strict=True)
             for note in (*cell.notes, *(column.notes if line.source else ()))
         ]
-        write([line.name, line.source, *itertools.chain(*cells), " ".join(notes)])
-    return stream.getvalue()
+        made.append([line.name, line.source, *itertools.chain(*cells), " ".join(notes)])
+    return escaping.csv_file(made)
 
 
 def as_json(table: Table) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -12,7 +10,9 @@ import numpy as np
 
 from xmcbench import escaping
 from xmcbench.errors import UsageError
-from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.leaderboard import captions
+from xmcbench.leaderboard.plot import Marked, WithoutNotes
+from xmcbench.leaderboard.rows import borrowed_from, grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
@@ -21,7 +21,7 @@ from xmcbench.setting import Setting
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placed(Marked):
     """A method's place. rank: average over the datasets, 1 is best. low, high: its 95% interval over datasets. wins:
     share of comparisons won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
 
@@ -35,7 +35,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Overall:
+class Overall(WithoutNotes):
     """Methods ranked over datasets in one setting by one metric, the best average rank first.
 
     test: None where Friedman's test cannot be made. difference: Nemenyi's critical difference at the 5% level, None for
@@ -66,16 +66,6 @@ class Overall:
         return self.metric
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """Empty: what is left out is listed with the table."""
-        return ()
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]:
-        """Empty: the table below it has the notes on methods."""
-        return {}
-
-    @property
     def groups(self) -> list[tuple[int, int]]:
         """Methods that the critical difference does not tell apart: positions of the first and last of each group."""
         if self.difference is None:
@@ -93,19 +83,24 @@ def overall(
     """Rank the methods of a setting over datasets, by default all that have a result and are not for tuning (``-dev``).
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
-    dataset's own filter. A method that lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer
-    than two datasets or methods.
+    dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
+    lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer than two datasets or methods.
     """
-    inside = [record for record in records if record.ok and record.cell.setting == setting]
+    done = [record for record in records if record.ok]
+    inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside})
     chosen = [name for name in there if not name.lower().endswith("-dev")] if datasets is None else list(datasets)
     for name in chosen:
         if name not in there:
-            raise UsageError(f"{name} has no result in the setting {setting.title}", f"there are: {', '.join(there)}")
+            raise UsageError(
+                f"{name} has no result in the setting {setting.title}",
+                f"datasets with results: {', '.join(there) or 'none'}",
+            )
     if len(chosen) < 2:
-        known = f"there are results on {', '.join(there) or 'none'}"
-        raise UsageError(f"a ranking over datasets needs two of them in the setting {setting.title}", known)
-    groups = grouped(record for record in inside if record.cell.dataset in chosen)
+        known = f"datasets with results: {', '.join(there) or 'none'}"
+        raise UsageError(f"a ranking needs two datasets with results in the setting {setting.title}", known)
+    borrowed = _borrowed(done, inside) if setting.kind != "ez" else []
+    groups = grouped(record for record in (*inside, *borrowed) if record.cell.dataset in chosen)
     called = names(groups)
     whole: dict[str, dict[str, float]] = {}
     left_out: dict[str, list[str]] = {}
@@ -131,7 +126,7 @@ def overall(
             float(intervals[place, 1]),
             float(wins[place]),
             {name: whole[key][name] for name in chosen},
-            judged.problems(groups[key]),
+            _marks(groups[key], setting, judged),
         )
         for place, key in enumerate(whole)
     ]
@@ -161,9 +156,9 @@ def table(made: Overall) -> Table:
 def caption(made: Overall) -> str:
     """What is ranked, Friedman's test, and the critical difference."""
     parts = [
-        f"{made.setting.title.capitalize()}: average rank by {made.metric} over {', '.join(made.datasets)}, 1 is best; "
-        f"metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks are averaged. The interval "
-        "is over other draws of the datasets."
+        f"{made.setting.title.capitalize()}: average rank by {made.metric} (1 is best) over "
+        f"{', '.join(made.datasets)}; metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks "
+        "are averaged. Intervals are bootstrap intervals over the datasets."
     ]
     if made.test:
         parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {made.test.p:.4f}.")
@@ -175,21 +170,19 @@ def caption(made: Overall) -> str:
 def without_cells(made: Overall) -> str:
     """The methods that lack a dataset, in one line; empty if none does."""
     listed = "; ".join(f"{name} ({', '.join(lacking)})" for name, lacking in sorted(made.left_out.items()))
-    return f"Not ranked, without a result on: {listed}." if listed else ""
+    return f"Not ranked, because a dataset is missing: {listed}." if listed else ""
 
 
 def as_csv(made: Overall) -> str:
     """One line per method: rank, interval, win rate, and the metric on each dataset in percent."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     head = ["setting", "metric", "method", "average_rank", "low", "high", "wins", *made.datasets, "protocol", "marks"]
-    writer.writerow([escaping.csv(each) for each in head])
+    lines = [head]
     for each in made.methods:
         figures = [f"{value:.4f}" for value in (each.rank, each.low, each.high, each.wins)]
         on = [f"{100 * each.values[name]:.4f}" for name in made.datasets]
-        line = [made.setting.slug, made.metric, each.name, *figures, *on, str(protocol.VERSION), " ".join(each.marks)]
-        writer.writerow([escaping.csv(each) for each in line])
-    return stream.getvalue()
+        how = [str(protocol.VERSION), " ".join(each.marks)]
+        lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
+    return escaping.csv_file(lines)
 
 
 def as_json(made: Overall) -> dict[str, object]:
@@ -213,6 +206,25 @@ def as_json(made: Overall) -> dict[str, object]:
         "critical_difference": made.difference,
         "left_out": {name: [*lacking] for name, lacking in made.left_out.items()},
     }
+
+
+def _marks(group: Sequence[Record], setting: Setting, standing: Standing) -> tuple[str, ...]:
+    borrowed = any(each.cell.setting != setting for each in group)
+    return (*([captions.BORROWED] if borrowed else []), *standing.problems(group))
+
+
+def _borrowed(done: Iterable[Record], inside: Iterable[Record]) -> list[Record]:
+    """The zero-shot results that stand for those of another setting, dataset by dataset."""
+    zero_shot = _of_datasets(each for each in done if each.cell.setting.kind == "ez")
+    own = _of_datasets(inside)
+    return [each for name in own for each in borrowed_from(zero_shot.get(name, ()), own[name])]
+
+
+def _of_datasets(records: Iterable[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.cell.dataset, []).append(record)
+    return found
 
 
 def _by_dataset(group: Iterable[Record], metric: str) -> dict[str, float]:

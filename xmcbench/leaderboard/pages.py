@@ -149,9 +149,10 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
 def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Page | None:
     """Rankings over datasets, setting by setting; None if no setting has two methods on two datasets."""
     blocks: list[Block] = []
-    for setting, inside in by_setting(record for group in records for record in group).items():
+    found = [record for group in records for record in group]
+    for setting in by_setting(found):
         try:
-            made = [overall.overall(inside, setting, metric, standing=standing) for metric in RANKED_BY]
+            made = [overall.overall(found, setting, metric, standing=standing) for metric in RANKED_BY]
         except UsageError:  # one dataset, or no two methods on all
             continue
         blocks += [

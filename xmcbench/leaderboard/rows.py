@@ -89,7 +89,7 @@ def measured_on(record: Record) -> str:
     if threads is None:
         said.append("threads not recorded")
     elif threads != hardware.cores:
-        said.append(f"{threads} thread{'s' if threads != 1 else ''} a cell")
+        said.append(f"{threads} thread{'s' if threads != 1 else ''} per cell")
     if neighbors:
         said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
     return ", ".join(said)
@@ -111,6 +111,24 @@ def grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
         cell = record.cell
         groups.setdefault(canonical_json([cell.method, cell.parameters]), []).append(record)
     return {key: sorted(groups[key], key=lambda record: record.cell.seed) for key in sorted(groups)}
+
+
+def borrowed_from(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
+    """The zero-shot results that also belong in another setting of their dataset: those of methods that ignore pairs.
+
+    inside: the records of that setting. A method that has a record there keeps it, and without any result there nothing
+    is borrowed.
+    """
+    if not any(each.ok for each in inside):
+        return []
+    there = {(each.cell.method, canonical_json(each.cell.parameters)) for each in inside}
+    return [
+        each
+        for each in zero_shot
+        if each.ok
+        and each.method.supervision == "unused"
+        and (each.cell.method, canonical_json(each.cell.parameters)) not in there
+    ]
 
 
 def by_setting(records: Iterable[Record]) -> dict[Setting, list[Record]]:

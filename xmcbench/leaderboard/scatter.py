@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING, LEFT, LETTER, WIDTH
-from xmcbench.leaderboard.curves import DAGGER
+from xmcbench.leaderboard.plot import DAGGER
 from xmcbench.leaderboard.tradeoff import Tradeoff, TradePoint
 from xmcbench.metrics import protocol
 
@@ -22,7 +22,7 @@ _BOTTOM = _TOP + _HEIGHT
 #: Left and right end of the panels.
 _PANELS = ((48, 252), (272, 468))
 #: The label of each horizontal axis, and its lowest value: less than this is drawn there.
-_AXES = (("fit s, with what was reused", 0.01), ("predict ms/instance", 0.001))
+_AXES = (("fit s, reused included", 0.01), ("predict ms/instance", 0.001))
 #: Directions in twelfths of a circle, clockwise from the right; a front comes from below and goes on to the right.
 _DIRECTIONS = (9, 6, 8, 10, 0, 3, 7, 11, 5, 1, 4, 2)
 #: Where a number may stand, best first: its distance from its point, and the direction.
@@ -172,11 +172,11 @@ def _overlap(one: Box, other: Box) -> bool:
 
 def _foot(made: Tradeoff) -> str:
     parts = [
-        f"{made.machine}; filter {made.filter}, metric protocol {protocol.VERSION}. Filled and joined: on the Pareto "
-        "front of this cost. Bold: on one of the fronts."
+        f"{made.machine}; filter {made.filter}, metric protocol {protocol.VERSION}. Filled and joined: on "
+        "the Pareto front of this cost. Bold: on one of the fronts."
     ]
     if any(each.marks for each in made.points):
-        parts.append(f"{DAGGER} has a note at the table.")
+        parts.append(f"{DAGGER}: see the notes of the table.")
     return " ".join(parts)
 
 

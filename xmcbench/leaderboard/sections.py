@@ -10,12 +10,11 @@ from xmcbench.leaderboard import captions, makeup
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, without_a_result
 from xmcbench.leaderboard.groups import group_figure
 from xmcbench.leaderboard.published import MAIN, Source
-from xmcbench.leaderboard.rows import Cost, Row, rows
+from xmcbench.leaderboard.rows import Cost, Row, borrowed_from, rows
 from xmcbench.leaderboard.tables import SECOND, cost_table, group_table, metric_table
 from xmcbench.leaderboard.tradeoff import tradeoffs
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
-from xmcbench.storage.canonical import canonical_json
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def section(
     ]
     if not records and not published:
         return []
-    borrowed = _ignoring_pairs(zero_shot, records) if setting.kind != "ez" else []
+    borrowed = borrowed_from(zero_shot, records) if setting.kind != "ez" else []
     filter_name = records[0].protocol.filter if records else "none"
     made = _with_borrowed(rows(records, filter_name, context.standing), rows(borrowed, filter_name, context.standing))
     notes = {
@@ -89,19 +88,6 @@ def _with_a_remark(made: Iterable[Row], remark: str) -> list[str]:
     titles = sorted({row.title for row in made if row.figures})
     return [
         title for title in titles if any(re.match(rf"{re.escape(title)}(?!\w)", each.lstrip()) for each in paragraphs)
-    ]
-
-
-def _ignoring_pairs(zero_shot: Iterable[Record], inside: Sequence[Record]) -> list[Record]:
-    """The zero-shot results of methods that ignore pairs, which are theirs with any pairs, where these have no own."""
-    there = {(each.cell.method, canonical_json(each.cell.parameters)) for each in inside}
-    return [
-        each
-        for each in zero_shot
-        if any(own.ok for own in inside)
-        and each.ok
-        and each.method.supervision == "unused"
-        and (each.cell.method, canonical_json(each.cell.parameters)) not in there
     ]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xmcbench import escaping
-from xmcbench.leaderboard.curves import DAGGER
+from xmcbench.leaderboard.plot import Marked, WithoutNotes
 from xmcbench.leaderboard.rows import Cost, Row
 from xmcbench.metrics import protocol
 from xmcbench.setting import Setting
@@ -20,7 +18,7 @@ _FEWEST = 3
 
 
 @dataclass(frozen=True)
-class TradePoint:
+class TradePoint(Marked):
     """A row: the metric as a fraction with its half-width, and its costs.
 
     fit_s: seconds before predictions, with those that reused artifacts took when they were made. predict_ms: of an
@@ -36,18 +34,13 @@ class TradePoint:
     marks: tuple[str, ...]
 
     @property
-    def label(self) -> str:
-        """The name, with a dagger if there are marks."""
-        return f"{self.name}{DAGGER}" if self.marks else self.name
-
-    @property
     def costs(self) -> tuple[float, float]:
         """What the two panels of a drawing have on their horizontal axes."""
         return self.fit_s, self.predict_ms
 
 
 @dataclass(frozen=True)
-class Tradeoff:
+class Tradeoff(WithoutNotes):
     """One metric against cost, the best row first. ``machine``: the class that all times are of. ``stem``: the name of
     its files."""
 
@@ -68,16 +61,6 @@ class Tradeoff:
     def short(self) -> str:
         """A short title for a row of drawings."""
         return f"{self.metric} against time"
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Empty: a row without a time on this class of machine is in the table of another."""
-        return ()
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]:
-        """Empty: the table of times, beside the drawing, has the notes on its rows."""
-        return {}
 
     def front(self, cost: int) -> list[TradePoint]:
         """The rows on the Pareto front over one of the ``costs``, the cheapest first.
@@ -118,21 +101,17 @@ def tradeoffs(
 
 def as_csv(made: Tradeoff) -> str:
     """One line per row: the metric in percent, the costs, and whether it is on the front over each of them."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     figures = ("value", "half_width", "fit_and_reused_s", "predict_ms", "on_fit_front", "on_predict_front")
-    writer.writerow(
-        ["dataset", "setting", "machine", "method", "metric", *figures, "seeds", "filter", "protocol", "marks"]
-    )
+    lines = [["dataset", "setting", "machine", "method", "metric", *figures, "seeds", "filter", "protocol", "marks"]]
     fronts = [made.front(cost) for cost in (0, 1)]
     for each in made.points:
         what = [made.dataset, made.setting.slug, made.machine, each.name, made.metric]
         values = [f"{100 * each.value:.4f}", f"{100 * each.half_width:.4f}"]
         values += [f"{each.fit_s:.3f}", f"{each.predict_ms:.4f}"]
         values += ["yes" if each in front else "no" for front in fronts]
-        how = [" ".join(map(str, each.seeds)), made.filter, protocol.VERSION, " ".join(each.marks)]
-        writer.writerow([escaping.csv(str(field)) for field in (*what, *values, *how)])
-    return stream.getvalue()
+        how = [" ".join(map(str, each.seeds)), made.filter, str(protocol.VERSION), " ".join(each.marks)]
+        lines.append([*what, *values, *how])
+    return escaping.csv_file(lines)
 
 
 def _beats(one: TradePoint, other: TradePoint, cost: int) -> bool:

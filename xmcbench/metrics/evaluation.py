@@ -27,7 +27,7 @@ class Scores:
 
     values: metric -> fraction in [0, 1], in the order of ``protocol.METRICS``; empty when no row was scored.
     scored: test rows with a true label, over which values are averaged.
-    unlabelled: test rows without one, left out.
+    unlabeled: test rows without one, left out.
     per_instance: metric -> float64 [scored], in the order of the rows. The value is their mean; for PSP@k these are the
         inverse propensities of the hits, and the value is their sum over the sum of ``attainable``.
     attainable: PSP@k -> float64 [scored], the largest sum of inverse propensities that any k predictions reach.
@@ -35,7 +35,7 @@ class Scores:
 
     values: dict[str, float]
     scored: int
-    unlabelled: int
+    unlabeled: int
     per_instance: dict[str, NDArray[np.float64]]
     attainable: dict[str, NDArray[np.float64]]
 
@@ -72,13 +72,13 @@ def evaluate_ranks(
     """
     _check_ranks(ranks, pairs, inverse_propensity)
     true_labels = np.bincount(pairs.rows, minlength=pairs.instances)
-    labelled = np.flatnonzero(true_labels)
-    scored = len(labelled)
+    labeled = np.flatnonzero(true_labels)
+    scored = len(labeled)
 
     # From here on a row is its place among the rows that are scored.
     place = np.zeros(pairs.instances, np.int64)
-    place[labelled] = np.arange(scored)
-    rows, true_labels = place[pairs.rows], true_labels[labelled]
+    place[labeled] = np.arange(scored)
+    rows, true_labels = place[pairs.rows], true_labels[labeled]
     hit = np.flatnonzero(ranks)
     hit_rows, hit_ranks = rows[hit], ranks[hit].astype(np.int64)
     per_instance = _unweighted(hit_rows, hit_ranks, true_labels)

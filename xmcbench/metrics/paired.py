@@ -104,7 +104,7 @@ def _check(first: Sequence[Scores], second: Sequence[Scores], matched: bool) -> 
             f"{len(first)} and {len(second)} runs cannot be matched", "matched sides have a run for each common seed"
         )
     for run in (*first, *second):
-        if (run.scored, run.unlabelled) != (first[0].scored, first[0].unlabelled):
+        if (run.scored, run.unlabeled) != (first[0].scored, first[0].unlabeled):
             raise DataError(
                 f"{first[0].scored} and {run.scored} scored rows cannot be paired",
                 "two evaluations of one test set can",

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
+#: Training instances that propensities need: below, ln N < 1 would make rare labels weigh less.
+MIN_INSTANCES = 3
+
 
 def label_frequency(training: csr_matrix) -> NDArray[np.int64]:
     """Pairs of every label, int64 [L], in a matrix of pairs [N, L]."""
@@ -33,16 +36,15 @@ def inverse_propensity(training: csr_matrix, a: float, b: float) -> NDArray[np.f
 def inverse_propensity_of(frequency: NDArray[np.int64], instances: int, a: float, b: float) -> NDArray[np.float64]:
     """The same from the pairs of every label, int [L], and the number of training instances.
 
-    Raises DataError for constants that are not positive and for fewer than three training instances, where ln N < 1
-    would make rare labels weigh less.
+    Raises DataError for constants that are not positive and for fewer than ``MIN_INSTANCES`` training instances.
     """
     if not (math.isfinite(a) and math.isfinite(b) and a > 0 and b > 0):
         raise DataError(
             f"the propensity constants A = {a} and B = {b} are not both positive",
             "look at the data card; most use 0.55, 1.5",
         )
-    if instances < 3:
-        raise DataError(f"propensities need at least 3 training instances, there are {instances}")
+    if instances < MIN_INSTANCES:
+        raise DataError(f"propensities need at least {MIN_INSTANCES} training instances, there are {instances}")
     c = (math.log(instances) - 1) * (b + 1) ** a
     weights: NDArray[np.float64] = 1 + c * (frequency + b) ** -a
     return weights

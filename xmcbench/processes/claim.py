@@ -10,21 +10,21 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
-import time
-import weakref
 from contextlib import suppress
 from pathlib import Path
 
 from xmcbench.environment import machine
 from xmcbench.errors import StorageError
+from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.processes.lifetime import new_mark, supervisor_died, supervisor_lives
 
-#: The ending of a claim's file.
-CLAIM = ".claim"
+#: The ending of a claim's file, and what is added to it for that of whoever takes a dead claim over.
+CLAIM, _TURN = ".claim", ".turn"
 
 #: Seconds between two touches of a claim, and after how many untouched seconds it is dead.
 BEAT_S, DEAD_S = 5.0, 60.0
+
+_heart = Heart(BEAT_S)
 
 
 class Claim:
@@ -66,12 +66,12 @@ class Claim:
                 os.utime(self.path)
 
     def _taken(self) -> bool:
-        if self._created(self.path):
-            return True
+        if not self.path.exists():
+            return self._created(self.path)
         if not dead(self.path, self._while_alive):
-            return False
+            return False  # nothing was written: many may ask, often
         # One at a time takes over from the dead, and looks again before.
-        turn = self.path.with_name(f"{self.path.name}.turn")
+        turn = self.path.with_name(f"{self.path.name}{_TURN}")
         if not self._created(turn):
             if dead(turn):
                 turn.unlink(missing_ok=True)
@@ -113,16 +113,22 @@ def dead(path: Path, while_alive: bool = False) -> bool:
             return True
         if while_alive and supervisor_lives(mark):
             return False
-    return _now(path.parent) - touched > DEAD_S
+    return now(path.parent) - touched > DEAD_S
 
 
-def holder(path: Path) -> str:
-    """Who has a claim, for a message: host and process; empty where nobody has it."""
-    try:
-        said = json.loads(path.read_bytes())
-        return f"process {said['pid']} on {said['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+def sweep_claims(folder: Path, pattern: str, while_alive: bool = False) -> None:
+    """Remove the claims below a folder whose owner is gone, and what was left of taking one over.
+
+    pattern: of the claims' paths without ``CLAIM``, relative to the folder. while_alive: as in ``Claim``.
+    """
+    for turn in folder.glob(f"{pattern}{CLAIM}{_TURN}"):
+        if dead(turn):
+            with suppress(OSError):
+                turn.unlink(missing_ok=True)
+    for path in folder.glob(f"{pattern}{CLAIM}"):
+        if dead(path, while_alive):
+            with suppress(StorageError), Claim(path, while_alive):
+                pass  # it is taken, and given back
 
 
 def _owner(path: Path) -> str:
@@ -144,47 +150,3 @@ def _created_exclusively(path: Path, content: str) -> bool:
         path.unlink(missing_ok=True)
         raise
     return True
-
-
-def _now(folder: Path) -> float:
-    """The time by the clock of the file system, which may be that of another machine."""
-    probe = folder / f".{os.urandom(8).hex()}.now"
-    try:
-        probe.touch()
-        return probe.stat().st_mtime
-    except OSError:
-        return time.time()
-    finally:
-        with suppress(OSError):
-            probe.unlink()
-
-
-class _Heart:
-    """The thread that touches all claims of this process."""
-
-    def __init__(self) -> None:
-        self._claims: weakref.WeakSet[Claim] = weakref.WeakSet()
-        self._guard = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def add(self, claim: Claim) -> None:
-        with self._guard:
-            self._claims.add(claim)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._beat, daemon=True)
-                self._thread.start()
-
-    def discard(self, claim: Claim) -> None:
-        with self._guard:
-            self._claims.discard(claim)
-
-    def _beat(self) -> None:
-        while True:
-            time.sleep(BEAT_S)
-            with self._guard:
-                claims = list(self._claims)
-            for claim in claims:
-                claim.beat()
-
-
-_heart = _Heart()

@@ -34,15 +34,15 @@ class Item:
     """Something that can be removed.
 
     kind: of artifact (``training``, ``tokens``, ...), or one of ``OTHERS``. size: bytes that its removal frees. used:
-    time of its last use, in seconds since 1970. records: how many records need it. lock: the lock file that users of
-    it hold.
+    time of its last use, in seconds since 1970. records: those that need it, by dataset, setting, method, seed and key.
+    lock: the lock file that users of it hold.
     """
 
     kind: str
     path: Path
     size: int
     used: float
-    records: int
+    records: tuple[str, ...]
     lock: Path
 
     @property
@@ -79,10 +79,10 @@ def remove(store: Store, item: Item) -> bool:
 
 
 def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
-    needed: dict[str, int] = {}
+    needed: dict[str, list[str]] = {}
     for record in records:
         for name in record.artifacts:
-            needed[name] = needed.get(name, 0) + 1
+            needed.setdefault(name, []).append(str(record.cell.path))
     seen: set[int] = set()
     for folder in sorted([*store.artifacts.glob("*/*/"), *store.artifacts.glob(".*.tmp/")]):
         kind, lock = folder.parent.name, folder.with_suffix(".lock")
@@ -95,7 +95,7 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
         cost = folder / COST
         with suppress(FileNotFoundError):  # a running cell has removed it
             used = (cost if cost.exists() else folder).stat().st_mtime
-            yield Item(kind, folder, _size(folder, seen), used, needed.get(f"{kind}/{folder.name}", 0), lock)
+            yield Item(kind, folder, _size(folder, seen), used, tuple(needed.get(f"{kind}/{folder.name}", ())), lock)
 
 
 def _size(folder: Path, seen: set[int]) -> int:
@@ -114,7 +114,7 @@ def _size(folder: Path, seen: set[int]) -> int:
 
 
 def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
-    needed: dict[Path, int] = {}
+    needed: dict[Path, list[str]] = {}
     for record in records:
         cell = record.cell
         paths = [store.predictions_path(cell)] if record.finished else [store.log_path(cell)]
@@ -122,7 +122,7 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
             name = f"{record.subset.name}-{record.subset.sha256[:12]}.npz"
             paths += (store.root / "subsets").glob(f"*/{name}")
         for path in paths:
-            needed[path] = needed.get(path, 0) + 1
+            needed.setdefault(path, []).append(str(cell.path))
     for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
         for path in sorted((store.root / kind).rglob(pattern)):
             if path.parent == store.root / "logs" / "pretraining":
@@ -130,7 +130,7 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
             state, lock = path.stat(), path.with_suffix(".lock")
             if kind != "subsets":
                 lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)
-            yield Item(kind, path, state.st_size, state.st_mtime, needed.get(path, 0), lock)
+            yield Item(kind, path, state.st_size, state.st_mtime, tuple(needed.get(path, ())), lock)
 
 
 def _forget_content(store: Store) -> None:

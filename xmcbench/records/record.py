@@ -10,6 +10,7 @@ imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, whi
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -22,15 +23,13 @@ from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.escaping import visible
 from xmcbench.metrics import METRICS
+from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
-
-#: With fewer training instances than these there are no propensities, and no PSP.
-PROPENSITY_INSTANCES = 3
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
@@ -232,7 +231,7 @@ class Record(_Part, frozen=True, kw_only=True):
         if self.predictions is not None and not (self.predictions.empty or 0) <= self.counts["test"] > 0:
             raise ValueError("there are predictions for no test rows, or fewer test rows than are without one")
         for scores in self.metrics.values():
-            few = self.counts["train"] < PROPENSITY_INSTANCES
+            few = self.counts["train"] < MIN_INSTANCES
             needed = [name for name in METRICS if not few or METRICS[name].family != "PSP"]
             if missing := [name for name in needed if name not in scores.values]:
                 raise ValueError(f"{missing[0]} is missing")
@@ -257,6 +256,11 @@ class Record(_Part, frozen=True, kw_only=True):
         """Title and variant of the method, in one line: the name of the row."""
         title, variant = self.method.title, self.method.variant
         return " ".join((f"{title} ({variant})" if variant else title).split())
+
+    def reproduction(self, runs: str = "") -> str:
+        """The command that runs its cell again and compares. runs: its folder, if not ``leaderboards``."""
+        where = f" --runs {shlex.quote(runs)}" if runs else ""
+        return f"xmcbench reproduce {self.key[:12]}{where}"
 
 
 def as_json(record: Record) -> dict[str, Any]:

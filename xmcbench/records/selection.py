@@ -118,8 +118,7 @@ def choose_row(runs: Path, word: str, choice: Choice) -> Selected:
 
 def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
     """The results of a runs folder that meet the conditions, by place. Raises UsageError if there are none."""
-    if not store.root.is_dir():
-        raise UsageError(f"no runs folder at {store.root}", "--runs is the folder that `xmcbench run` wrote")
+    store.check_exists()
     found = _placed(store.records(), choice)
     if not found:
         raise UsageError(f"{store.root} has no result in this dataset and setting", "see `xmcbench ls results`")
@@ -165,8 +164,7 @@ def _named(word: str, store: Store) -> list[Record]:
         if not Path(word).is_file():
             raise UsageError(f"no record at {word}", "to select by method, give its name: see `xmcbench ls results`")
         return [read_record(Path(word))]
-    if not store.root.is_dir():
-        raise UsageError(f"no runs folder at {store.root}", "--runs is the folder that `xmcbench run` wrote")
+    store.check_exists()
     records = store.records()
     method, colon, variant = word.partition(":")
     found = [record for record in records if record.cell.method == method]

@@ -50,9 +50,9 @@ class Standing:
         """Notes for readers of figures averaged over records: each problem once, and mixed sources."""
         group = list(records)
         found = dict.fromkeys(filter(None, map(self.problem, group)))
-        partly = [f"{problem} (in some of its seeds)" for problem in found if not all(map(self.problem, group))]
+        partly = [f"{problem} (in some of its results)" for problem in found if not all(map(self.problem, group))]
         shared = set.intersection(*(valid_sources(record) for record in group)) if group else {""}
-        mixed = () if shared else ("mixed: its seeds were made by different code",)
+        mixed = () if shared else ("mixed: its results were made by different code",)
         return (*(partly or found), *mixed)
 
 

@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from xmcbench.errors import DataError, StorageError
-from xmcbench.processes.claim import CLAIM, Claim
+from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
-from xmcbench.storage.artifacts import UNFINISHED
+from xmcbench.storage.artifacts import sweep_artifacts
 from xmcbench.storage.atomic import make_folder, move, write_json
-from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.lock import in_use
 from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.storage.temporary import folder_in, sweep
+
+#: The hint for a folder that holds no results.
+NO_RUNS = "--runs is the folder that `xmcbench run` wrote"
 
 
 class Store:
@@ -33,6 +36,11 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.left_out: dict[Path, StorageError] = {}
+
+    def check_exists(self) -> None:
+        """Raise UsageError if there is no such folder."""
+        if not self.root.is_dir():
+            raise UsageError(f"no runs folder at {self.root}", NO_RUNS)
 
     def record_path(self, cell: Cell) -> Path:
         """The cell's record."""
@@ -80,18 +88,9 @@ class Store:
         sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
-        for path in (self.root / "logs").glob(f"*/*/*{CLAIM}"):
-            with Claim(path):
-                pass  # a dead one is taken, and given back
-        for path in self.artifacts.glob(f"*/*{CLAIM}"):
-            with Claim(path, while_alive=True):
-                pass
+        sweep_claims(self.root / "logs", "*/*/*")
         sweep(self.root / "truth")
-        sweep(self.artifacts, depth=1)
-        for folder in (self.artifacts / UNFINISHED).glob("*/"):
-            with exclusive(folder.with_suffix(".lock"), wait=False) as claim:
-                for file in folder.glob(".*.tmp") if claim.held else ():
-                    file.unlink(missing_ok=True)  # a checkpoint that was being written
+        sweep_artifacts(self.artifacts)
 
     @contextmanager
     def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:

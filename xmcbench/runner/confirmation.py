@@ -20,7 +20,8 @@ from xmcbench.environment import Compute
 from xmcbench.errors import MethodError
 from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
-from xmcbench.runner.execution import Limits, Place, execute
+from xmcbench.runner.execution import execute
+from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan, request_for
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.temporary import scratch

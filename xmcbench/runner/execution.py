@@ -6,48 +6,38 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from xmcbench.environment import Compute
 from xmcbench.errors import XmcbenchError
-from xmcbench.metrics import DEPTH
 from xmcbench.processes.claim import Claim
-from xmcbench.processes.lifetime import end_orphans
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
 from xmcbench.records.standing import figures_current
-from xmcbench.runner import hidden
 from xmcbench.runner.estimate import pretraining_key, similar_records
-from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs, Task
-from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.runner.opening import HERE, opened
+from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs
+from xmcbench.runner.job import Outcome
+from xmcbench.runner.leftovers import sweep
+from xmcbench.runner.opening import opened
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import measured_of, record_of, status_of
-from xmcbench.runner.schedule import Jobs, needs_of, pretrained, waits_for_parts
+from xmcbench.runner.schedule import needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
-from xmcbench.storage.atomic import make_folder
-from xmcbench.storage.temporary import sweep_scratch
+from xmcbench.runner.tasks import cell_task, depth
+from xmcbench.runner.waiting import IN_VAIN, Waits
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
 
-#: Seconds between two looks at what runs, at a cell that another run has, and between two calls of ``Watch``.
-_LOOK_S, _BUSY_S, _WATCH_S = 0.05, 0.5, 0.25
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of one cell: wall seconds, and GiB of memory for its process and its children."""
-
-    time_s: float | None = None
-    memory_gib: float | None = None
+#: Seconds between two looks at what runs, at what other runs have where nothing does, and two calls of ``Watch``.
+_LOOK_S, _IDLE_S, _WATCH_S = 0.05, 0.5, 0.25
 
 
 @dataclass(frozen=True)
@@ -64,23 +54,6 @@ class Underway:
 Progress = Callable[[PlannedCell, int, Record | None], None]
 #: Called several times a second with the cells that run.
 Watch = Callable[[Sequence[Underway]], None]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where cells run, their limits, and their hardware.
-
-    jobs: how many at once, ``auto`` for as many as the cores allow; None is one on this machine, and ``auto`` on a
-    cluster. cells_per_gpu: how many may share a GPU. on: ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one
-    of this machine; or the address of one, ``ray://HOST:PORT``.
-    """
-
-    store: Store
-    limits: Limits = field(default_factory=Limits)
-    compute: Compute = field(default_factory=Compute)
-    jobs: Jobs | None = None
-    cells_per_gpu: int = 1
-    on: str = HERE
 
 
 def execute(
@@ -103,13 +76,6 @@ def execute(
             with opened(place, waiting) as (executor, jobs):
                 run.run(executor, jobs, progress, watch)
     return [run.records[position] for position in sorted(run.records)]
-
-
-def sweep(store: Store) -> None:
-    """Remove what runs that were killed left behind: processes, temporary folders, files that were being written."""
-    end_orphans()
-    sweep_scratch()
-    store.sweep()
 
 
 def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
@@ -155,7 +121,7 @@ class _Run:
         self._plan, self._place, self._scorer, self._force = plan, place, scorer, force
         self.records: dict[int, Record] = {}
         self._waiting: dict[int, PlannedCell] = {}
-        self._retry_at: dict[int, float] = {}
+        self._others = Waits()
         self._cells: dict[str, _Cell] = {}
         self._unscored: deque[_Cell] = deque()
         # Key of a cell -> that of its pre-training; those pre-trainings that are done.
@@ -191,7 +157,7 @@ class _Run:
         watched_at = 0.0
         while self._waiting or self._cells:
             self._start(executor, jobs, needs, progress)
-            for ended in executor.watch(_LOOK_S if self._cells else _BUSY_S, self._scorer.files):
+            for ended in executor.watch(_LOOK_S if self._cells else _IDLE_S, self._scorer.files):
                 self._end(self._cells[ended.task.key], ended, progress)
             self._score(progress)
             if time.monotonic() - watched_at >= _WATCH_S:
@@ -208,19 +174,25 @@ class _Run:
 
     def _start(self, executor: Executor, jobs: int, needs: dict[str, Needs], progress: Progress) -> None:
         """Start every cell that can start now."""
+        in_vain = 0
         for position, planned in list(self._waiting.items()):
-            if len(self._cells) >= jobs:
+            if len(self._cells) >= jobs or in_vain == IN_VAIN:
                 return
             key = planned.cell.key
-            if self._retry_at.get(position, 0.0) > time.monotonic():
+            shared = self._pretraining[key]
+            if not self._others.due(key) or not self._others.due(shared):
                 continue
             if self._waits(planned, executor) or not executor.fits(needs[key]):
                 continue
             with ExitStack() as files, ExitStack() as leading:
                 claim = files.enter_context(self._place.store.claim(planned.cell))
                 if not claim.held or not self._leads(planned, leading):
-                    self._retry_at[position] = time.monotonic() + _BUSY_S
+                    # Cells that share a pre-training that another run does wait for it together.
+                    self._others.busy(shared if claim.held else key)
+                    in_vain += 1
                     continue
+                self._others.free(key)
+                self._others.free(shared)
                 del self._waiting[position]
                 # Another run may have finished it since the plan was made.
                 made = self._place.store.find(planned.cell)
@@ -233,7 +205,7 @@ class _Run:
                 cell = _Cell(planned, position, compute, staged, claim, files)
                 progress(planned, position, None)
                 task = cell_task(planned, self._place, needs[key], staged, cell.files)
-                executor.submit(replace(task, shares=self._pretraining[key]))
+                executor.submit(replace(task, shares=shared))
                 cell.files, cell.leading = files.pop_all(), leading.pop_all()
                 self._cells[key] = cell
                 self._count_neighbors(executor)
@@ -285,7 +257,7 @@ class _Run:
         while self._unscored:
             cell = self._unscored[0]
             if not self._scorer.asked:
-                self._scorer.begin(cell.planned.cell, cell.staged.root, cell.planned.loaded_by, _depth(cell.planned))
+                self._scorer.begin(cell.planned.cell, cell.staged.root, cell.planned.loaded_by, depth(cell.planned))
             if not self._scorer.answered:
                 return
             self._unscored.popleft()
@@ -320,64 +292,3 @@ class _Run:
         if not record.finished:
             store.sweep()  # what its process was writing when it ended
         progress(planned, cell.position, self.records[cell.position])
-
-
-def cell_task(planned: PlannedCell, place: Place, needs: Needs, staged: Store, files: ExitStack) -> Task:
-    """The task of a cell. staged: where its predictions go. files: takes what it holds while it runs.
-
-    Raises StorageError where a folder or the pairs cannot be written.
-    """
-    store, limits = place.store, place.limits
-    for folder in (store.artifacts, staged.predictions_path(planned.cell).parent):
-        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
-    pairs = files.enter_context(store.subset(planned.dataset.slug, planned.subset))
-    memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
-    job = cell_job(planned, place.compute, needs.threads, store, pairs, staged)
-    return Task(planned.cell.key, job, store.log_path(planned.cell), needs, limits.time_s, memory)
-
-
-def cell_job(
-    planned: PlannedCell,
-    compute: Compute,
-    threads: int,
-    store: Store,
-    pairs: Path | None = None,
-    staged: Store | None = None,
-) -> Job:
-    """What the process of a cell is told; its executor adds where the outcome goes.
-
-    pairs: the file of those that it may see. staged: where its predictions go; without it, pre-training is all it does.
-    """
-    dataset = planned.dataset
-    corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
-    read = (dataset.train, dataset.labels, dataset.test)
-    files = zip(corpora, read, strict=True)
-    train, labels, test = (TextFile(str(corpus.texts.resolve()), texts.digest) for corpus, texts in files)
-    return Job(
-        train=train,
-        labels=labels,
-        test=test,
-        pairs=str(pairs.resolve()) if pairs else None,
-        pairs_sha256=planned.cell.subset_sha256,
-        k=_depth(planned),
-        method=planned.cell.method,
-        plugin=str(planned.row.entry.plugin.resolve()) if planned.row.entry.plugin else None,
-        parameters=planned.cell.parameters,
-        seed=planned.cell.seed,
-        compute=msgspec.structs.replace(compute, threads=threads),
-        predictions=str(staged.predictions_path(planned.cell).resolve()) if staged else "",
-        outcome="",
-        artifacts=str(store.artifacts.resolve()),
-        hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
-        only="" if staged else "pretrain",
-    )
-
-
-def _depth(planned: PlannedCell) -> int:
-    """Predictions per test instance."""
-    return DEPTH + planned.dataset.longest_filter
-
-
-def _hidden(dataset: Dataset, store: Store) -> list[Path]:
-    """Files and folders that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
-    return [*hidden.of_machine(), *dataset.sources, *hidden.of_runs(store.root), *store.stagings()]

@@ -11,11 +11,13 @@ import msgspec
 import numpy as np
 
 from xmcbench.errors import MethodError, Unavailable
-from xmcbench.runner.execution import Place, cell_task, sweep
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import TextFile
+from xmcbench.runner.leftovers import sweep
+from xmcbench.runner.place import Place
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import capacity, needs_of
+from xmcbench.runner.tasks import cell_task
 from xmcbench.storage.temporary import scratch
 from xmcbench.topk import TopK
 

@@ -12,8 +12,8 @@ from xmcbench.runner.executors.local import Local
 from xmcbench.runner.schedule import capacity, jobs_of
 
 if TYPE_CHECKING:
-    from xmcbench.runner.execution import Place
     from xmcbench.runner.executors.base import Executor
+    from xmcbench.runner.place import Place
     from xmcbench.runner.plan import PlannedCell
 
 #: The executor of a run that names none.

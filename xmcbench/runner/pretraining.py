@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.runner.estimate import pretraining_key
-from xmcbench.runner.execution import Place, cell_job, sweep
 from xmcbench.runner.executors.base import Ended, Executor, Task
+from xmcbench.runner.leftovers import sweep
 from xmcbench.runner.opening import opened
+from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import needs_of
+from xmcbench.runner.tasks import cell_job
+from xmcbench.runner.waiting import Waits
 from xmcbench.storage.atomic import make_folder
 
-#: Seconds between two looks, and between two at a pre-training that another run has.
-_LOOK_S, _BUSY_S = 0.05, 0.5
+#: Seconds between two looks at what runs, and at what other runs have where nothing does.
+_LOOK_S, _IDLE_S = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,14 @@ class _Pretrainings:
         self._cells, self._place, self._progress = cells, place, progress
         self._waiting = dict(enumerate(cells))
         self._running: dict[str, tuple[int, ExitStack]] = {}
-        self._retry_at: dict[int, float] = {}
+        self._others = Waits()
         self._found: dict[int, Pretrained] = {}
 
     def run(self, executor: Executor, jobs: int) -> list[Pretrained]:
         try:
             while self._waiting or self._running:
                 self._start(executor, jobs)
-                for ended in executor.watch(_LOOK_S if self._running else _BUSY_S):
+                for ended in executor.watch(_LOOK_S if self._running else _IDLE_S):
                     self._end(ended)
         finally:
             for _, files in self._running.values():
@@ -79,19 +81,18 @@ class _Pretrainings:
             needs = needs_of(planned, jobs, self._place.compute, None, executor.room)
             if len(self._running) >= jobs or not executor.fits(needs):
                 return
-            if self._retry_at.get(position, 0.0) > time.monotonic():
+            if not self._others.due(key):
                 continue
             with ExitStack() as files:
                 store = self._place.store
                 if not files.enter_context(store.pretraining_claim(key)).held:
-                    self._retry_at[position] = time.monotonic() + _BUSY_S
+                    self._others.busy(key)
                     continue
                 make_folder(store.artifacts)
                 job = cell_job(planned, self._place.compute, needs.threads, store)
                 self._progress(planned, position, None)
                 limits = self._place.limits
-                memory = int(limits.memory_gib * 2**30) if limits.memory_gib else None
-                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, memory, shares=key))
+                executor.submit(Task(key, job, self._log(key), needs, limits.time_s, limits.memory_bytes, shares=key))
                 del self._waiting[position]
                 self._running[key] = (position, files.pop_all())
 

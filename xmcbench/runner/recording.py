@@ -9,7 +9,6 @@ from xmcbench.escaping import visible
 from xmcbench.metrics import protocol
 from xmcbench.records import Record
 from xmcbench.records.record import (
-    PROPENSITY_INSTANCES,
     Environment,
     Measured,
     MethodFacts,
@@ -22,7 +21,6 @@ from xmcbench.records.standing import metrics_digest
 from xmcbench.runner.job import Outcome
 
 if TYPE_CHECKING:
-    from xmcbench.data import Dataset
     from xmcbench.processes.supervisor import Ending
     from xmcbench.runner.executors.base import Machine
     from xmcbench.runner.plan import PlannedCell
@@ -113,7 +111,7 @@ def _record(
         status=status,
         reason=reason,
         subset=subset_facts(planned.subset),
-        data_notes=_data_notes(dataset),
+        data_notes=dataset.notes,
         counts=dataset.counts(),
         protocol=scored.protocol if scored else unscored,
         environment=Environment(
@@ -125,13 +123,6 @@ def _record(
         measured=measured,
         **result,
     )
-
-
-def _data_notes(dataset: Dataset) -> tuple[str, ...]:
-    """What a reader of the record has to know about its data."""
-    few = dataset.train_corpus.rows < PROPENSITY_INSTANCES and dataset.test_corpus.pairs
-    psp = f"PSP is left out: propensities need {PROPENSITY_INSTANCES} training instances"
-    return (*dataset.notes, *([psp] if few else []))
 
 
 def subset_facts(subset: Subset | None) -> SubsetFacts | None:

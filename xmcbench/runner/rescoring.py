@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from xmcbench.errors import DataError, StorageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
+from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.records import Record, Store
-from xmcbench.records.record import PROPENSITY_INSTANCES
 
 
 def evaluations(
@@ -28,7 +28,7 @@ def evaluations(
         constants = propensity or record.protocol.propensity
         if constants is None:
             raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")
-        enough = truth.instances >= PROPENSITY_INSTANCES
+        enough = truth.instances >= MIN_INSTANCES
         weights = inverse_propensity_of(truth.frequency, truth.instances, *constants) if enough else None
         found.append(evaluate_ranks(ranks.by_filter[filter_name], truth.pairs, weights))
     return found

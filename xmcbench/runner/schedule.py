@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from xmcbench.environment import accelerators, machine_cores
@@ -58,8 +58,13 @@ def pretrained(report: Report | None) -> bool:
 
 def waits_for_parts(planned: PlannedCell, unfinished: Iterable[PlannedCell]) -> bool:
     """Whether a cell waits for others that run, or are to run, because it may use their rankings."""
+    return next(parts_of(planned, unfinished), None) is not None
+
+
+def parts_of(planned: PlannedCell, cells: Iterable[PlannedCell]) -> Iterator[PlannedCell]:
+    """Those of the cells whose rankings a cell may use."""
     parts = {*planned.uses} - {planned.cell.method}
-    return bool(parts) and any(_is_part(other, planned) for other in unfinished if other.cell.method in parts)
+    return (each for each in cells if each.cell.method in parts and _is_part(each, planned)) if parts else iter(())
 
 
 def _is_part(other: PlannedCell, planned: PlannedCell) -> bool:

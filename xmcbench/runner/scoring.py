@@ -16,8 +16,9 @@ from xmcbench.metrics import (
     label_views,
     true_ranks,
 )
+from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.records import Ranks, Truth
-from xmcbench.records.record import PROPENSITY_INSTANCES, Figures, FilteredFigures
+from xmcbench.records.record import Figures, FilteredFigures
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -45,7 +46,7 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
     violated, DataError if there is no row to score.
     """
     weights = None
-    if truth.instances >= PROPENSITY_INSTANCES:  # else PSP is left out
+    if truth.instances >= MIN_INSTANCES:  # else PSP is left out
         weights = inverse_propensity_of(truth.frequency, truth.instances, *propensity)
     groups = label_views(truth.frequency, ranks.seen.astype(np.int64))
     found = {}
@@ -78,5 +79,5 @@ def figures_of(scores: Scores) -> Figures:
         values=scores.values,
         intervals={name: (each.low, each.high) for name, each in scores.intervals().items()},
         scored=scores.scored,
-        unlabeled=scores.unlabelled,
+        unlabeled=scores.unlabeled,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xmcbench.errors import UsageError
+from xmcbench.runner.schedule import parts_of
 
 if TYPE_CHECKING:
     from xmcbench.runner.plan import Plan
@@ -31,6 +32,11 @@ class Shard:
         return found
 
     def of(self, plan: Plan) -> Plan:
-        """The plan with the cells of this shard. Their keys choose it: each cell is in one shard, always the same."""
-        chosen = [each for each in plan.cells if int(each.cell.key[:12], 16) % self.parts == self.number - 1]
-        return replace(plan, cells=chosen)
+        """The plan with the cells of this shard. Their keys choose it: each cell is in one shard, always the same.
+
+        Cells whose rankings others use are in the shards of these too, and run in the one that is first: otherwise they
+        would be trained twice.
+        """
+        own = [each for each in plan.cells if int(each.cell.key[:12], 16) % self.parts == self.number - 1]
+        chosen = {each.cell.key for whole in own for each in (whole, *parts_of(whole, plan.cells))}
+        return replace(plan, cells=[each for each in plan.cells if each.cell.key in chosen])

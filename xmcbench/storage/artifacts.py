@@ -20,21 +20,21 @@ from msgspec import Struct
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.escaping import visible
-from xmcbench.processes.claim import CLAIM, Claim
+from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file, sha256_json
-from xmcbench.storage.lock import in_use
+from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
-from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder
+from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder, sweep
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
 #: The folder of unfinished work, and the lock of a temporary folder.
 UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
-#: Seconds between two looks at what another process makes.
-_LOOK_S = 0.1
+#: Seconds between two looks at what another process makes: a tenth of what the wait has taken, within these bounds.
+_LOOK_S, _RARE_S, _SHARE = 0.1, 5.0, 0.1
 #: What is noted of an artifact. It is written last: a folder without it is not an artifact.
 COST = "cost.json"
 
@@ -101,7 +101,7 @@ class Artifacts:
             while (cost := _noted(folder)) is None:
                 if made:
                     raise StorageError(f"the artifact {folder} is damaged right after it was made: {_problem(folder)}")
-                made = self._make(folder, key, build)
+                made = self._make(folder, key, build, waited_s=self._waited_s - waited_before)
         except BaseException:
             held.close()
             raise
@@ -151,14 +151,22 @@ class Artifacts:
         return folder
 
     def _make(
-        self, folder: Path, key: Mapping[str, object], build: Callable[[Path], None], wall_s: float | None = None
+        self,
+        folder: Path,
+        key: Mapping[str, object],
+        build: Callable[[Path], None],
+        wall_s: float | None = None,
+        waited_s: float = 0.0,
     ) -> bool:
-        """Make an artifact that is missing or damaged; False if somebody else makes it, or has made it."""
+        """Make an artifact that is missing or damaged; False if somebody else has made it, or makes it.
+
+        waited_s: how long this process has waited for somebody else, who is then given some more time.
+        """
         # What runs in ``build`` may keep the thread that touches the claim waiting.
         with Claim(folder.with_suffix(CLAIM), while_alive=True) as claim:
             if not claim.held:
                 start = time.perf_counter()
-                time.sleep(_LOOK_S)
+                time.sleep(min(_RARE_S, max(_LOOK_S, _SHARE * waited_s)))
                 self._waited_s += time.perf_counter() - start
                 return False
             if _noted(folder) is not None:
@@ -203,6 +211,16 @@ class Artifacts:
             link.unlink(missing_ok=True)  # a file system without hard links: the file stays as it is
 
 
+def sweep_artifacts(root: Path) -> None:
+    """Remove what processes that were killed left half made in the store at ``root``, and their claims."""
+    sweep(root, depth=1)
+    sweep_claims(root, "*/*", while_alive=True)
+    for folder in (root / UNFINISHED).glob("*/"):
+        with exclusive(folder.with_suffix(".lock"), wait=False) as lock:
+            for file in folder.glob(".*.tmp") if lock.held else ():
+                file.unlink(missing_ok=True)  # a checkpoint that was being written
+
+
 def examine(root: Path) -> Iterator[tuple[Path, str]]:
     """Every artifact in the store at ``root`` with what is wrong with it: empty where all its bytes are as written."""
     for noted in sorted(root.glob(f"*/*/{COST}")):
@@ -222,7 +240,7 @@ def _take_away(folder: Path) -> None:
         return
     problem = _problem(folder)
     print(f"xmcbench: {folder} is damaged and will be made again: {visible(problem)}", file=sys.stderr)
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    aside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")  # swept if we are killed
     try:
         os.replace(folder, aside)  # whoever uses it keeps the files that it has open
     except OSError as error:

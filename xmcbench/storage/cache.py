@@ -9,3 +9,8 @@ from pathlib import Path
 def cache_root() -> Path:
     """The folder of the cache: $XMCBENCH_CACHE, else ~/.cache/xmcbench."""
     return Path(os.environ.get("XMCBENCH_CACHE") or Path.home() / ".cache" / "xmcbench")
+
+
+def received() -> Path:
+    """The folder in it for what a Ray cluster sends to this machine: ``files`` by content, and ``artifacts``."""
+    return cache_root() / "received"

@@ -45,7 +45,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
     allowed = raised(limit)
     if size > allowed:
         needed = -(-size >> 30) if size >= 1 << 30 else 1
-        raise Unreadable(f"{what} takes {_shown(size)}, the limit is {_shown(allowed)}: {FLAG} {needed} raises it")
+        raise Unreadable(f"{what} takes more than the limit of {_shown(allowed)}: {FLAG} {needed} raises it")
 
 
 def open_regular(path: Path) -> BufferedReader:

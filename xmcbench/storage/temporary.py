@@ -1,8 +1,9 @@
 """Temporary files and folders: held by a lock while their process lives, removed by the next one where it was killed.
 
-The lock is the system's, on the file or folder itself, so it goes with the process however that ends. Where a file
-system has no locks, nothing is removed. The name says on which machine it was made: a file system may not show the
-locks of other machines, so what they made is only removed when it is old.
+The lock is the system's, on the file or folder itself, so it goes with the process however that ends. Some file systems
+have no locks, or do not show those of other machines. A process therefore touches its folders every few minutes, and
+the name says on which machine one was made. What another machine made, or what cannot be locked, is only removed when
+nobody has touched it for a day, by the clock of the file system. A file is touched by whoever writes it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,38 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
+from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.storage.lock import NO_LOCKS
 
 #: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
 _BESIDE = re.compile(r"\.(?:.*\.)?(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
-#: Seconds after which what another machine made is removed.
-_OLD_S = 86400.0
-_SCRATCH = re.compile(r"xmcbench-[a-z0-9_]{8}\.tmp")
+_SCRATCH = re.compile(r"xmcbench-(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
+
+#: Seconds between two touches of a folder, and after how many untouched seconds one is removed that may be in use.
+_BEAT_S, _OLD_S = 300.0, 86400.0
+
+_heart = Heart(_BEAT_S)
+
+
+class _Folder:
+    """A folder that this process has made."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def beat(self) -> None:
+        """Touch it."""
+        with suppress(OSError):
+            os.utime(self.path)
+
+
+_folders: dict[Path, _Folder] = {}
 
 
 def hold_file(target: Path) -> tuple[int, Path]:
@@ -42,15 +61,16 @@ def hold_folder(parent: Path, prefix: str) -> tuple[int, Path]:
 
     prefix: a dot, and before it what the folder will become, if anything; or ``xmcbench-``.
     """
-    tag = f"{machine_tag()}-" if prefix.endswith(".") else ""
     while True:
-        name = tempfile.mkdtemp(dir=parent, prefix=f"{prefix}{tag}", suffix=".tmp")
+        name = tempfile.mkdtemp(dir=parent, prefix=f"{prefix}{machine_tag()}-", suffix=".tmp")
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             continue  # another process took it for one that was left behind
         if _held(descriptor, name):
-            return descriptor, Path(name)
+            folder = _folders[Path(name)] = _Folder(Path(name))
+            _heart.add(folder)
+            return descriptor, folder.path
         os.close(descriptor)
 
 
@@ -88,6 +108,8 @@ def scratch_folder() -> tuple[int, Path]:
 
 def remove_folder(held: int, folder: Path) -> None:
     """Remove a folder that is held by this descriptor, and close that."""
+    if found := _folders.pop(folder, None):
+        _heart.discard(found)
     shutil.rmtree(folder, ignore_errors=True)
     os.close(held)
 
@@ -121,14 +143,15 @@ def _sweep(folder: Path, pattern: re.Pattern[str]) -> None:
         entries = [(entry, found) for entry in os.scandir(folder) if (found := pattern.fullmatch(entry.name))]
     except OSError:
         return
+    time = now(folder) if entries else 0.0
     for entry, found in entries:
-        elsewhere = found.groupdict().get("machine") not in (None, machine_tag())
+        elsewhere = found["machine"] not in (None, machine_tag())
         with suppress(OSError):
             state = entry.stat(follow_symlinks=False)
-            if elsewhere and time.time() - state.st_mtime < _OLD_S:
+            if elsewhere and time - state.st_mtime < _OLD_S:
                 continue
             if state.st_uid == os.getuid() and not entry.is_symlink():
-                _remove_unheld(entry, time.time() - state.st_mtime)
+                _remove_unheld(entry, time - state.st_mtime)
 
 
 def _remove_unheld(entry: os.DirEntry[str], age_s: float) -> None:

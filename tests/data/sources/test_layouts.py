@@ -133,15 +133,15 @@ def test_every_layout_gives_the_same_dataset(made, name):
 
 
 def test_what_is_not_used_is_said(made):
-    assert load_dataset(made(ANNIF, "a")).notes == ("1 subjects of test.tsv are not in the vocabulary and left out",)
-    notes = load_dataset(made(LAYOUTS["zestxml"], "b")).notes
+    assert load_dataset(made(ANNIF, "a")).found == ("1 subjects of test.tsv are not in the vocabulary and left out",)
+    notes = load_dataset(made(LAYOUTS["zestxml"], "b")).found
     assert notes == (
         "bags of words are not read, methods get the raw text: Xf.txt",
         "the validation set is not used: val_X_Y.txt",
     )
-    assert "validation" in load_dataset(made(LAYOUTS["beir"], "c")).notes[0]
+    assert "validation" in load_dataset(made(LAYOUTS["beir"], "c")).found[0]
     both = {**LAYOUTS["maclr"], "tst.json": ['{"uid": "3", "title": "green tea", "target_ind": [0]}']}
-    assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).notes[0]
+    assert "all_pairs.txt lists other labels than tst.json" in load_dataset(made(both, "d")).found[0]
 
 
 def test_notes_are_kept_with_the_loaded_form(made, monkeypatch):
@@ -169,13 +169,27 @@ BROKEN = [
     ("text2text", "test-data.txt", "1:1e\tgreen tea\n", "line 1: '1:1e' has no number"),
     ("beir", "corpus.jsonl", '{"_id": "L1", "title": " "}\n', "corpus.jsonl, line 1: the label has no text"),
     ("beir", "corpus.jsonl", '{"title": "tea"}\n', "corpus.jsonl, line 1: _id is missing"),
+    (
+        "beir",
+        "queries.jsonl",
+        '{"_id": "9"}\n{"_id": "1", "text": "x"}\n\n{"_id": "1", "text": "y"}\n',
+        "queries.jsonl, line 4: duplicate uid '1', first in line 2",
+    ),
     ("beir", "queries.jsonl", "[]\n", "queries.jsonl, line 1: is not a JSON object"),
     ("beir", "queries.jsonl", "[" * 9999, "queries.jsonl, line 1: is not JSON"),
     ("beir", "qrels/test.tsv", "3\tL9\t1\n", r"test.tsv, line 1: there is no 'L9'"),
     ("beir", "qrels/test.tsv", "3\tL1\tx\n", r"test.tsv, line 1: '3\\tL1\\tx' is not a judgment"),
     ("annif", "vocabulary.tsv", "<a>\n", "vocabulary.tsv, line 1: has no tab"),
     ("annif", "vocabulary.tsv", "<a>\t\n", "vocabulary.tsv, line 1: the subject 'a' has no label"),
+    ("annif", "vocabulary.tsv", "<a>\tx\n\n<a>\ty\n", "vocabulary.tsv, line 3: duplicate uid 'a', first in line 1"),
     ("annif", "train.csv", "title\nx\n", "train.csv, line 1: there is no column 'text'"),
+    (
+        "annif",
+        "train.csv",
+        'text,document_id\n"a\nb",7\n\nc,7\n',
+        "train.csv, line 5: duplicate uid '7', first in line 3",
+    ),
+    ("annif full", "vocab.csv", "uri,label_en\na,x\na,y\n", "vocab.csv, line 3: duplicate uid 'a', first in line 2"),
     ("annif full", "train/a.txt", b"\xff", r"cannot read .*a\.txt"),
     ("tables csv", "train.csv", "id,title,text,labels\n1,x\n", "train.csv, line 2: has 2 cells"),
     ("tables csv", "train.csv", 'id,title,text,labels\n1,"x\n', "train.csv, line 2: is not CSV"),
@@ -186,6 +200,12 @@ BROKEN = [
         "train.csv",
         "id,text,labels\n1,x,a\n1,y,a\n",
         "train.csv, line 3: duplicate uid '1', first in line 2",
+    ),
+    (
+        "tables csv",
+        "train.csv",
+        "id,text,labels\n1,x,a\n\n1,y,a\n",
+        "train.csv, line 4: duplicate uid '1', first in line 2",
     ),
     ("tables jsonl", "train.jsonl", '{"title": "x", "labels": [9]}\n', "train.jsonl, line 1: there is no label '9'"),
     (
@@ -207,6 +227,13 @@ def test_a_broken_file_is_one_error_with_file_and_line(made, layout, path, conte
     if content is not None:
         made({path: content})
     with pytest.raises(DataError, match=message):
+        load_dataset(folder)
+
+
+def test_an_error_names_the_shard(made):
+    row = "1,x,tea\n"
+    folder = made({"train-0.csv": f"id,text,labels\n{row}", "train-1.csv": f"id,text,labels\n2,y,tea\n\n{row}"})
+    with pytest.raises(DataError, match=r"train-1.csv, line 4: duplicate uid '1', first in train-0.csv, line 2"):
         load_dataset(folder)
 
 

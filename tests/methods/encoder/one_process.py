@@ -1,4 +1,4 @@
-"""One of several processes that share a batch: writes its losses, gradients and the task's state.
+"""One of several processes that share a batch: writes losses, gradients and state of each kind of task.
 
 Started by test_processes.py.
 """
@@ -64,8 +64,9 @@ def _task(folder, kind):
 
 
 if __name__ == "__main__":
-    folder, checkpoint, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    folder, checkpoint, kinds = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     torch.set_num_threads(1)
-    found = gradients(folder, checkpoint, kind)
-    np.savez(folder / f"rank{torch.distributed.get_rank()}.npz", **found)
+    for kind in kinds:
+        found = gradients(folder, checkpoint, kind)
+        np.savez(folder / f"{kind} {torch.distributed.get_rank()}.npz", **found)
     torch.distributed.destroy_process_group()

@@ -12,21 +12,31 @@ QUICK = {"instance_length": 24, "finetune_steps": 3, "finetune_batch": 8, "finet
 @pytest.mark.parametrize(
     ("method", "kind"), [("sentbert", "bert"), ("sentbert", "distilbert"), ("sentbert", "roberta"), ("mpnet", "mpnet")]
 )
-def test_a_local_checkpoint_runs_zero_shot_and_few_shot(xmcbench, tiny, checkpoint, method, kind):
-    values = {"backbone": checkpoint(kind), **QUICK}
-    changes = [word for name, value in values.items() for word in ("--set", f"{method}.{name}={value}")]
-    for setting in (("ez",), ("fs", "--ratio", "0.5")):
-        ended = xmcbench(
-            "run", "--dataset", tiny, "--setting", *setting, "--methods", method, *changes, "--device", "cpu", "--json"
-        )
-        assert ended.returncode == 0, ended.stderr
-        (record,) = json.loads(ended.stdout)["records"]
-        assert record["status"] == "ok"
-        assert record["notes"]["backbone"]["name"] == checkpoint(kind).name
-        compute = record["environment"]["compute"]
-        assert (compute["device"], compute["processes"]) == ("cpu", 1)
-        assert compute["threads"] >= 1
-        assert ("fine-tuning" in record["notes"]) == (setting != ("ez",))
+def test_a_local_checkpoint_runs_few_shot(inside, tiny, checkpoint, method, kind):
+    """Fine-tuned, after what zero shot does with it."""
+    ended = inside(
+        *("run", "--dataset", tiny, "--setting", "fs", "--ratio", "0.5", "--methods", method),
+        *(*changes(method, checkpoint(kind)), "--device", "cpu", "--json"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    (record,) = json.loads(ended.stdout)["records"]
+    check(record, checkpoint(kind))
+    assert "fine-tuning" in record["notes"]
+
+
+def changes(method, checkpoint):
+    """The words of the command line that set the checkpoint and a short training."""
+    values = {"backbone": checkpoint, **QUICK}
+    return [word for name, value in values.items() for word in ("--set", f"{method}.{name}={value}")]
+
+
+def check(record, checkpoint):
+    """A result of this checkpoint, computed on the CPU."""
+    assert record["status"] == "ok"
+    assert record["notes"]["backbone"]["name"] == checkpoint.name
+    compute = record["environment"]["compute"]
+    assert (compute["device"], compute["processes"]) == ("cpu", 1)
+    assert compute["threads"] >= 1
 
 
 FRAMEWORKS = {"torch", "transformers", "tokenizers", "accelerate", "safetensors", "sentence_transformers", "faiss"}
@@ -41,16 +51,21 @@ def imported(words, folder):
     return {line.rpartition("|")[2].strip() for line in lines}, ended.stdout
 
 
-def test_planning_and_finished_cells_import_no_framework(inside, tiny, checkpoint, tmp_path):
-    values = {"backbone": checkpoint(), **QUICK}
-    changes = [word for name, value in values.items() for word in ("--set", f"sentbert.{name}={value}")]
-    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "sentbert", *changes)
+def test_zero_shot_and_planning_and_finished_cells_import_no_framework(inside, tiny, checkpoint, tmp_path):
+    backbones = {"sentbert": checkpoint(), "mpnet": checkpoint("mpnet")}
+    sets = [word for method, backbone in backbones.items() for word in changes(method, backbone)]
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", ",".join(backbones), *sets, "--device", "cpu")
     names, planned = imported([*words, "--dry-run"], tmp_path)
     assert "to run" in planned
     everything, listed = imported(["run", "--dataset", tiny, "--setting", "ez", "--dry-run"], tmp_path)
     assert listed.count("to run") >= 5  # all methods, encoders among them
     first = inside(*words)
     assert first.returncode == 0, first.stderr
+    made = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "records").rglob("*.json")]
+    assert {record["cell"]["method"] for record in made} == {*backbones}
+    for record in made:
+        check(record, backbones[record["cell"]["method"]])
+        assert "fine-tuning" not in record["notes"]
     cached, shown = imported(words, tmp_path)
     assert shown == first.stdout
     for found in (names, everything, cached):

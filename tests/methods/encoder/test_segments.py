@@ -149,5 +149,5 @@ def test_a_corpus_without_titles(checkpoint):
 
 def test_segments_that_cannot_be(checkpoint):
     method = RTS(backbone=str(checkpoint()), min_words=9, max_words=8)
-    with pytest.raises(UsageError, match=r"RTS.max_words = 8 is less than min_words = 9"):
+    with pytest.raises(UsageError, match=r"rts.max_words = 8 is less than min_words = 9"):
         method.require()

@@ -84,8 +84,8 @@ def test_weights_are_fitted_on_what_the_parts_have_not_seen(hybrid, corpus, monk
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"parts": "tfidf"}, "names no two different methods"),
-        ({"parts": "tfidf,tfidf"}, "names no two different methods"),
+        ({"parts": "tfidf"}, "must name at least two different methods"),
+        ({"parts": "tfidf,tfidf"}, "must name at least two different methods"),
         ({"weights": "1"}, "is not a number for each of the 2 parts"),
         ({"weights": "1,x"}, "is not a number for each of the 2 parts"),
         ({"weights": "0,0"}, "is not a number for each of the 2 parts"),

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.rows import Row, Rows, at, batched
+from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.csv_rows import read_csv, write_csv
 from xmcbench.data.sources.json_lines import read_objects, string_of
 from xmcbench.data.sources.source import Holding, Part, Place, Source
@@ -54,7 +54,7 @@ class Annif(Source):
                 "vocabulary.tsv, .csv, .ttl or .rdf; or name it: vocabulary=FILE",
             )
         language = self.place.options.get("language", "en")
-        labels = Part("labels", path, (path,), lambda: batched(_labels(path, language)))
+        labels = Part.located("labels", path, (path,), lambda: _labels(path, language))
         train, test = (self._part(name, path, language) for name in ("train", "test"))
         if train is None and test is None:
             raise DataError(f"{self.place.path} has no train.tsv", "or .csv, .jsonl, or a folder of .txt files")
@@ -75,10 +75,10 @@ class Annif(Source):
         else:
             return None
 
-        def read() -> Iterator[Rows]:
-            yield from batched(_instances(path, documents(), _Subjects(vocabulary, language), notes))
+        def rows() -> Iterator[Located]:
+            return _instances(path, documents(), _Subjects(vocabulary, language), notes)
 
-        return Part("instances", path, files, read, notes=notes)
+        return Part.located("instances", path, files, rows, notes)
 
     @classmethod
     def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
@@ -123,13 +123,13 @@ def _vocabulary(place: Place) -> Path | None:
     return place.find(*(name + suffix for name in NAMES for suffix in SUFFIXES))
 
 
-def _labels(path: Path, language: str) -> Iterator[Row]:
-    return ((uri, label, "", ()) for _, uri, label in read_vocabulary(path, language))
+def _labels(path: Path, language: str) -> Iterator[Located]:
+    return ((path, line, (uri, label, "", ())) for line, uri, label in read_vocabulary(path, language))
 
 
-def _instances(path: Path, documents: Iterable[_Document], subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    for _, uid, title, content, named, uris in documents:
-        yield uid, title, content, subjects.places(named, uris)
+def _instances(path: Path, documents: Iterable[_Document], subjects: _Subjects, notes: list[str]) -> Iterator[Located]:
+    for line, uid, title, content, named, uris in documents:
+        yield path, line, (uid, title, content, subjects.places(named, uris))
     if subjects.unknown:
         notes.append(f"{subjects.unknown:,} subjects of {path.name} are not in the vocabulary and left out")
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.rows import Row, at, batched
+from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.json_lines import read_objects, string_of
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
@@ -42,7 +42,7 @@ class Beir(Source):
         if corpus is None or queries is None:
             raise DataError(f"{self.place.path} has no {_QUERIES if corpus else _CORPUS}", "BEIR has both")
         judged = {split: self.place.find(f"qrels/{split}.tsv") for split in ("train", "test")}
-        labels = Part("labels", corpus, (corpus,), lambda: batched(_labels(corpus)))
+        labels = Part.located("labels", corpus, (corpus,), lambda: _labels(corpus))
         parts = {split: _part(queries, corpus, path) for split, path in judged.items() if path}
         notes = []
         if not parts:
@@ -74,23 +74,23 @@ class Beir(Source):
                         stream.write(f"{_cell(uid)}\t{_cell(label)}\t{score}\n".encode())
 
 
-def _labels(path: Path) -> Iterator[Row]:
+def _labels(path: Path) -> Iterator[Located]:
     for number, entry in read_objects(path):
         title, text = string_of(path, number, entry, "title", ""), string_of(path, number, entry, "text", "")
         whole = f"{title} {text}" if title.strip() and text.strip() else title if title.strip() else text
         if not whole.strip():
             raise at(path, number, "the label has no text", "an entry of the corpus needs a title or a text")
-        yield string_of(path, number, entry, "_id"), whole, "", ()
+        yield path, number, (string_of(path, number, entry, "_id"), whole, "", ())
 
 
 def _part(queries: Path, corpus: Path, judged: Path | None) -> Part:
     notes: list[str] = []
     read = partial(_instances, queries, corpus, judged, notes)
     files = (queries, corpus, *([judged] if judged else []))
-    return Part("instances", queries, files, lambda: batched(read()), notes=notes)
+    return Part.located("instances", queries, files, read, notes)
 
 
-def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str]) -> Iterator[Row]:
+def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str]) -> Iterator[Located]:
     labels_of = _judgments(judged, _places(corpus)) if judged else None
     found = 0
     for number, entry in read_objects(queries):
@@ -98,7 +98,8 @@ def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str
         if labels_of is not None and uid not in labels_of:
             continue
         found += 1
-        yield uid, *_title_and_content(queries, number, entry), labels_of[uid] if labels_of is not None else ()
+        title, content = _title_and_content(queries, number, entry)
+        yield queries, number, (uid, title, content, labels_of[uid] if labels_of is not None else ())
     if labels_of is not None and found < len(labels_of):
         notes.append(f"{len(labels_of) - found:,} queries of {judged and judged.name} are not in {queries.name}")
 

@@ -140,6 +140,8 @@ def source_at(place: Place) -> Source:
         raise UnknownName("layout", wanted, layouts())
     cls = layouts()[wanted] if wanted else recognized(place)
     if cls is None:
+        if not place.path.exists():
+            raise UsageError(f"there is no file or folder at {place.path}")
         raise DataError(
             f"{place.path} has no layout that xmcbench knows",
             "expected lbl.json.gz with trn.json.gz, or another layout of `xmcbench ls layouts`",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from xmcbench.data.compression import find_source
-from xmcbench.data.rows import Kind, Rows
+from xmcbench.data.rows import Kind, Located, Places, Rows, batched
 from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -42,16 +42,34 @@ class Place:
 class Part:
     """The training instances, the test instances, the labels or the documents of a source.
 
-    path: what errors name. files: all files that the rows depend on. read: yields the rows. line: the line in ``path``
-    of a row. notes: what the reader left out or assumed; complete once all rows have been read.
+    path: what errors name. files: all files that the rows depend on. read: yields the rows. places: where these come
+    from; without it, every line of ``path`` is a row. notes: what the reader left out or assumed; complete once all
+    rows have been read.
     """
 
     kind: Kind
     path: Path
     files: tuple[Path, ...]
     read: Callable[[], Iterator[Rows]]
-    line: Callable[[int], int] = lambda row: row + 1
+    places: Places | None = None
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def located(
+        cls,
+        kind: Kind,
+        path: Path,
+        files: tuple[Path, ...],
+        rows: Callable[[], Iterable[Located]],
+        notes: list[str] | None = None,
+    ) -> Part:
+        """A part whose rows come with their file and their line, which are remembered while it is read."""
+        places = Places()
+        return cls(kind, path, files, lambda: batched(places.noted(rows())), places, [] if notes is None else notes)
+
+    def place(self, row: int) -> tuple[Path, int]:
+        """The file and the line of a row that was read."""
+        return self.places.of(row) if self.places else (self.path, row + 1)
 
 
 class Filters(TypedDict):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from xmcbench.data.rows import Row, at, batched
+from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.records import SUFFIXES, Record, columns_of, records, suffix_of
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.errors import DataError, UsageError
@@ -126,46 +126,49 @@ class _Table:
     def part(self, name: str) -> Part:
         files = self._parts[name]
         depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
-        return Part("instances", files[0], depends, lambda: batched(self._instances(files)), line=_line(files[0]))
+        return Part.located("instances", files[0], depends, lambda: self._instances(files))
 
     def label_part(self) -> Part:
         files = self._labels or self._all()
-        return Part("labels", files[0], files, lambda: batched(self._label_rows()), line=_line(files[0]))
+        return Part.located("labels", files[0], files, self._label_rows)
 
     def document_part(self, files: tuple[Path, ...]) -> Part:
         """The texts of these files."""
-        return Part("documents", files[0], files, lambda: batched(self._documents(files)), line=_line(files[0]))
+        return Part.located("documents", files[0], files, lambda: self._documents(files))
 
-    def _documents(self, files: tuple[Path, ...]) -> Iterator[Row]:
+    def _documents(self, files: tuple[Path, ...]) -> Iterator[Located]:
         columns = self._columns(files)
-        return ((*_texts(columns, row, each), ()) for row, each in enumerate(records(files)))
+        return ((each.path, each.line, (*_texts(columns, row, each), ())) for row, each in enumerate(records(files)))
 
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
 
-    def _label_rows(self) -> Iterator[Row]:
+    def _label_rows(self) -> Iterator[Located]:
         if not self._labels:
-            yield from ((title, title, "", ()) for title in self._places)
+            yield from ((path, line, (title, title, "", ())) for title, (path, line) in self._values.items())
             return
         columns = self._columns(self._labels, labels=True)
         for row, each in enumerate(records(self._labels)):
             title = each.text(columns.title or columns.text)
             if not title.strip():
                 raise at(each.path, each.line, "the label has no text", "every label needs one")
-            yield each.text(columns.uid) if columns.uid else str(row), title, "", ()
+            yield each.path, each.line, (each.text(columns.uid) if columns.uid else str(row), title, "", ())
 
     @cached_property
     def _places(self) -> dict[str, int]:
         """Label -> its row: of the table of labels by uid, or of the values that occur."""
-        if self._labels:
-            return {uid: row for row, (uid, *_) in enumerate(self._label_rows())}
-        found: dict[str, int] = {}
+        return {uid: row for row, (_, _, (uid, *_)) in enumerate(self._label_rows())}
+
+    @cached_property
+    def _values(self) -> dict[str, tuple[Path, int]]:
+        """The labels that occur, each with the file and the line where it does first."""
+        found: dict[str, tuple[Path, int]] = {}
         for files in self._parts.values():
             columns = self._columns(files)
             for each in records(files) if columns.labels else ():
                 for label in each.labels(columns.labels, columns.separator):
                     if label not in found and label.strip():
-                        found[label] = len(found)
+                        found[label] = (each.path, each.line)
         if not found:
             path = next(iter(self._parts.values()))[0]
             raise UsageError(
@@ -173,7 +176,7 @@ class _Table:
             )
         return found
 
-    def _instances(self, files: tuple[Path, ...]) -> Iterator[Row]:
+    def _instances(self, files: tuple[Path, ...]) -> Iterator[Located]:
         columns, places = self._columns(files), self._places
         for row, each in enumerate(records(files)):
             named = each.labels(columns.labels, columns.separator) if columns.labels else []
@@ -182,13 +185,7 @@ class _Table:
             unknown = [label for label in named if label not in places]
             if unknown:
                 raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
-            yield *_texts(columns, row, each), [places[label] for label in named]
-
-
-def _line(path: Path) -> Callable[[int], int]:
-    """The line of a row: below the header, if there is one. Of cells with line breaks it is the number of the row."""
-    header = suffix_of(path) in (".csv", ".tsv")
-    return lambda row: row + 2 if header else row + 1
+            yield each.path, each.line, (*_texts(columns, row, each), [places[label] for label in named])
 
 
 def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:

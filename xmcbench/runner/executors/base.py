@@ -78,7 +78,7 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Runs tasks, several at once, until it is left; what still runs then is cancelled.
+    """Runs tasks, several at once, until it is left; what still runs then is canceled.
 
     Cells are isolated by ``runner.worker``, which is the same for every executor.
     """

@@ -14,7 +14,6 @@ import msgspec
 
 from xmcbench import environment
 from xmcbench.errors import StorageError
-from xmcbench.processes.lifetime import end_orphans
 from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner import hidden, wanted
@@ -44,11 +43,12 @@ from xmcbench.runner.executors.ray.mailbox import (
 )
 from xmcbench.runner.executors.ray.versions import Versions
 from xmcbench.runner.job import Job, Outcome, TextFile
+from xmcbench.runner.leftovers import sweep_machine
 from xmcbench.runner.schedule import pretrained
 from xmcbench.storage.artifacts import COST
-from xmcbench.storage.cache import cache_root
+from xmcbench.storage.cache import received
 from xmcbench.storage.syntax_cache import notes_folder
-from xmcbench.storage.temporary import scratch, sweep_scratch
+from xmcbench.storage.temporary import scratch
 
 #: Seconds between two looks at the process.
 _LOOK_S = 0.05
@@ -167,17 +167,16 @@ def carry_out(errand: Errand, mailbox: Any) -> Answer:
 @cache
 def _clean_up() -> None:
     """Remove what killed tasks left on this machine; once is enough for a process."""
-    end_orphans()
-    sweep_scratch()
+    sweep_machine()
 
 
 def _placed(errand: Errand, link: Link, folder: Path) -> Job:
     """The job with paths of this machine: files are where the driver has them if they are the same, else fetched."""
-    job, received = errand.task.job, cache_root() / "received"
+    job = errand.task.job
 
     def here(path: str) -> str:
         content = errand.files[path]
-        copy = received / "files" / f"{content.sha256}{Path(path).suffix}"
+        copy = received() / "files" / f"{content.sha256}{Path(path).suffix}"
         if errand.token[0] and has(Path(path), content):
             return path
         if not has(copy, content):
@@ -198,7 +197,7 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
         pairs=here(job.pairs) if job.pairs else None,
         plugin=_plugin(errand, link, folder / "plugin") if job.plugin else None,
         predictions=str(folder / "predictions.npz") if job.predictions else "",
-        artifacts=job.artifacts if errand.shared else str(_made(received / "artifacts")),
+        artifacts=job.artifacts if errand.shared else str(_made(received() / "artifacts")),
         hidden=(*job.hidden, *errand.hidden, *map(str, hidden.of_machine())),
         wanted="" if errand.shared else str(asked),
     )

@@ -1,0 +1,52 @@
+"""What killed processes left in the cache, also on a machine that only runs tasks of a cluster."""
+
+import os
+
+import pytest
+
+from xmcbench.records import Store
+from xmcbench.runner.executors.ray import errand
+from xmcbench.runner.leftovers import sweep
+from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path / "cache"
+
+
+def of_a_run(folder):
+    sweep(Store(folder / "runs"))
+
+
+def of_a_cluster(_):
+    errand._clean_up.__wrapped__()
+
+
+@pytest.mark.parametrize("command", [of_a_run, of_a_cluster])
+def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
+    received = cache / "received"
+    left, kept = [], []
+    for folder in (cache / "labels", received / "artifacts" / "tokens"):
+        (folder / "made").mkdir(parents=True)
+        (folder / "made.lock").touch()
+        (folder / ".made.abcdefgh.tmp").mkdir()
+        (folder / ".abcdefgh.tmp").touch()
+        for name in ("made.claim", "made.claim.turn"):
+            (folder / name).touch()
+            os.utime(folder / name, (0, 0))
+        left += [folder / name for name in (".made.abcdefgh.tmp", ".abcdefgh.tmp", "made.claim", "made.claim.turn")]
+        kept += [folder / "made", folder / "made.lock"]
+    files = received / "files"
+    files.mkdir()
+    (files / "content.arrow").touch()
+    (files / ".content.arrow.abcdefgh.tmp").touch()
+    held, folder = hold_folder(received / "artifacts" / "tokens", ".made.")
+    descriptor, file = hold_file(files / "content.arrow")
+    command(tmp_path)
+    assert not [path.name for path in (*left, files / ".content.arrow.abcdefgh.tmp") if path.exists()]
+    assert all(path.exists() for path in (*kept, files / "content.arrow", folder, file))
+    remove_folder(held, folder)
+    os.close(descriptor)

@@ -1,0 +1,40 @@
+"""Where cells run, and what one of them may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xmcbench.environment import Compute
+from xmcbench.records import Store
+from xmcbench.runner.opening import HERE
+from xmcbench.runner.schedule import Jobs
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one cell: wall seconds, and GiB of memory for its process and its children."""
+
+    time_s: float | None = None
+    memory_gib: float | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory limit in bytes."""
+        return int(self.memory_gib * 2**30) if self.memory_gib else None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cells run, their limits, and their hardware.
+
+    jobs: how many at once, ``auto`` for as many as the cores allow; None is one on this machine, and ``auto`` on a
+    cluster. cells_per_gpu: how many may share a GPU. on: ``local``; ``ray`` for the Ray cluster of RAY_ADDRESS, or one
+    of this machine; or the address of one, ``ray://HOST:PORT``.
+    """
+
+    store: Store
+    limits: Limits = field(default_factory=Limits)
+    compute: Compute = field(default_factory=Compute)
+    jobs: Jobs | None = None
+    cells_per_gpu: int = 1
+    on: str = HERE
