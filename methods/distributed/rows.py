@@ -16,7 +16,7 @@ from xmcbench.methods.distributed.processes import run_in_processes
 
 #: Texts from which several processes are started: about what one embeds in the seconds that it takes to start. An
 #: estimate, not a measurement.
-WORTHWHILE = {"cpu": 1000, "cuda": 100_000}
+WORTHWHILE = {"cpu": 10_000, "cuda": 100_000}
 
 
 class Rows(Protocol):
