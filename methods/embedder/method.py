@@ -34,7 +34,8 @@ class Embedder(Method):
     The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
     where that is faster. The defaults run the model as it is.
 
-    Several processes, also of several machines, share the texts and the search. A static model of model2vec embeds all
+    Several processes, also of several machines, share the texts and the search. Which texts are in a batch depends on
+    the number of processes, and so does the rounding of vectors in bfloat16. A static model of model2vec embeds all
     texts in one process, which takes less time than others take to start.
 
     What the model's card says of it (license, training sets, the model it was made from) is in the notes of the record.

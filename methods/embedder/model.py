@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Side = Literal["instance", "label"]
 Backend = Literal["torch", "onnx", "openvino"]
-#: Batches of texts that are dealt to a process at a time: sentence-transformers sorts them by length.
+#: Batches in a block of texts that is dealt to a process.
 _BATCHES = 8
 
 
@@ -187,7 +187,10 @@ class EmbeddingModel:
 
 @dataclass(frozen=True)
 class TextRows:
-    """The vectors of texts, as rows that several processes compute. Blocks of texts are dealt out."""
+    """The vectors of texts, as rows that several processes compute.
+
+    Blocks of texts are dealt out, the longest first, so that all processes have about as much to read.
+    """
 
     model: EmbeddingModel
     texts: Texts
@@ -199,17 +202,26 @@ class TextRows:
 
     def shares(self, count: int) -> list[np.ndarray]:
         """The texts of each of ``count`` processes, int64."""
-        numbers = np.arange(len(self.texts))
-        return [numbers[numbers // self._block % count == each] for each in range(count)]
+        import pyarrow.compute as pc
+
+        lengths = [np.empty(0, np.int64), *(pc.utf8_length(batch).to_numpy() for batch in self.texts.batches())]
+        order = np.argsort(-np.concatenate(lengths), kind="stable")
+        block = np.arange(len(order)) // self._block
+        return [order[block % count == each] for each in range(count)]
 
     def write(self, out: np.ndarray, share: int, count: int, device: str) -> None:
         """Write the vectors of one of ``count`` shares to their rows of ``out``, computed on a device."""
         model = self.model.reloaded(device) if self.model.model is None else self.model
-        start = 0
-        for number, batch in enumerate(self.texts.batches(self._block) if count > 1 else self.texts.batches()):
-            if number % count == share:
+        if count == 1:
+            start = 0
+            for batch in self.texts.batches():
                 out[start : start + len(batch)] = model.vectors(self.side, batch.to_pylist())
-            start += len(batch)
+                start += len(batch)
+            return
+        numbers = self.shares(count)[share]
+        for start in range(0, len(numbers), self._block):
+            block = numbers[start : start + self._block]
+            out[block] = model.vectors(self.side, [*self.texts.take(block)])
 
     def identity(self) -> str:
         """The model and the texts."""
