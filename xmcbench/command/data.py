@@ -253,5 +253,5 @@ def _synth(arguments: argparse.Namespace) -> int:
         imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
     else:
         synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
-    print(f"xmcbench run --dataset {shlex.quote(arguments.name)} --setting ez --methods tfidf")
+    print(f"xmcbench run --dataset {shlex.quote(str(arguments.name))} --setting ez --methods tfidf")
     return 0
