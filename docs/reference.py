@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 import xmcbench
 from xmcbench.command.main import VERBS, parser
 from xmcbench.metrics import protocol
-from xmcbench.registry import Registry
+from xmcbench.plugins.registry import Registry
 
 ROOT = Path(__file__).parents[1]
 

@@ -159,8 +159,8 @@ def test_another_version_of_the_protocol_is_written_into_the_records(tree):
 KEYS = """
 import json, sys
 from xmcbench import Artifacts
-from xmcbench.plugin import load
-from xmcbench.registry import Registry
+from xmcbench.plugins.loading import load
+from xmcbench.plugins.registry import Registry
 
 store = Artifacts()
 print(json.dumps({

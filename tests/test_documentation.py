@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.contract import Question, check
-from xmcbench.plugin import from_file
+from xmcbench.plugins.loading import from_file
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -7,8 +7,8 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, Unit
 from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
 from xmcbench.parameters import declared, identity, resolve, undeclared
-from xmcbench.plugin import from_file, load
-from xmcbench.registry import Registry
+from xmcbench.plugins.loading import from_file, load
+from xmcbench.plugins.registry import Registry
 
 
 class Example(Method):

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
-from xmcbench.data.catalogue import default_dataset
+from xmcbench.data.catalog import default_dataset
 from xmcbench.data.sealing import check_open
-from xmcbench.description import class_path
 from xmcbench.errors import PluginError, UnknownName, UsageError
 from xmcbench.experiment import AblationRun, CurveRun, Options, Run, only_ablation
-from xmcbench.inspection import Inspection, Plugin
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
 from xmcbench.metrics.propensity import MIN_INSTANCES
-from xmcbench.plugin import method_name
+from xmcbench.plugins.description import class_path
+from xmcbench.plugins.inspection import Inspection, Plugin
+from xmcbench.plugins.loading import method_name
 from xmcbench.runner.grid import Grid
 from xmcbench.setting import Setting, settings
 from xmcbench.topk import TopK

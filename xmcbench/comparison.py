@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import Unavailable, UsageError
-from xmcbench.layout import laid_out
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
+from xmcbench.output.layout import laid_out
 from xmcbench.records import Record, Standing, as_json
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, Selected, choose

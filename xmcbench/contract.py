@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from xmcbench import parameters
 from xmcbench.data.xc_text import write_instances, write_labels
-from xmcbench.description import DEFAULT_PRESET
 from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError
 from xmcbench.method import Method
-from xmcbench.plugin import load
+from xmcbench.plugins.description import DEFAULT_PRESET
+from xmcbench.plugins.loading import load
+from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Request, plan

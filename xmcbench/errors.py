@@ -19,7 +19,7 @@ import difflib
 import errno
 from collections.abc import Iterable
 
-from xmcbench.escaping import visible
+from xmcbench.output.escaping import visible
 
 #: Errors that mean there is no room for a file: device full, quota reached, file-size limit reached.
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
-from xmcbench.plugin import check_imported
+from xmcbench.plugins.loading import check_imported
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store
-from xmcbench.registry import Registry
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of

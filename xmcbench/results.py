@@ -127,7 +127,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         """The tables of metrics in a notebook."""
-        from xmcbench import document
+        from xmcbench.output import document
 
         parts = self.parts()
         shown: list[str] = []

@@ -13,8 +13,8 @@ import pytest
 
 from xmcbench.api import Options, run
 from xmcbench.environment import machine_cores
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.plan import plan
 from xmcbench.setting import Setting

@@ -111,7 +111,7 @@ def test_a_difference_is_a_minus_b_and_follows_from_the_records(inside, runs):
 def test_no_dataset_and_no_predictions_are_needed(inside, runs, monkeypatch):
     before = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez")
     shutil.rmtree(runs / "predictions")
-    monkeypatch.setattr("xmcbench.data.catalogue.load_dataset", lambda _: pytest.fail("a dataset was loaded"))
+    monkeypatch.setattr("xmcbench.data.catalog.load_dataset", lambda _: pytest.fail("a dataset was loaded"))
     monkeypatch.setenv("XMCBENCH_CACHE", str(runs / "none"))
     after = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez")
     assert (after.returncode, after.stdout) == (before.returncode, before.stdout) == (0, before.stdout)

@@ -8,9 +8,9 @@ import pytest
 
 from xmcbench.command import progress
 from xmcbench.command.progress import Display, Outlook, duration
+from xmcbench.plugins.registry import Registry
 from xmcbench.progress import Report
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner.execution import Underway
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.plan import plan

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from xmcbench.data import build, load_dataset
 from xmcbench.data.card import read_card
-from xmcbench.data.catalogue import find
+from xmcbench.data.catalog import find
 from xmcbench.data.compression import sha256_unpacked
 from xmcbench.data.recipes import long_texts
 from xmcbench.errors import DataError

@@ -21,7 +21,6 @@ from kind import Kind, OneFile, all_of
 from layouts import Layouts
 
 from xmcbench import Artifacts, TopK, load_arrays, save_arrays
-from xmcbench.admission import examine
 from xmcbench.api import evaluate
 from xmcbench.command.settings_file import expand
 from xmcbench.data import known_datasets, load_dataset
@@ -30,13 +29,14 @@ from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import XmcbenchError
 from xmcbench.leaderboard import files, pages, read_remarks
 from xmcbench.leaderboard.published import read_source
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, as_json, read_record
-from xmcbench.registry import Registry
 from xmcbench.runner.job import Outcome
 from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.submissions.admission import examine
 
 #: Where published figures of the project lie.
 PUBLISHED = Path(__file__).parents[2] / "leaderboards" / "published"

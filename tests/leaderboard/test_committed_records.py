@@ -14,9 +14,9 @@ from xmcbench.command.main import parser
 from xmcbench.errors import StorageError
 from xmcbench.leaderboard import consistency
 from xmcbench.metrics import Scores
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, read_record
 from xmcbench.records.ranks import Ranks
-from xmcbench.registry import Registry
 from xmcbench.runner import scoring
 from xmcbench.runner.plan import Request, resolve
 from xmcbench.storage.canonical import sha256_json

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner import scorer, worker
 from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import process

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from xmcbench.environment import Compute
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Standing, Store
 from xmcbench.records.ranks import Ranks
-from xmcbench.registry import Registry
 from xmcbench.runner import confirmation
 from xmcbench.runner.confirmation import Group, Verdict, confirm, groups
 from xmcbench.runner.execution import execute

@@ -11,9 +11,9 @@ import pytest
 from xmcbench import load_dataset
 from xmcbench.environment import program, usable_cores
 from xmcbench.errors import MethodError, StorageError
+from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner import audit, execution, recording, scorer, worker
 from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.place import Limits

@@ -2,8 +2,8 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.errors import UnknownName
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner.estimate import Estimate, shared_work, similar_records
 from xmcbench.runner.grid import Grid, curve_grids, requests_of
 from xmcbench.runner.plan import plan, resolve

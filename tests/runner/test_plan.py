@@ -2,8 +2,8 @@ import pytest
 
 from xmcbench import UsageError, load_dataset
 from xmcbench.errors import PluginError, Unavailable, UnknownName
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner.plan import Request, plan, resolve, status, variants
 from xmcbench.setting import Setting, draw
 

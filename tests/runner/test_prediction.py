@@ -103,7 +103,7 @@ class Changing(Method):
 """
     plugin = tmp_path / "plugin.py"
     plugin.write_text(source)
-    from xmcbench.plugin import from_file
+    from xmcbench.plugins.loading import from_file
 
     found = []
     for text in ("RATE = 1.0\n", "RATE = 1.0  # the same\n", "RATE = 2.5\n"):

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from xmcbench.api import Options, run
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, as_json
-from xmcbench.registry import Registry
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.place import Place

@@ -8,10 +8,10 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.environment import Compute
+from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner import execution, opening, schedule, waiting
 from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.execution import execute

@@ -239,7 +239,7 @@ def test_the_scoring_process_holds_no_method(made, folder):
     assert answer.scored.metrics == record.metrics
     modules = ended.stderr.decode().split()
     assert "xmcbench.metrics" in modules
-    for name in ("xmcbench.methods", "xmcbench.registry", "xmcbench.runner.worker", "xmcbench_plugin_"):
+    for name in ("xmcbench.methods", "xmcbench.plugins.registry", "xmcbench.runner.worker", "xmcbench_plugin_"):
         assert not [each for each in modules if each.startswith(name)], name
 
 

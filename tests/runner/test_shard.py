@@ -4,8 +4,8 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.environment import Compute
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.registry import Registry
 from xmcbench.runner import waiting
 from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.execution import execute

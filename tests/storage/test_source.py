@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from xmcbench import environment
-from xmcbench.plugin import from_file
-from xmcbench.registry import Registry
+from xmcbench.plugins.loading import from_file
+from xmcbench.plugins.registry import Registry
 from xmcbench.storage import source
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.source import module_digest, source_digest, source_of

@@ -13,9 +13,9 @@ from xmcbench.analysis import attributes, words
 from xmcbench.analysis.rankings import first_labels
 from xmcbench.comparison import LEVEL, Comparison, compare, described
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.layout import laid_out
 from xmcbench.metrics import METRICS, protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast, contrasts
+from xmcbench.output.layout import laid_out
 from xmcbench.runner.rescoring import evaluations
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xmcbench import document
 from xmcbench.analysis.explanation import SHOWN_SLICES, Explanation, Moved, label_facts
-from xmcbench.escaping import html
+from xmcbench.output import document
+from xmcbench.output.escaping import html
 from xmcbench.storage.atomic import write_text
 
 

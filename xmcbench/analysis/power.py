@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.layout import laid_out
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.metrics import METRICS, Scores, protocol
 from xmcbench.metrics.power import POWER, Spread, spread
+from xmcbench.output.layout import laid_out
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Choice, Selected, choose, places
 from xmcbench.runner.rescoring import evaluations

@@ -11,10 +11,10 @@ import numpy as np
 
 from xmcbench.analysis import rankings
 from xmcbench.data import load_dataset
-from xmcbench.data.catalogue import default_dataset
+from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.layout import laid_out
 from xmcbench.metrics import label_frequency
+from xmcbench.output.layout import laid_out
 from xmcbench.records.selection import Choice, Selected, choose_row
 from xmcbench.records.store import Store
 from xmcbench.runner.fitting import predict_texts
@@ -25,8 +25,8 @@ from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Record
-    from xmcbench.registry import Registry
     from xmcbench.runner.plan import PlannedCell
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xmcbench import escaping
 from xmcbench.errors import UsageError
+from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.results import flat
 from xmcbench.storage.atomic import atomic_file, write_text

@@ -22,7 +22,7 @@ from xmcbench.runner.plan import plan, request_for
 from xmcbench.runner.rescoring import evaluations
 
 if TYPE_CHECKING:
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
 #: A difference on another class of machine is one if its p-value is below this, after Holm's correction.
 LEVEL = 0.05

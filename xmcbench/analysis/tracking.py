@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import StorageError, Unavailable
-from xmcbench.escaping import visible
+from xmcbench.output.escaping import visible
 from xmcbench.records import Record, Standing
 from xmcbench.results import flat
 

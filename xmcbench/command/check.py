@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails or cannot run here."""
     from xmcbench.contract import Question, check
     from xmcbench.errors import UsageError
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
     plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
     given, limits = request.overrides(arguments.set), request.limits(arguments)

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _table(chosen: list[Item]) -> str:
-    from xmcbench.layout import laid_out
+    from xmcbench.output.layout import laid_out
 
     kinds: dict[str, list[Item]] = {}
     for item in chosen:

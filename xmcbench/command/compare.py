@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.command import report
     from xmcbench.comparison import compare
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
     comparison = compare(
         arguments.first,

@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Check every group; 1 if one is not confirmed."""
     from xmcbench.command import report
     from xmcbench.data import load_dataset
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS
-    from xmcbench.registry import Registry
     from xmcbench.runner import confirmation
 
     if not (arguments.runs / "records").is_dir():

@@ -127,7 +127,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _fetch(arguments: argparse.Namespace) -> int:
     from xmcbench.data import fetch
-    from xmcbench.data.catalogue import find
+    from xmcbench.data.catalog import find
     from xmcbench.data.fetching import fetch_data
     from xmcbench.errors import UsageError
 
@@ -147,7 +147,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from xmcbench.data.catalogue import locate
+    from xmcbench.data.catalog import locate
     from xmcbench.data.verification import examine
 
     reference = request.reference(arguments.name, arguments.columns)
@@ -189,10 +189,10 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from xmcbench import document
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.data.audit import audit
+    from xmcbench.output import document
     from xmcbench.storage.atomic import write_text
 
     if arguments.html:
@@ -253,5 +253,5 @@ def _synth(arguments: argparse.Namespace) -> int:
         imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
     else:
         synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
-    print(f"xmcbench run --dataset {shlex.quote(arguments.name)} --setting ez --methods tfidf")
+    print(f"xmcbench run --dataset {shlex.quote(str(arguments.name))} --setting ez --methods tfidf")
     return 0

@@ -32,8 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
     from xmcbench.runner.plan import status
     from xmcbench.storage.cache import cache_root
 

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis import explanation_page
     from xmcbench.analysis.explanation import explain
     from xmcbench.command import report
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.record_files import write_records
     from xmcbench.command import report
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
     store, records = _read(arguments.runs)
     write_records(records, arguments.out, Registry(arguments.plugin).standing())
@@ -66,7 +66,7 @@ def _records(arguments: argparse.Namespace) -> int:
 def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.tracking import log_records
     from xmcbench.command import report
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
     store, records = _read(arguments.runs)
     standing = Registry(arguments.plugin).standing()

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from xmcbench.command import request
 
 if TYPE_CHECKING:
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Record, Standing, Store
-    from xmcbench.registry import Registry
 
 BOARD = Path("leaderboards")
 
@@ -74,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
 
     if arguments.sources:
         raise UsageError(f"unexpected argument {arguments.sources[0]!r}", "xmcbench leaderboard add RUNS...")
@@ -149,7 +149,7 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
 
     With ``check`` nothing is written; the second part names the records that would be.
     """
-    from xmcbench.data.catalogue import known_datasets
+    from xmcbench.data.catalog import known_datasets
     from xmcbench.records.standing import figures_current
     from xmcbench.runner.execution import rescored
     from xmcbench.runner.scorer import Scorer
@@ -170,14 +170,14 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    from xmcbench import admission
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
     from xmcbench.runner.scorer import Scorer
-    from xmcbench.submission import runs_folders
+    from xmcbench.submissions import admission
+    from xmcbench.submissions.folders import runs_folders
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(listing: list[dict[str, Any]]) -> None:
-    from xmcbench.layout import laid_out
+    from xmcbench.output.layout import laid_out
 
     columns = [name for name in listing[0] if name not in _ASIDE]
     rows = [[_shown(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
@@ -83,7 +83,7 @@ def _shown(value: object, percent: bool = False) -> str:
 
 
 def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
     from xmcbench.runner.plan import status
 
     listing = []
@@ -106,8 +106,8 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
 def _method(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
-    from xmcbench.layout import laid_out
-    from xmcbench.registry import Registry
+    from xmcbench.output.layout import laid_out
+    from xmcbench.plugins.registry import Registry
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
@@ -203,8 +203,8 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
     from xmcbench.command import report
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
 
     store, listing = Store(arguments.runs), []
     store.check_exists()

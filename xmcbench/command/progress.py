@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
 
-from xmcbench.escaping import terminal
+from xmcbench.output.escaping import terminal
 from xmcbench.results import files_of
 from xmcbench.runner.estimate import similar_records
 

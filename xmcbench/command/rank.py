@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UnknownName
     from xmcbench.leaderboard import diagram, markup, overall
     from xmcbench.metrics import METRICS
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
     from xmcbench.storage.atomic import write_text
 
     if arguments.metric not in METRICS:

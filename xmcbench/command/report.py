@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.command.progress import Display, duration
 from xmcbench.errors import UsageError
 from xmcbench.experiment import Experiment, Options, Run, Shown
-from xmcbench.layout import laid_out
+from xmcbench.output.layout import laid_out
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
-from xmcbench.registry import Registry
 from xmcbench.runner.estimate import Estimate, SharedWork
 from xmcbench.runner.plan import Plan, PlannedCell, Skipped
 

@@ -39,8 +39,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run, compare, print."""
     from xmcbench.analysis.reproduction import reproduce
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
     from xmcbench.runner.place import Place
 
     place = Place(Store(arguments.out), request.limits(arguments), request.compute(arguments))

@@ -212,7 +212,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
 
     A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
-    from xmcbench.data.catalogue import default_dataset
+    from xmcbench.data.catalog import default_dataset
     from xmcbench.data.sources.finding import place_of
 
     text = arguments.dataset

@@ -41,8 +41,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the file, score it, print every metric with its interval."""
-    from xmcbench.layout import laid_out
     from xmcbench.metrics import protocol
+    from xmcbench.output.layout import laid_out
     from xmcbench.runner.scoring import figures_of
 
     scores, head = _of_qrels(arguments) if arguments.qrels else _of_dataset(arguments)

@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Look the prediction up, or make it, and print it."""
     from xmcbench.analysis import prediction
     from xmcbench.errors import UsageError
+    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.registry import Registry
     from xmcbench.runner.place import Place
 
     chosen = request.row_choice(arguments)

@@ -45,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
     from xmcbench.command import report
-    from xmcbench.data.catalogue import load_dataset
+    from xmcbench.data.catalog import load_dataset
     from xmcbench.data.sources.finding import reference_to
     from xmcbench.experiment import Run
     from xmcbench.topk import TopK

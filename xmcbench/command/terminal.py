@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from xmcbench.escaping import terminal
+from xmcbench.output.escaping import terminal
 
 
 class Inert:

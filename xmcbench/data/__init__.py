@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xmcbench.data.card import Card
-    from xmcbench.data.catalogue import Listing, known_datasets, load_dataset
+    from xmcbench.data.catalog import Listing, known_datasets, load_dataset
     from xmcbench.data.dataset import Dataset
     from xmcbench.data.exchange import convert, export
     from xmcbench.data.imitation import imitate
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Card": "card",
     "Dataset": "dataset",
-    "Listing": "catalogue",
+    "Listing": "catalog",
     "build": "recipe",
     "convert": "exchange",
     "export": "exchange",
     "fetch": "recipe",
     "imitate": "imitation",
-    "known_datasets": "catalogue",
-    "load_dataset": "catalogue",
+    "known_datasets": "catalog",
+    "load_dataset": "catalog",
     "statistics": "summary",
     "synthesize": "synthesis",
     "verify": "verification",

@@ -18,9 +18,9 @@ from xmcbench.data.splitting import Split, split
 from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, rows_of, titles_of, write_corpus
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
-from xmcbench.escaping import visible
 from xmcbench.metrics.filters import longest
 from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.output.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs

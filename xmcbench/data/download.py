@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xmcbench.errors import DataError, StorageError
-from xmcbench.escaping import visible
+from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import make_folder, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.reading import STREAM, Unreadable, check_size, read_text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from xmcbench.data.card import write_card
-from xmcbench.data.catalogue import load_dataset
+from xmcbench.data.catalog import load_dataset
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.finding import layouts
 from xmcbench.data.sources.source import TEST_FILTER, Source

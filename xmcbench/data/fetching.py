@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from xmcbench.data.card import Card
-from xmcbench.data.catalogue import find, roots
+from xmcbench.data.catalog import find, roots
 from xmcbench.data.download import Patience, download
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.finding import recognized

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmcbench.data.card import Card, write_card
-from xmcbench.data.catalogue import find, slug_of
+from xmcbench.data.catalog import find, slug_of
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.source import TEST_FILTER
 from xmcbench.data.synthesis import word

@@ -12,7 +12,7 @@ import msgspec
 
 from xmcbench.data import recipes
 from xmcbench.data.card import Card, Recipe, write_card
-from xmcbench.data.catalogue import find, roots
+from xmcbench.data.catalog import find, roots
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.data.card import Card, write_card
-from xmcbench.data.catalogue import slug_of
+from xmcbench.data.catalog import slug_of
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import UsageError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.catalogue import Listing, load_dataset, locate, source_of
+from xmcbench.data.catalog import Listing, load_dataset, locate, source_of
 from xmcbench.data.compression import find_source
 from xmcbench.data.fetching import Lock, differing, read_lock
 from xmcbench.data.rows import at

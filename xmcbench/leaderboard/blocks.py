@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xmcbench.escaping import markdown
 from xmcbench.leaderboard.plot import Figure
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
+from xmcbench.output.escaping import markdown
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from xmcbench.escaping import markdown
 from xmcbench.leaderboard.published import Ablation, PublishedRow, Source
 from xmcbench.metrics import protocol
+from xmcbench.output.escaping import markdown
 from xmcbench.records import Record
 from xmcbench.setting import Setting
 

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import COLORS, LEADING, LETTER
+from xmcbench.output.escaping import svg
 
 _HEIGHT = 330
 _INDENT, _RIGHT, _TOP = 46, 464, 40

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from xmcbench import escaping
 from xmcbench.leaderboard.plot import Marked
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
+from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 

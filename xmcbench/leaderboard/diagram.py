@@ -7,10 +7,10 @@ import math
 import textwrap
 from collections.abc import Iterator
 
-from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING
 from xmcbench.leaderboard.overall import Overall, Placed
+from xmcbench.output.escaping import svg
 
 _LEFT, _RIGHT = 20, 460
 #: Where the axis lies, and the space between bars below it.

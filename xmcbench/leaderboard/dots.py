@@ -8,12 +8,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING, LEFT, LETTER, WIDTH
 from xmcbench.leaderboard.groups import METRICS, GroupFigure
 from xmcbench.leaderboard.plot import DAGGER
 from xmcbench.metrics import protocol
+from xmcbench.output.escaping import svg
 
 #: The left and right end of the panels, one for each metric.
 _PANELS = ((LEFT + 8, 230), (258, WIDTH - LEFT - 8))

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from xmcbench import escaping
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.escaping import markdown
 from xmcbench.leaderboard import figure, markup, site
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.canvas import MARK
 from xmcbench.leaderboard.plot import Figure
 from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.tables import Table
+from xmcbench.output import escaping
+from xmcbench.output.escaping import markdown
 from xmcbench.storage.atomic import write_text
 
 Format = Literal["markdown", "latex", "csv", "json", "html"]

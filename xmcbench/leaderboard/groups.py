@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xmcbench import escaping
 from xmcbench.leaderboard.plot import Marked, WithoutNotes
 from xmcbench.leaderboard.rows import Estimate, Row
 from xmcbench.metrics import protocol
+from xmcbench.output import escaping
 from xmcbench.setting import Setting
 
 #: The metrics that are drawn.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xmcbench import document
-from xmcbench.escaping import html
 from xmcbench.leaderboard.markup import Emphasis, Marks
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
+from xmcbench.output import document
+from xmcbench.output.escaping import html
 
 _EMPHASIS = Emphasis(("<strong>", "</strong>"), ("<u>", "</u>"), ("<em>", "</em>"))
 

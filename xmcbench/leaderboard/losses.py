@@ -13,9 +13,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from xmcbench import escaping
 from xmcbench.leaderboard.plot import WithoutNotes
 from xmcbench.leaderboard.rows import grouped, names
+from xmcbench.output import escaping
 from xmcbench.records import Record
 
 #: Numbers up to this can be drawn: their sums and differences are finite.

@@ -7,10 +7,10 @@ import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from xmcbench import escaping
-from xmcbench.layout import laid_out
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table, TableCell, TableLine
+from xmcbench.output import escaping
+from xmcbench.output.layout import laid_out
 
 _FAMILIES = {"P": "Precision", "R": "Recall"}
 

@@ -8,7 +8,6 @@ from statistics import fmean
 
 import numpy as np
 
-from xmcbench import escaping
 from xmcbench.errors import UsageError
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.plot import Marked, WithoutNotes
@@ -16,6 +15,7 @@ from xmcbench.leaderboard.rows import borrowed_from, grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
+from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.escaping import markdown, terminal
 from xmcbench.leaderboard import ablation, captions, consistency, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations
 from xmcbench.leaderboard.curves import curve
@@ -16,6 +15,7 @@ from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.rows import by_setting, order
 from xmcbench.leaderboard.sections import Context, section
 from xmcbench.leaderboard.tables import Table, text_table
+from xmcbench.output.escaping import markdown, terminal
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 

@@ -10,12 +10,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xmcbench.escaping import svg
 from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.canvas import LEADING, LEFT, LETTER, WIDTH
 from xmcbench.leaderboard.plot import DAGGER
 from xmcbench.leaderboard.tradeoff import Tradeoff, TradePoint
 from xmcbench.metrics import protocol
+from xmcbench.output.escaping import svg
 
 _TOP, _HEIGHT = 60, 280
 _BOTTOM = _TOP + _HEIGHT

@@ -11,8 +11,6 @@ from importlib.resources import files as resources
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from xmcbench import document
-from xmcbench.escaping import html
 from xmcbench.leaderboard import canvas, figure, hypertext
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
 from xmcbench.leaderboard.canvas import MARK
@@ -20,6 +18,8 @@ from xmcbench.leaderboard.losses import slug
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table
+from xmcbench.output import document
+from xmcbench.output.escaping import html
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

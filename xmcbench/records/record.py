@@ -21,9 +21,9 @@ from msgspec import Meta, Struct
 
 from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.escaping import visible
 from xmcbench.metrics import METRICS
 from xmcbench.metrics.propensity import MIN_INSTANCES
+from xmcbench.output.escaping import visible
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.naming import check_name

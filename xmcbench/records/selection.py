@@ -151,7 +151,7 @@ def _placed(records: Sequence[Record], choice: Choice) -> dict[Place, list[Recor
 
 def _dataset_name(given: str) -> str:
     """The name of a dataset in its records; records of a dataset that is not on this machine can be compared too."""
-    from xmcbench.data.catalogue import locate
+    from xmcbench.data.catalog import locate
 
     try:
         return locate(given).name

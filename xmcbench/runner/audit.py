@@ -11,9 +11,9 @@ import msgspec
 
 from xmcbench.errors import StorageError
 from xmcbench.metrics import protocol
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store, as_json
 from xmcbench.records.differences import differences
-from xmcbench.registry import Registry
 from xmcbench.runner.plan import variants
 from xmcbench.runner.recording import subset_facts
 from xmcbench.runner.scorer import Scorer

@@ -27,7 +27,7 @@ from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.temporary import scratch
 
 if TYPE_CHECKING:
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
 #: Tolerance for rounding on another machine: the share of true pairs whose rank changes, and the change of any figure
 #: of the default filter, as a fraction (0.0005 is 0.05 points).

@@ -15,7 +15,7 @@ from xmcbench.runner.plan import Request
 from xmcbench.setting import Setting
 
 if TYPE_CHECKING:
-    from xmcbench.registry import Registry
+    from xmcbench.plugins.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xmcbench.data.catalogue import roots
+from xmcbench.data.catalog import roots
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.shipped import shipped
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench import parameters
-from xmcbench.description import DEFAULT_PRESET
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.method import Method
-from xmcbench.plugin import load
+from xmcbench.plugins.description import DEFAULT_PRESET
+from xmcbench.plugins.loading import load
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.pairs import pairs_digest
 from xmcbench.topk import TopK

@@ -8,12 +8,12 @@ from itertools import chain, product
 from typing import TYPE_CHECKING, Literal
 
 from xmcbench import parameters
-from xmcbench.description import DEFAULT_PRESET, Description, Values
 from xmcbench.errors import PluginError, StorageError, Unavailable, UnknownName, UsageError, XmcbenchError
+from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
+from xmcbench.plugins.registry import Entry, Registry
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.record import check_readable
 from xmcbench.records.standing import valid_sources
-from xmcbench.registry import Entry, Registry
 from xmcbench.setting import Setting, Subset, draw
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.environment import Compute
-from xmcbench.escaping import visible
 from xmcbench.metrics import protocol
+from xmcbench.output.escaping import visible
 from xmcbench.records import Record
 from xmcbench.records.record import (
     Environment,

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from xmcbench import errors
-from xmcbench.data.catalogue import load_dataset
+from xmcbench.data.catalog import load_dataset
 from xmcbench.data.dataset import Dataset
 from xmcbench.errors import DataError, StorageError, XmcbenchError
 from xmcbench.metrics import protocol

@@ -18,9 +18,9 @@ from xmcbench import progress
 from xmcbench.data.sealing import seal
 from xmcbench.environment import package_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
-from xmcbench.escaping import visible
 from xmcbench.method import Method
-from xmcbench.plugin import load
+from xmcbench.output.escaping import visible
+from xmcbench.plugins.loading import load
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import classes, keep_ranking

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
-from xmcbench.escaping import visible
+from xmcbench.output.escaping import visible
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import sha256_file, sha256_json

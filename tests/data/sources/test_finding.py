@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from xmcbench.data import export, known_datasets, load_dataset
-from xmcbench.data.catalogue import locate
+from xmcbench.data.catalog import locate
 from xmcbench.data.exchange import convert, formats
 from xmcbench.data.sources import Holding, Place, Source, finding
 from xmcbench.data.sources.finding import layouts, place_of, reference_to, source_at, without

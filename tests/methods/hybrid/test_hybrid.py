@@ -12,8 +12,8 @@ from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.hybrid import Hybrid
 from xmcbench.methods.hybrid.fusion import fused
 from xmcbench.methods.tfidf import Tfidf
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell
-from xmcbench.registry import Registry
 from xmcbench.runner.plan import Request, resolve
 from xmcbench.setting import Setting
 from xmcbench.storage import source
@@ -134,7 +134,7 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
 def test_whether_a_hybrid_is_stale_does_not_depend_on_what_is_installed(monkeypatch):
     values = {"parts": "tfidf,sentbert:quick"}
     here = Registry().source("hybrid", values)
-    monkeypatch.setattr("xmcbench.description._installed", lambda package: False)
+    monkeypatch.setattr("xmcbench.plugins.description._installed", lambda package: False)
     with pytest.raises(Unavailable):
         Registry()["tfidf"].usable()
     assert Registry().source("hybrid", values) == here

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from xmcbench.data.sources.source import Place, Source
 from xmcbench.errors import DataError, UnknownName, UsageError
-from xmcbench.escaping import visible
+from xmcbench.output.escaping import visible
 
 #: The layouts that ship with xmcbench: module and class, in the order in which they are tried.
 LAYOUTS = (

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.escaping import visible
+from xmcbench.output.escaping import visible
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task

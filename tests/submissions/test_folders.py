@@ -11,7 +11,7 @@ import pytest
 
 from xmcbench.data.download import Patience
 from xmcbench.errors import DataError, UsageError
-from xmcbench.submission import runs_folders
+from xmcbench.submissions.folders import runs_folders
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_archive_cannot_write_elsewhere_or_fill_the_disk(tmp_path, monkeypatc
     assert not list(tmp_path.rglob("out.json"))
     with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("records/r.json", b" " * 5_000_000)
-    monkeypatch.setattr("xmcbench.submission.ARRAYS", 1_000_000)
+    monkeypatch.setattr("xmcbench.submissions.folders.ARRAYS", 1_000_000)
     with pytest.raises(DataError, match="--max-unpacked"), runs_folders([str(zipped)]):
         pass
     (tmp_path / "damaged.tgz").write_bytes(b"\x1f\x8bno")

@@ -1,7 +1,7 @@
 """Importing a method: from an installed package, or from a plug-in file.
 
 Only a process that may come to harm does that: an import can end, hang or break the process it happens in. The run
-itself knows descriptions (``xmcbench.registry``).
+itself knows descriptions (``xmcbench.plugins.registry``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from xmcbench.description import Description, contract_problem
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
+from xmcbench.plugins.description import Description, contract_problem
 from xmcbench.storage.source import PLUGIN_PREFIX
 
 GROUP = "xmcbench.methods"

@@ -1,8 +1,9 @@
 """Finding methods: entry points of the group ``xmcbench.methods`` and plug-in files.
 
 A run knows a method by its description. The class is imported in the process of a cell; only the methods that ship with
-xmcbench are also imported here, to describe them. Plug-ins are described by another process (``xmcbench.inspection``).
-A broken plug-in is an entry with a reason; it never breaks a listing or another method.
+xmcbench are also imported here, to describe them. Plug-ins are described by another process
+(``xmcbench.plugins.inspection``). A broken plug-in is an entry with a reason; it never breaks a listing or another
+method.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Protocol
 
-from xmcbench.description import DEFAULT_PRESET, Description, Values
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
-from xmcbench.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
 from xmcbench.method import Method
-from xmcbench.plugin import check_file, distribution_of, from_point, origin_of, points
+from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
+from xmcbench.plugins.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
+from xmcbench.plugins.loading import check_file, distribution_of, from_point, origin_of, points
 from xmcbench.records import Cell, Standing
 from xmcbench.storage.source import joined, source_digest
 

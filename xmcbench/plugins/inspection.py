@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from xmcbench import errors
-from xmcbench.description import Description, Values
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
-from xmcbench.plugin import Imported, from_file, from_point, point
+from xmcbench.plugins.description import Description, Values
+from xmcbench.plugins.loading import Imported, from_file, from_point, point
 from xmcbench.processes.supervisor import supervise
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_digest
@@ -142,7 +142,7 @@ class Inspection:
             log = folder / "log"
             _write(job, _Job(self._plugin, question))
             ending = supervise(
-                "xmcbench.inspection",
+                "xmcbench.plugins.inspection",
                 [str(job), str(found), str(finished)],
                 log,
                 {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from xmcbench.data import load_dataset
 from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.escaping import skeleton
 from xmcbench.leaderboard import files, pages
+from xmcbench.output.escaping import skeleton
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store, read_record
-from xmcbench.registry import Registry
 from xmcbench.runner.audit import audit
 from xmcbench.runner.scorer import Scorer
 from xmcbench.storage.atomic import copy

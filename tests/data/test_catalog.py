@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from xmcbench.data import known_datasets, load_dataset
-from xmcbench.data.catalogue import default_dataset
+from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import DataError, UnknownName, UsageError
 
 CARD = 'name = "Tea-3"\nslug = "tea-3"\nhomepage = "https://example.org/tea"\n'
@@ -123,7 +123,7 @@ def test_the_default_is_the_dataset_whose_card_says_so(root):
 
 
 def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.catalogue.bundled", list)
+    monkeypatch.setattr("xmcbench.data.catalog.bundled", list)
     (root / "tea").mkdir()
     (root / "tea" / "card.toml").write_text(CARD)
     with pytest.raises(UsageError, match=r"no dataset is given \(--dataset NAME\|FOLDER"):

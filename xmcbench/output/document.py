@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xmcbench.escaping import html
+from xmcbench.output.escaping import html
 
 #: Colors have a contrast of at least 4.5 in both modes (WCAG 2.1, 1.4.3).
 STYLE = """\

@@ -5,8 +5,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from xmcbench import XmcbenchError, escaping
+from xmcbench import XmcbenchError
 from xmcbench.leaderboard import files, pages
+from xmcbench.output import escaping
 
 ESC, BIDI = "\x1b[31m", "\u202e"
 HOSTILE = f"<img src=x onerror=alert(1)> [a](javascript:x) {ESC}red{BIDI}gnp | \\input{{x}} $^_~ &lt; =1"

@@ -6,8 +6,8 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.errors import PluginError, Unavailable, UnknownName
-from xmcbench.plugin import from_file, load
-from xmcbench.registry import Registry
+from xmcbench.plugins.loading import from_file, load
+from xmcbench.plugins.registry import Registry
 
 GOOD = """
     from xmcbench import Method, TopK

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from xmcbench.layout import laid_out
+from xmcbench.output.layout import laid_out
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [

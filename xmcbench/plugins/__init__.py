@@ -1,0 +1,1 @@
+"""Methods: found by name, described without importing them, and loaded."""
