@@ -224,7 +224,7 @@ def test_doctor_examines_this_machine(xmcbench, plugin):
     assert "ZeroDivisionError" in broken.stdout
 
 
-def test_doctor_names_a_broken_card(xmcbench, tmp_path):
+def test_a_broken_card_is_named_and_breaks_no_listing(xmcbench, inside, monkeypatch, tmp_path):
     (tmp_path / "sets" / "odd").mkdir(parents=True)
     (tmp_path / "sets" / "odd" / "card.toml").write_text("nonsense")
     environment = {**os.environ, "XMCBENCH_DATASETS": str(tmp_path / "sets"), "HF_HUB_OFFLINE": "true"}
@@ -233,6 +233,10 @@ def test_doctor_names_a_broken_card(xmcbench, tmp_path):
     assert ended.returncode == 1
     assert "dataset odd" in document["broken"][0]
     assert document["hub"] == "offline"
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
+    listed = inside("ls", "datasets")
+    assert "odd" in listed.stdout
+    assert "lf-debian-2k" in listed.stdout
 
 
 def test_an_ls_without_results_says_where_they_would_be(inside):

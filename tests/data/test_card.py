@@ -89,6 +89,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, name, text, files, defau
         ("slug = '../x'\nname = 'X'", "slug is '../x'"),
         ("slug = 'x'\nname = 'X/Y'", "name is 'X/Y'"),
         ("name = ", "is not a card"),
+        (f"name = {'[' * 3000}{']' * 3000}", "is not a card"),
     ],
 )
 def test_a_broken_card_names_file_and_key(tmp_path, text, reason):
