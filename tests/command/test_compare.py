@@ -171,7 +171,7 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("bm25", "bm25"), "several results in common (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result in this dataset and setting"),
         (("tfidf:pecos", "bm25", "--seed", "9"), "has no result in this dataset and setting"),
-        (("bm25", "bm25", "--ratio", "0.1"), "need --setting fs"),
+        (("bm25", "bm25", "--ratio", "0.1"), "need the setting fs"),
         (("bm25", "runs/none.json"), "no record at runs/none.json"),
         (("bm25", "tfidf", "--runs", "none"), "no runs folder at none"),
     ):

@@ -440,7 +440,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez,zero"], "unknown setting 'zero'"),
         (["--setting", ","], "--setting is empty"),
         (["--setting", "fs", "--ratio", "half"], "--ratio 'half' must be comma-separated numbers"),
-        (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with --setting ez,full"),
+        (["--setting", "ez,full", "--ratio", "0.5"], "cannot be used with the setting ez,full"),
         (["--setting", "fs", "--ratio", "0.5", "--by", "row"], "cannot sample by 'row'"),
         (["--setting", "ez", "--methods", "bm25", "--best", "P@1"], "would choose by the test labels of tiny"),
         (["--setting", "ez", "--methods", "bm25", "--best", "P@2"], "unknown metric 'P@2'"),

@@ -280,7 +280,7 @@ def test_held_out_documents_are_not_replayed(run, stories, monkeypatch):
     ],
 )
 def test_what_soft_targets_do_not_use_is_refused(values, name):
-    with pytest.raises(UsageError, match=f"MACLR.{name} = .* has no effect with pseudo_loss = soft"):
+    with pytest.raises(UsageError, match=f"maclr.{name} = .* has no effect with pseudo_loss = soft"):
         MACLR(pseudo_loss="soft", **values).require()
 
 
