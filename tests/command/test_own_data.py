@@ -93,7 +93,7 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert len(predictions) == 30
     assert evaluate(predictions, load_dataset(tiny)).values == {}
     again = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
-    assert "1 of 1 cell is cached" in again.stderr
+    assert "1 of 1 cell cached" in again.stderr
     assert inside("ls", "results").stdout.count("unscored") == 1
     ended = inside("run", "--dataset", tiny, "--setting", "full", "--methods", "tfidf")
     assert (ended.returncode, "tiny has no training pairs" in ended.stderr) == (2, True)

@@ -78,7 +78,7 @@ TROUBLE = """
 """
 
 #: What is said of cells that have a result.
-FINISHED = "cells are cached (--force reruns them)"
+FINISHED = "cached (--force reruns them)"
 
 
 def records(runs):
@@ -113,7 +113,7 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     second = inside(*command)
     assert second.stdout == first.stdout
-    assert second.stderr == f"xmcbench: 2 of 2 {FINISHED}\n"
+    assert second.stderr == f"xmcbench: 2 of 2 cells {FINISHED}\n"
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     dry = inside(*command, "--dry-run")
     assert (dry.stdout.count("  cached "), "2 cells: 2 cached." in dry.stdout, dry.stderr) == (2, True, "")
@@ -123,7 +123,7 @@ def test_an_identical_run_executes_nothing_and_says_so(inside, tiny, tmp_path):
     tfidf.unlink()
     partly = inside(*command)
     assert partly.stdout.partition("\n\n")[0] == first.stdout.partition("\n\n")[0]
-    assert partly.stderr.startswith("xmcbench: 1 of 2 cells is cached (--force reruns them)\n[")
+    assert partly.stderr.startswith("xmcbench: 1 of 2 cells cached (--force reruns them)\n[")
     assert tfidf.exists()
 
 
@@ -289,8 +289,8 @@ def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, t
     assert made == first
     assert said[0].startswith("[1/1] base, seed 0: started\n")
     assert said[1:] == [
-        f"xmcbench: 1 of 1 {FINISHED}\n",
-        "xmcbench: 1 of 1 cell is cached; 1 of them stale (--refresh reruns these)\n",
+        f"xmcbench: 1 of 1 cell {FINISHED}\n",
+        "xmcbench: 1 of 1 cell cached; 1 of them stale (--refresh reruns these)\n",
     ]
     document = json.loads(inside(*words, plugin(changed), "--json").stdout)
     assert document["records"][0]["problem"] == "stale: the method's code has changed since this result was made"

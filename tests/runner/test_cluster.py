@@ -425,7 +425,7 @@ def test_a_cell_asks_for_artifacts_by_files(tmp_path, monkeypatch):
             asked.append(name)
             answered()
 
-    monkeypatch.setattr(wanted.time, "sleep", look)
+    monkeypatch.setattr(wanted, "time", SimpleNamespace(sleep=look))
     wanted.asking(tmp_path)("kind/" + "0" * 32)
     assert asked == ["kind/" + "0" * 32]
     assert not [*tmp_path.iterdir()]

@@ -36,7 +36,7 @@ def carried_out(experiment: Experiment[Shown]) -> Shown:
     states = [each.state for each in planned.cells]
     if finished := len(states) - states.count("to run"):
         stale = states.count("stale")
-        said = f"{finished} of {counted(len(states), 'cell')} {'is' if finished == 1 else 'are'} cached"
+        said = f"{finished} of {counted(len(states), 'cell')} cached"
         said += f"; {stale} of them stale (--refresh reruns these)" if stale else " (--force reruns them)"
         print(f"xmcbench: {said}", file=sys.stderr)
     with Display(planned, Store(experiment.options.runs)) as display:
