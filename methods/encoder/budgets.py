@@ -21,10 +21,10 @@ QUICK: dict[str, object] = {
     **FINETUNING,
     "instance_length": 64,
     "label_length": 32,
-    "steps": 15,
+    "steps": 12,
     "batch": 32,
     "learning_rate": 2e-5,
-    "finetune_steps": 10,
+    "finetune_steps": 5,
     "finetune_batch": 16,
 }
 SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60, "finetune_batch": 32}
