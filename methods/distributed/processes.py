@@ -35,7 +35,8 @@ def run_in_processes(
 
 def _called(local: int, function: Callable[..., None], packed: bytes, processes: int) -> None:
     torch.set_num_threads(max(1, usable_cores() // processes))
-    # Not from elsewhere: the process that started this one wrote them.
+    # Pickled by the process that started this one and handed over in memory, as spawn does with all arguments: nothing
+    # is read from a file.
     function(local, *torch.load(io.BytesIO(packed), map_location="cpu", weights_only=False))
 
 
