@@ -47,7 +47,7 @@ class NGAME(DualEncoder):
     presets: ClassVar = {
         "quick": _budget(QUICK, classifier_epochs=2),
         "small": _budget(SMALL),
-        "hour": _budget(HOUR),
+        "hour": _budget(HOUR, finetune_steps=1600),
         "gpu": _budget(GPU),
     }
 

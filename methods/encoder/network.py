@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -15,6 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
+from xmcbench.methods.encoder.dropout import CheapDropout
 from xmcbench.methods.encoder.hardware import Chosen
 from xmcbench.methods.encoder.settings import DenseLayer, Settings, read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer
@@ -28,6 +30,8 @@ _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe
 _ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
 #: Dimensions of the paper's head (MACLR section 5.1).
 PAPER_WIDTH = 512
+#: How activations are computed again: outside ``forward``, and with the dropout that it has.
+_RECOMPUTED: dict[str, Any] = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), CheapDropout())}
 
 
 class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
@@ -89,7 +93,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         # In bfloat16 on a processor, plain products under autocast take half the time of fused attention.
         _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
         half = torch.float16 if self.precision == "fp16" else torch.bfloat16
-        with torch.autocast(device, half, enabled=self.precision != "fp32"):
+        with torch.autocast(device, half, enabled=self.precision != "fp32"), CheapDropout():
             pooled = torch.cat([self._batch(*batch) for batch in zip(self._words(ids), masks, strict=True)])
         return self._finished(pooled.float())
 
@@ -132,14 +136,14 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         if recomputed_layers:
             transformer: Any = self.transformer
             enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
-            (enable or transformer.gradient_checkpointing_enable)({"use_reentrant": False})
+            (enable or transformer.gradient_checkpointing_enable)(_RECOMPUTED)
 
     def _batch(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The pooled vectors of one batch [rows, hidden], with its activations, or with what makes them again."""
         if self.cached_tokens is None or not (self.training and torch.is_grad_enabled()):
             return self._pooled(words, mask)
         # Random numbers are those of the first pass, so dropout is the same in both.
-        return cast(torch.Tensor, checkpoint(self._pooled, words, mask, use_reentrant=False))
+        return cast(torch.Tensor, checkpoint(self._pooled, words, mask, **_RECOMPUTED))
 
     def _pooled(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         states = self.transformer(inputs_embeds=words, attention_mask=mask.long()).last_hidden_state

@@ -15,6 +15,7 @@ from torch import nn
 from xmcbench import UsageError
 from xmcbench.methods.distributed.machines import alone
 from xmcbench.methods.encoder import checkpoints
+from xmcbench.methods.encoder.dropout import CheapDropout
 from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.network import open_tokenizer
@@ -142,7 +143,7 @@ class MaskedLanguageModel(nn.Module):  # type: ignore[misc] # torch counts as un
 
     def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor], places: list[torch.Tensor]) -> torch.Tensor:
         """Scores of the vocabulary at the places (bool, like the masks): float32 [masked tokens, vocabulary]."""
-        with torch.autocast(ids[0].device.type, torch.bfloat16, enabled=self.bf16):
+        with torch.autocast(ids[0].device.type, torch.bfloat16, enabled=self.bf16), CheapDropout():
             hidden = [
                 self.model.bert(input_ids=each, attention_mask=mask.long()).last_hidden_state[place]  # type: ignore[operator, union-attr]
                 for each, mask, place in zip(ids, masks, places, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
     from xmcbench import Artifacts, Texts
     from xmcbench.methods.sparse.ngrams import Recipe
-
-#: How the sources are put together: each names labels of its own; one ranking by the sum of their scores; the labels
-#: that stand among the first of every source, ranked by that sum.
-Mix = Literal["each", "sum", "agreement"]
 
 #: N-grams and max_df of the TF-IDF pseudo labels by vectorizer. MACLR's, by its maintainer (pecos#206), are PECOS's.
 RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}

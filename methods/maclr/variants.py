@@ -74,7 +74,7 @@ PRESETS: dict[str, Mapping[str, object]] = {
     "reference": _CODE,
     "quick": {**QUICK, **_DEPARTURES, "steps": 4, "pseudo_steps": 4, **_clusters(256, 2, 16)},
     "small": {**SMALL, **_DEPARTURES, "steps": 20, "pseudo_steps": 20, **_clusters(2048, 5, 32)},
-    "hour": {**HOUR, **_DEPARTURES, "steps": 400, "pseudo_steps": 300, **_clusters(2048, 100, 32)},
+    "hour": {**HOUR, **_DEPARTURES, "steps": 640, "pseudo_steps": 480, **_clusters(2048, 160, 32)},
     "gpu": {**GPU, **_DEPARTURES, "steps": 2560, "pseudo_steps": 2000, **_clusters(2048, 320, 128)},
     "scratch": {
         **SCRATCH,

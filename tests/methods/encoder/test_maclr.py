@@ -34,7 +34,7 @@ TINY = {
 }
 
 #: Texts that are embedded with gradients, by preset: the same for ICT, SimCSE, RTS and MACLR.
-TEXTS = {"quick": 768, "small": 3840, "scratch": 51_200, "hour": 128_000, "gpu": 3_072_000}
+TEXTS = {"quick": 768, "small": 3840, "scratch": 51_200, "hour": 204_800, "gpu": 3_072_000}
 
 
 @pytest.fixture
