@@ -28,7 +28,12 @@ class CheapDropout(TorchFunctionMode):  # type: ignore[misc] # torch counts as u
         return (_dropout if func is nn.functional.dropout else func)(*args, **(kwargs or {}))
 
 
-def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+def _dropout(
+    input: torch.Tensor,  # noqa: A002 - its name in torch
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+) -> torch.Tensor:
     """``torch.nn.functional.dropout``, by its signature."""
     levels = round(p * 2**16)
     if not training or not 0 < levels < 2**16 or inplace or input.device.type != "cpu":

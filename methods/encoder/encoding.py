@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,17 +75,40 @@ def _write(
     was_training = encoder.training
     encoder.eval()
     try:
-        with torch.inference_mode():
-            vectors = encoder.frozen()
-            done = 0
-            for batch in batches:
-                ids, mask = padded([store[row] for row in rows[batch]], store.pad)
+        vectors = encoder.frozen()
+
+        def embed(batch: np.ndarray) -> int:
+            ids, mask = padded([store[row] for row in rows[batch]], store.pad)
+            with torch.inference_mode():
                 out[batch] = vectors(torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)).cpu().numpy()
-                done += len(batch)
+            return len(batch)
+
+        done = 0
+        with _threads(device.type) as each:
+            for count in each(embed, batches):
+                done += count
                 # Other processes are about as far.
                 progress.steps(done * len(rows) // own, len(rows), "text")
     finally:
         encoder.train(was_training)
+
+
+@contextmanager
+def _threads(device: str) -> Iterator[Callable[[Callable[[np.ndarray], int], Sequence[np.ndarray]], Iterable[int]]]:
+    """``map``; on a processor with as many batches at once as torch has threads, and one thread for each.
+
+    Threads that share a batch wait for each other after every product, the longer the busier the machine.
+    """
+    threads = torch.get_num_threads()
+    if device != "cpu" or threads == 1:
+        yield map
+        return
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # else threads that start later would have one, too
 
 
 def temporary_embeddings(

@@ -17,7 +17,7 @@ Chosen = Literal["bf16", "fp16", "fp32"]
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
 TOKENS = {"cpu": 1024, "cuda": 65_536}
 #: Tokens of a batch in inference under bfloat16 on a processor: measured, see ``tests/benchmarks``.
-_BF16_TOKENS = 4096
+_BF16_TOKENS = 2048
 
 
 def inference_tokens(device: str, precision: str) -> int:

@@ -1,4 +1,7 @@
 import resource
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -27,6 +30,56 @@ def test_batches_do_not_matter(prepared, monkeypatch):
     encode(encoder, store, single)
     np.testing.assert_allclose(whole, single, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
+
+
+@pytest.fixture
+def threads():
+    """Set torch's number of threads; the old one comes back."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_batches_run_at_once_on_a_thread_each(prepared, threads, monkeypatch):
+    encoder, store = prepared
+    monkeypatch.setitem(hardware.TOKENS, "cpu", 64)
+    vectors = np.empty((2, len(store), 16), np.float32)
+    running, most, lock = [], [], threading.Lock()
+    plain = encoder.frozen()
+
+    def watched(ids, mask):
+        with lock:
+            running.append(torch.get_num_threads())
+            most.append(list(running))
+        time.sleep(0.02)
+        found = plain(ids, mask)
+        with lock:
+            running.pop()
+        return found
+
+    monkeypatch.setattr(encoder, "frozen", lambda: watched)
+    for count, out in zip((1, 3), vectors, strict=True):
+        threads(count)
+        encode(encoder, store, out)
+        assert max(map(len, most)) == count
+        assert {each for one in most for each in one} == {1}
+        most.clear()
+        assert torch.get_num_threads() == count
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == count, "later threads have their number too"
+    assert np.array_equal(*vectors)
+
+
+def test_a_batch_that_fails_on_a_thread_is_an_error(prepared, threads, monkeypatch):
+    encoder, store = prepared
+    threads(2)
+
+    def fails(ids, mask):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(encoder, "frozen", lambda: fails)
+    with pytest.raises(RuntimeError, match="no memory"):
+        encode(encoder, store, np.empty((len(store), 16), np.float32))
 
 
 def test_some_rows(prepared):
