@@ -45,7 +45,8 @@ class MACLR(SelfTraining):
         "paper": "MACLR, section 5.1",
         "reference": "MACLR's code",
         "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
-        "small": "one run of each candidate on lf-debian-20k-dev; their records are not committed yet",
+        "small": "lf-debian-20k-dev and lf-yso-abstracts-dev: pseudo_mix, three seeds, in the committed records; the "
+        "others, one run of each candidate, whose records are not committed",
         "hour": "the values of small; nothing else was chosen",
         "gpu": "the values of small; nothing else was chosen",
         "scratch": "the encoder and rate of ICT, and the values of small; nothing else was chosen",
