@@ -28,7 +28,8 @@ QUICK: dict[str, object] = {
     "finetune_batch": 16,
 }
 SMALL: dict[str, object] = {**QUICK, "steps": 60, "finetune_steps": 60, "finetune_batch": 32}
-#: ``hour``: an hour on two cores. Fine-tuning is short, so that a curve of seven ratios costs little more than one run.
+#: ``hour``: an hour on two cores. Fine-tuning is short, so that a curve of seven ratios takes less than 1.5 times as
+#: many steps as one run.
 HOUR: dict[str, object] = {
     **FINETUNING,
     "instance_length": 128,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: How embeddings are kept where nothing else is asked for.
 FLOAT32 = np.dtype(np.float32)
+#: Batches that wait for a thread at most: a corpus has hundreds of thousands, and each takes memory while it waits.
+_QUEUED = 1024
 
 
 def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarray | None = None) -> None:
@@ -84,30 +86,28 @@ def _write(
             return len(batch)
 
         done = 0
-        with _threads(device.type) as each:
-            for count in each(embed, batches):
-                done += count
-                # Other processes are about as far.
-                progress.steps(done * len(rows) // own, len(rows), "text")
+        for count in _at_once(embed, batches, device.type):
+            done += count
+            # Other processes are about as far.
+            progress.steps(done * len(rows) // own, len(rows), "text")
     finally:
         encoder.train(was_training)
 
 
-@contextmanager
-def _threads(device: str) -> Iterator[Callable[[Callable[[np.ndarray], int], Sequence[np.ndarray]], Iterable[int]]]:
-    """``map``; on a processor with as many batches at once as torch has threads, and one thread for each.
+def _at_once(embed: Callable[[np.ndarray], int], batches: Sequence[np.ndarray], device: str) -> Iterator[int]:
+    """``embed`` of each batch; on a processor of as many at once as torch has threads, each on one thread.
 
     Threads that share a batch wait for each other after every product, the longer the busier the machine.
     """
     threads = torch.get_num_threads()
     if device != "cpu" or threads == 1:
-        yield map
+        yield from map(embed, batches)
         return
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        yield pool.map
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for start in range(0, len(batches), _QUEUED):
+                yield from pool.map(embed, batches[start : start + _QUEUED])
     finally:
-        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # else threads that start later would have one, too
 
 

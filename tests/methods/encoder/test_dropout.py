@@ -62,7 +62,8 @@ def test_the_module_is_reached_and_evaluation_is_left_alone():
     with CheapDropout():
         through_the_module = layer(values)
     assert torch.equal(through_the_module, dropped(values, 0.5, seed=1))
-    assert not torch.equal(through_the_module, torch.manual_seed(1) and layer(values)), "outside it is torch's own"
+    torch.manual_seed(1)
+    assert not torch.equal(through_the_module, layer(values)), "outside it is torch's own"
     assert torch.equal(dropped(values, 0.5, training=False), values)
     with CheapDropout():
         assert torch.equal(layer.eval()(values), values)
