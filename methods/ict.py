@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 #: Training instances held out from training: what values are chosen on.
 _DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods ict"
-#: What the records of the choice were made with; it has no effect without pairs.
-_OLD = " --set ict.finetune_full_rate=0"
 
 
 class ICT(ContextEncoder):
@@ -40,12 +38,10 @@ class ICT(ContextEncoder):
         "paper": "MACLR, section 5.1",
         "quick": "a budget of minutes on two cores; nothing was chosen",
         "small": (
-            f"{_DEV}:small{_OLD}\n{_DEV}:small{_OLD} --set ict.learning_rate=1e-5\n"
-            f"{_DEV}:small{_OLD} --set ict.learning_rate=5e-5"
+            f"{_DEV}:small\n{_DEV}:small --set ict.learning_rate=1e-5\n{_DEV}:small --set ict.learning_rate=5e-5"
         ),
         "scratch": (
-            f"{_DEV}:scratch{_OLD}\n{_DEV}:scratch{_OLD} --set ict.learning_rate=3e-4\n"
-            f"{_DEV}:scratch{_OLD} --set ict.head=paper"
+            f"{_DEV}:scratch\n{_DEV}:scratch --set ict.learning_rate=3e-4\n{_DEV}:scratch --set ict.head=paper"
         ),
     }
 
