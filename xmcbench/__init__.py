@@ -1,7 +1,7 @@
 """xmcbench: the benchmark harness for extreme zero-shot and few-shot text classification.
 
-The names below are the public ones, and the module ``progress``: what a method, a script or a notebook may use. They
-are imported on first use, so that ``xmcbench --help`` costs nothing.
+The names below are the public ones, and the modules ``arrow`` and ``progress``: what a method, a script or a notebook
+may use. They are imported on first use, so that ``xmcbench --help`` costs nothing.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from xmcbench import arrow
 from xmcbench.errors import DataError
 
 if TYPE_CHECKING:
@@ -115,18 +116,17 @@ class Texts(Sequence[str]):
 
     def batches(self, rows: int = BATCH) -> Iterator[pa.Array]:
         """The texts as Arrow ``large_string`` arrays of at most ``rows`` rows: native code needs no Python strings."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         for start in range(0, len(self), rows):
             part = self._table.slice(start, rows)
             title, content = part["title"].combine_chunks(), part["content"].combine_chunks()
             # The first title decides the number of chunks: an empty chunked array combines to an array of length 0.
-            empty = pc.equal(pc.binary_length(content), 0)
+            empty = pc.equal(content, arrow.scalar(""))
             if pc.all(empty).as_py():
                 yield title
             else:
-                joined = pc.binary_join_element_wise(title, content, pa.scalar("\t", pa.large_string()))
+                joined = pc.binary_join_element_wise(title, content, arrow.scalar("\t"))
                 yield pc.if_else(empty, title, joined)
 
     def take(self, rows: np.ndarray) -> Texts:
@@ -169,7 +169,7 @@ def text_digest(table: pa.Table) -> str:
         lengths, content = hashlib.sha256(), hashlib.sha256()
         for chunk in table[name].chunks:
             if len(chunk):
-                sizes = pc.binary_length(chunk).to_numpy(zero_copy_only=False)
+                sizes = arrow.to_numpy(pc.binary_length(chunk))
                 lengths.update(sizes.astype("<i8").tobytes())
                 _, offsets, values = chunk.buffers()
                 if values is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,14 +17,13 @@ from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.encoder.hardware import inference_tokens
 from xmcbench.methods.encoder.network import Encoder
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
+from xmcbench.methods.threads import in_threads
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts
 
 #: How embeddings are kept where nothing else is asked for.
 FLOAT32 = np.dtype(np.float32)
-#: Batches that wait for a thread at most: a corpus has hundreds of thousands, and each takes memory while it waits.
-_QUEUED = 1024
 
 
 def encode(encoder: Encoder, store: TokenStore, out: np.ndarray, rows: np.ndarray | None = None) -> None:
@@ -104,9 +103,7 @@ def _at_once(embed: Callable[[np.ndarray], int], batches: Sequence[np.ndarray], 
         yield from map(embed, batches)
         return
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for start in range(0, len(batches), _QUEUED):
-                yield from pool.map(embed, batches[start : start + _QUEUED])
+        yield from in_threads(embed, batches, threads, prepare=partial(torch.set_num_threads, 1))
     finally:
         torch.set_num_threads(threads)  # else threads that start later would have one, too
 

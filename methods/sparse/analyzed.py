@@ -71,10 +71,8 @@ class AnalyzedFeatures(TfidfFeatures):
         folder = artifacts.get("analyzed-tfidf", identity, build)
         return cls(NgramTfidf.load(folder, recipe), load_npz(folder / "labels.npz"), analyzer)
 
-    def batches(self, texts: Texts) -> Iterator[csr_matrix]:
-        """The vectors of the texts, batch by batch: CSR float32 [rows of the batch, features]."""
-        for batch in _written(texts, self._analyzer):
-            yield self.vectorizer.transform(batch)
+    def _arrays(self, texts: Texts) -> Iterator[pa.Array]:
+        return _written(texts, self._analyzer)
 
 
 def _written(texts: Texts, analyzer: Analyzer) -> Iterator[pa.Array]:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench import Artifacts, Doc, Texts, TopK
+from xmcbench import Artifacts, Doc, Texts, TopK, usable_cores
 from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
 from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.threads import in_threads
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from scipy.sparse import csr_matrix
 
 
@@ -61,8 +63,11 @@ class TfidfFeatures:
 
     def batches(self, texts: Texts) -> Iterator[csr_matrix]:
         """The vectors of the texts, batch by batch: CSR float32 [rows of the batch, features]."""
-        for batch in texts.batches():
-            yield self.vectorizer.transform(batch)
+        yield from in_threads(self.vectorizer.transform, self._arrays(texts), usable_cores())
+
+    def _arrays(self, texts: Texts) -> Iterator[pa.Array]:
+        """What the vectorizer is given of the texts, batch by batch."""
+        return texts.batches()
 
     def transform(self, texts: Texts) -> csr_matrix:
         """The vectors of at least one text in one piece: CSR float32 [len(texts), features]."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from xmcbench import Texts
+from xmcbench import Texts, arrow, usable_cores
+from xmcbench.methods.threads import in_threads
 from xmcbench.methods.words.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
-#: Bigrams that are sorted at a time.
-_SORTED = 4_000_000
+#: Texts whose words a thread counts at a time.
+_ROWS = 16_384
+#: Bigrams that a thread sorts at a time.
+_SORTED = 2_000_000
 
 #: Recipes of features.
 Recipe = Literal["sklearn", "pecos"]
@@ -66,10 +70,10 @@ class NgramTfidf:
 
         max_df: share of the documents, 0..1.
         """
-        counted, documents = [], 0
-        for texts in corpora:
-            documents += len(texts)
-            counted += [_document_frequencies(batch, recipe, ngrams) for batch in texts.batches()]
+        batches = (batch for texts in corpora for batch in texts.batches(_ROWS))
+        count = partial(_document_frequencies, recipe=recipe, ngrams=ngrams)
+        counted = list(in_threads(count, batches, usable_cores()))
+        documents = sum(each.texts for each in counted)
         words, word_df, codes = _merge_words(counted)
         bigrams, bigram_df = _merge_bigrams(counted, codes, len(words))
         word_idf = _idf(word_df, recipe, documents, max_df)
@@ -85,7 +89,7 @@ class NgramTfidf:
         import pyarrow.compute as pc
 
         tokens = _tokens(batch, self._recipe)
-        known = pc.index_in(tokens.words, value_set=self._words).fill_null(-1).to_numpy(zero_copy_only=False)
+        known = arrow.to_numpy(pc.fill_null(pc.index_in(tokens.words, value_set=self._words), arrow.scalar(-1)))
         words = np.where((known >= 0) & (self._word_idf[known] > 0), known, -1) if len(self._words) else known
         rows, columns = tokens.rows, words[tokens.codes]
         if len(self._bigrams):
@@ -130,11 +134,9 @@ class NgramTfidf:
 
 
 def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
-    import pyarrow.compute as pc
-
     if recipe == "pecos":
         return Tokens.of(batch)
-    return Tokens.of(pc.utf8_lower(batch), r"[^\p{L}\p{N}_]+", min_length=2)
+    return Tokens.of(batch, r"[^\p{L}\p{N}_]+", lowercase=True, min_length=2)
 
 
 @dataclass(frozen=True)
@@ -148,20 +150,19 @@ class _Bigrams:
 
     @classmethod
     def of(cls, tokens: Tokens) -> _Bigrams:
-        import pyarrow as pa
-
         inside = tokens.rows[:-1] == tokens.rows[1:]
         width = len(tokens.words)
         keys = (tokens.codes[:-1].astype(np.int64) * width + tokens.codes[1:])[inside]
-        encoded = pa.array(keys).dictionary_encode()
-        left, right = np.divmod(encoded.dictionary.to_numpy(), max(1, width))
-        return cls(encoded.indices.to_numpy(), tokens.rows[:-1][inside], left, right)
+        distinct, codes = np.unique(keys, return_inverse=True)
+        left, right = np.divmod(distinct, max(1, width))
+        return cls(codes, tokens.rows[:-1][inside], left, right)
 
 
 @dataclass(frozen=True)
 class _Counted:
     """In how many documents of a batch each of its words and bigrams stands. Words by their codes in the batch."""
 
+    texts: int
     words: pa.Array
     word_df: NDArray[np.signedinteger[Any]]
     left: NDArray[np.signedinteger[Any]]
@@ -174,11 +175,12 @@ def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int) -> _Coun
     word_df = _frequencies(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
     if ngrams < 2:
         none = np.empty(0, np.int32)
-        return _Counted(tokens.words, word_df, none, none, none)
+        return _Counted(tokens.texts, tokens.words, word_df, none, none, none)
     bigrams = _Bigrams.of(tokens)
     bigram_df = _frequencies(bigrams.rows, bigrams.codes, (tokens.texts, len(bigrams.left)))
     # Codes of a batch fit in 32 bits: what is kept of every batch until the end stays small.
-    return _Counted(tokens.words, word_df, bigrams.left.astype(np.int32), bigrams.right.astype(np.int32), bigram_df)
+    left, right = bigrams.left.astype(np.int32), bigrams.right.astype(np.int32)
+    return _Counted(tokens.texts, tokens.words, word_df, left, right, bigram_df)
 
 
 def _frequencies(rows: NDArray[np.int64], codes: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.int64]:
@@ -203,7 +205,7 @@ def _merge_words(counted: list[_Counted]) -> tuple[pa.Array, NDArray[np.int64], 
     if not counted:
         return pa.array([], pa.large_string()), np.empty(0, np.int64), []
     encoded = pa.concat_arrays([each.words for each in counted]).dictionary_encode()
-    codes = encoded.indices.to_numpy()
+    codes = arrow.to_numpy(encoded.indices)
     frequency = np.bincount(codes, np.concatenate([each.word_df for each in counted]), len(encoded.dictionary))
     ends = np.cumsum([len(each.words) for each in counted])[:-1]
     return encoded.dictionary, frequency.astype(np.int64), np.split(codes, ends)
@@ -224,17 +226,18 @@ def _merge_bigrams(
     ends = np.flatnonzero(np.diff(np.cumsum(begins) // _SORTED, append=-1))
     keys: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     frequencies: list[NDArray[Any]] = [np.empty(0, np.int32)]
-    for first, last in pairwise([-1, *ends.tolist()]):
-        part, frequency = _bigrams_between(counted, codes, words, first, last)
+    between = partial(_bigrams_between, counted, codes, words)
+    for part, frequency in in_threads(between, pairwise([-1, *ends.tolist()]), usable_cores()):
         keys.append(part)
         frequencies.append(frequency)
     return np.concatenate(keys), np.concatenate(frequencies)
 
 
 def _bigrams_between(
-    counted: list[_Counted], codes: list[NDArray[np.int64]], words: int, after: int, last: int
+    counted: list[_Counted], codes: list[NDArray[np.int64]], words: int, ends: tuple[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bigrams whose left word has a code above ``after`` up to ``last``: rising keys, and their frequency."""
+    """The bigrams whose left word has a code above one end up to the other: rising keys, and their frequency."""
+    after, last = ends
     parts, frequencies = [], []
     for code, each in zip(codes, counted, strict=True):
         left = code[each.left]

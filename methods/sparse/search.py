@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Results (queries x k) per call of the search.
 _RESULTS = 4_000_000
+#: Bits of a score in float64 beyond the 40 that count.
+_SPARE = 53 - 40
 
 
 class SparseIndex:
@@ -56,11 +58,13 @@ class SparseIndex:
 
 
 def _settled(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The scores rounded to 40 bits, which removes the rest of the slope.
+    """The positive scores rounded to 40 bits, in place, which removes the rest of the slope.
 
     Sums of float32 values can lie half-way between two others: the last bit of float64 then said which way each of
     two equal scores went.
     """
-    mantissa, exponent = np.frexp(scores)
-    settled: NDArray[np.float64] = np.ldexp(np.rint(mantissa * 2.0**40), exponent - 40)
-    return settled
+    bits = scores.view(np.int64)
+    # Half of the bits that go, rounded to even, and then these bits.
+    bits += (1 << _SPARE - 1) - 1 + (bits >> _SPARE & 1)
+    bits &= -1 << _SPARE
+    return scores

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench import arrow
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -33,15 +35,42 @@ class Tokens:
         """
         import pyarrow.compute as pc
 
-        if separators is not None:
-            batch = pc.replace_substring_regex(batch, pattern=separators, replacement=" ")
-        split = pc.ascii_split_whitespace(pc.utf8_lower(batch) if lowercase else batch)
-        encoded = split.flatten().dictionary_encode()
-        codes, words = encoded.indices.to_numpy(), encoded.dictionary
-        rows = np.repeat(np.arange(len(batch), dtype=np.int32), pc.list_value_length(split).to_numpy())
+        split = pc.ascii_split_whitespace(batch)
+        codes, words = _encoded(split)
+        rows = np.repeat(np.arange(len(batch), dtype=np.int32), _sizes(split))
+        if separators is not None or lowercase:
+            # Each distinct word once: that is a tenth of the text.
+            if separators is not None:
+                words = pc.replace_substring_regex(words, pattern=separators, replacement=" ")
+            split = pc.ascii_split_whitespace(pc.utf8_lower(words) if lowercase else words)
+            parts, words = _encoded(split)
+            places, counts = _places(codes, _sizes(split))
+            codes, rows = parts[places], np.repeat(rows, counts)
         # A separator at an end of a text, and an empty text, leave an empty token behind.
-        long = pc.utf8_length(words).to_numpy() >= min_length
+        long = arrow.to_numpy(pc.utf8_length(words)) >= min_length
         if not long.all():
             kept = long[codes]
             codes, rows = codes[kept], rows[kept]
         return cls(codes, rows, words, len(batch))
+
+
+def _encoded(split: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """The words of lists of words, one list after the other: the number of each, and each distinct word."""
+    encoded = split.flatten().dictionary_encode()
+    return arrow.to_numpy(encoded.indices), encoded.dictionary
+
+
+def _sizes(split: pa.Array) -> np.ndarray:
+    import pyarrow.compute as pc
+
+    return arrow.to_numpy(pc.list_value_length(split))
+
+
+def _places(codes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the parts of each token are among those of all words, and how many it has.
+
+    codes: the word of each token. sizes: parts of each word, which lie one after the other.
+    """
+    counts = sizes[codes]
+    starts, before = np.cumsum(sizes) - sizes, np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(starts[codes] - before, counts), counts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import Texts
+from xmcbench import Texts, arrow
 from xmcbench.methods.words.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Vocabulary:
         import pyarrow.compute as pc
 
         tokens = Tokens.of(batch, _SEPARATORS, lowercase=self.lowercase)
-        known = pc.index_in(tokens.words, value_set=self.words).fill_null(-1).to_numpy(zero_copy_only=False)
-        codes = known.astype(np.int32)[tokens.codes]
+        known = arrow.to_numpy(pc.fill_null(pc.index_in(tokens.words, value_set=self.words), arrow.scalar(-1)))
+        codes = known[tokens.codes]
         return codes[codes >= 0], tokens.rows[codes >= 0]
 
     def stream(self, corpora: Iterable[Texts]) -> np.ndarray:
@@ -70,7 +70,7 @@ class Vocabulary:
         """The words as arrays: ``word_bytes`` (uint8, UTF-8, one word after the other), ``word_ends`` (int64)."""
         import pyarrow.compute as pc
 
-        ends = np.cumsum(pc.binary_length(self.words).to_numpy(zero_copy_only=False), dtype=np.int64)
+        ends = np.cumsum(arrow.to_numpy(pc.binary_length(self.words)), dtype=np.int64)
         joined = "".join(self.words.to_pylist()).encode()
         return {"word_bytes": np.frombuffer(joined, np.uint8), "word_ends": ends}
 

@@ -10,7 +10,7 @@ import torch
 from xmcbench import Texts, Unavailable, XmcbenchError, progress
 from xmcbench.methods.dense.search import top_k
 from xmcbench.methods.distributed import rows
-from xmcbench.methods.encoder import encoding, hardware
+from xmcbench.methods.encoder import hardware
 from xmcbench.methods.encoder.encoding import StoreRows, encode, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -40,10 +40,8 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("queued", [1024, 4])
-def test_batches_run_at_once_on_a_thread_each(prepared, threads, monkeypatch, queued):
+def test_batches_run_at_once_on_a_thread_each(prepared, threads, monkeypatch):
     encoder, store = prepared
-    monkeypatch.setattr(encoding, "_QUEUED", queued)
     monkeypatch.setitem(hardware.TOKENS, "cpu", 64)
     vectors = np.empty((2, len(store), 16), np.float32)
     running, most, lock = [], [], threading.Lock()

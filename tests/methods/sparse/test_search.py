@@ -1,5 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from scipy.sparse import csr_matrix, random
 
 from xmcbench import TopK
@@ -69,3 +72,13 @@ def test_sums_half_way_between_two_float32_go_the_same_way():
     found = SparseIndex(labels).search(queries, 120)
     assert_same(found, exact(queries, labels, 120))
     assert np.array_equal(found.scores, exact(queries, labels, 120).scores)
+
+
+HALF_WAY = st.builds(lambda odd, power: (2 * odd + 1) * 2.0**power, st.integers(2**39, 2**40 - 1), st.integers(-60, 20))
+
+
+@given(arrays.arrays(np.float64, 20, elements=st.one_of(st.floats(1e-30, 1e30), HALF_WAY)))
+def test_settled_scores_are_rounded_to_40_bits(scores):
+    mantissa, exponent = np.frexp(scores)
+    expected = np.ldexp(np.rint(mantissa * 2.0**40), exponent - 40)
+    assert np.array_equal(search._settled(scores), expected)

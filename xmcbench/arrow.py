@@ -1,0 +1,50 @@
+"""Arrow arrays from numpy arrays and back, and scalars.
+
+pyarrow's own conversions import pandas where it is installed, which takes longer than most of what a cheap method does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Arrow's names of types that numpy calls differently. ``DataType.to_pandas_dtype`` would import pandas.
+_NUMPY_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
+
+
+def from_numpy(values: np.ndarray) -> pa.Array:
+    """A numpy array of integers or floats as an Arrow array of the same type (no copy where it is contiguous)."""
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def to_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
+    """An Arrow array of integers or floats without nulls as a read-only numpy array (no copy).
+
+    Raises ValueError where there are nulls.
+    """
+    if array.null_count:
+        raise ValueError("an array with nulls has no place in numpy")
+    name = str(array.type)
+    dtype = np.dtype(_NUMPY_NAMES.get(name, name))
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+
+
+def scalar(value: int | str) -> pa.Scalar:
+    """An integer as an Arrow ``int32``, a string as a ``large_string``."""
+    import pyarrow as pa
+
+    if isinstance(value, int):
+        return from_numpy(np.array([value], np.int32))[0]
+    content = value.encode()
+    offsets = np.array([0, len(content)], np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.large_string(), 1, buffers)[0]
