@@ -1,1 +1,1 @@
-"""Work shared by the processes of a machine, and by several machines."""
+"""Work shared by the threads of a process, the processes of a machine, and several machines."""

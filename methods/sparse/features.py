@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench import Artifacts, Doc, Texts, TopK, usable_cores
+from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.sparse.ngrams import NgramTfidf, Recipe
 from xmcbench.methods.sparse.search import SparseIndex
-from xmcbench.methods.threads import in_threads
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from xmcbench import Texts, arrow, usable_cores
-from xmcbench.methods.threads import in_threads
+from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.words.tokens import Tokens
 
 if TYPE_CHECKING:

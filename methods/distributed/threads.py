@@ -1,4 +1,4 @@
-"""Work on several threads at once, where it leaves Python's lock: in Arrow, numpy, scipy and torch."""
+"""A function on several threads, for work that leaves Python's lock: in Arrow, numpy, scipy and torch."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from xmcbench.methods.threads import in_threads
+from xmcbench.methods.distributed.threads import in_threads
 
 
 @pytest.mark.parametrize("threads", [1, 3])
