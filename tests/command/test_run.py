@@ -466,11 +466,15 @@ def test_an_infinite_limit_is_none():
 def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text("seed = 7\n")
     (tmp_path / "y.toml").write_text('config = "x.toml"\n')
+    (tmp_path / "z.toml").write_text('seting = "ez"\n')
+    (tmp_path / "grids.toml").write_text("[[grid]]\nsed = 1\n")
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--dry-run")
     for more, reason in (
         (("--conf", "x.toml"), "unrecognized argument '--conf': did you mean --config?"),
         (("--config", "x.toml", "--config=y.toml"), "--config is given more than once"),
         (("--config", "y.toml"), "a settings file cannot include another"),
+        (("--config", "z.toml"), "unknown key of z.toml 'seting' (did you mean 'setting'?)"),
+        (("--config=grids.toml",), "unknown key of grids.toml 'sed' (did you mean 'seed'?)"),
     ):
         ended = inside(*words, *more)
         assert (ended.returncode, ended.stdout) == (2, "")

@@ -22,6 +22,7 @@ from layouts import Layouts
 
 from xmcbench import Artifacts, TopK, load_arrays, save_arrays
 from xmcbench.api import evaluate
+from xmcbench.command.main import parser
 from xmcbench.command.settings_file import expand
 from xmcbench.data import known_datasets, load_dataset
 from xmcbench.data.card import read_card, write_card
@@ -423,7 +424,7 @@ class Settings(OneFile):
         )
 
     def read(self):
-        for words in expand(["run", "--config", str(self.path)]):
+        for words in expand(["run", "--config", str(self.path)], parser().below("run").flags):
             assert all(isinstance(word, str) for word in words)
         return "valid"
 

@@ -108,6 +108,7 @@ def test_lines_of_different_lengths_share_an_axis_of_percent(record):
 
     (same,) = loss_curves([row("a", 20), row("b", 20)], "x")
     assert {"steps", "0", "5", "10", "15", "20"} <= {*texts(draw(same))}
+    assert "<desc>By steps. A; B: 1 at 1, 0.05 at 20.</desc>" in draw(same)
     (apart,) = loss_curves([row("a", 20), row("b", 40)], "x")
     assert {"% of the steps of each line", "A, 20 steps", "B, 40 steps", "100"} <= {*texts(draw(apart))}
 

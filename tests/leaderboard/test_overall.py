@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,10 @@ def test_the_diagram_and_the_page(results, check_boxes):
     texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[-4:] == ["1.33  ONE", "1.67  TWO", "3.00  THREE", "4.00  FOUR"]
     assert made.groups == [(0, 3)]
+    assert root.find("{http://www.w3.org/2000/svg}desc").text == (
+        "Average ranks: 1.33  ONE, 1.67  TWO, 3.00  THREE, 4.00  FOUR. Critical difference 2.71. "
+        "Not told apart: ONE, TWO, THREE, FOUR."
+    )
     content = files(pages(records, ()), "markdown", ())
     page = content["over-datasets.md"]
     assert "1.33" in page
@@ -109,6 +114,18 @@ def test_the_diagram_and_the_page(results, check_boxes):
     assert [line["A"] for line in lines] == ["90.0000", "80.0000", "10.0000", "5.0000"]
     # With one dataset there is no such page.
     assert "over-datasets.md" not in files(pages(results(one=(0.9, None, None)), ()), "markdown", ())
+
+
+def test_markers_of_equal_ranks_are_all_seen(results, check_boxes):
+    equal = dict.fromkeys(("one", "two", "three", "four", "five"), (0.5, 0.5, 0.5))
+    drawing = diagram.draw(overall.overall(results(**equal, last=(0.1, 0.1, 0.1)), EZ, "P@1"))
+    check_boxes(drawing)
+    paths = [each.get("d") for each in ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}path")]
+    markers = [path for path in paths if path.endswith("l-5 -9h10Z")]
+    assert len(set(markers)) == len(markers) == 12
+    heights = [float(path.split()[1].partition("l")[0]) for path in markers if path.startswith("M196.0 ")]
+    assert len(heights) == 5
+    assert all(lower - upper >= 9 for lower, upper in pairwise(heights))
 
 
 def test_the_command(inside, tmp_path):

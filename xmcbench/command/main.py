@@ -73,11 +73,14 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}: did you mean {near[0]!r}?")
         super()._check_value(action, value)
 
+    def own_flags(self) -> list[str]:
+        """The flags of this parser, without those of the parsers below it."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
     def flags(self) -> list[str]:
         """Every flag that this parser takes, or one of the parsers below it."""
-        found: list[str] = []
+        found = self.own_flags()
         for action in self._actions:
-            found += action.option_strings
             for below in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
                 found += below.flags() if isinstance(below, Parser) else []
         return found
@@ -182,7 +185,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
         top.exit(0)
     # Before complaining about a missing flag: it may be there, misspelled.
     verb = top.below(words[0])
-    flags = {"--", *(verb.flags() if verb is not top else top._option_string_actions)}
+    flags = {"--", *(verb.flags() if verb is not top else top.own_flags())}
     misspelled = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags]
     if misspelled:
         verb.unknown(misspelled, words)
@@ -209,7 +212,7 @@ def _main(words: list[str]) -> int:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise UnknownName("command", words[0], VERBS)
         try:
-            grids = [_parsed(line) for line in expand(words)]
+            grids = [_parsed(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
         finally:
             sys.stdout.flush()  # --help ends here
         arguments = grids[0]

@@ -28,12 +28,12 @@ Cells that are no product are tables of grids, each with what differs from the s
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.storage.reading import read_text
 
 _FLAG, _GRID = "--config", "grid"
@@ -41,24 +41,27 @@ _FLAG, _GRID = "--config", "grid"
 _OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset", "set", "seed")
 
 
-def expand(words: list[str]) -> list[list[str]]:
+def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[str]]:
     """The command lines that a command line stands for, one for each grid of the settings file, whose contents replace
-    ``--config FILE``. Raises UsageError."""
+    ``--config FILE``. flags: those of the command, which the file may set. Raises UsageError."""
     if sum(word == _FLAG or word.startswith(f"{_FLAG}=") for word in words) > 1:
         raise UsageError(f"{_FLAG} is given more than once", "one file holds all settings")
     for position, word in enumerate(words):
         if word == _FLAG and position + 1 < len(words):
-            return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]))
+            return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]), flags())
         if word.startswith(f"{_FLAG}="):
-            return _insert(words[:position] + words[position + 1 :], Path(word.partition("=")[2]))
+            return _insert(words[:position] + words[position + 1 :], Path(word.partition("=")[2]), flags())
     return [words]
 
 
-def _insert(words: list[str], path: Path) -> list[list[str]]:
+def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str]]:
     settings = _read(path)
     grids = settings.pop(_GRID, [{}])
     if not isinstance(grids, list) or not grids or not all(isinstance(each, dict) for each in grids):
         raise UsageError(f"{path}: grid must be an array of tables", "write [[grid]] above each of them")
+    known = {flag.removeprefix("--") for flag in flags if flag.startswith("--")}
+    for name in (name for part in (settings, *grids) for name in part if name not in known):
+        raise UnknownName(f"key of {path}", name, known)
     for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
         raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
     # Right after the verb: later flags on the command line win.

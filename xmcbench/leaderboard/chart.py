@@ -92,7 +92,20 @@ def draw(chart: Chart) -> str:
         parts += _flat(line, number, left, y) if line.flat else _curved(line, number, x, y)
     parts += _keys(chart, legend)
     parts.append(f'<text class="ink" x="{_INDENT - 30}" y="{height - 10}" font-size="11">{svg(chart.foot)}</text>')
-    return canvas.frame(chart.title, height, parts, _INDENT)
+    return canvas.frame(chart.title, height, parts, _INDENT, _description(chart))
+
+
+def _description(chart: Chart) -> str:
+    """The lines in words: every point, or the ends of a line with many."""
+    named = dict(chart.axis.ticks)
+    told = [f"By {chart.axis.label}."]
+    for line in chart.lines:
+        points = [point for run in line.runs for point in run]
+        if len(points) > _MARKED:
+            points = [points[0], points[-1]]
+        values = [f"{point.value:.4g} at {named.get(point.x, f'{point.x:.4g}')}" for point in points]
+        told.append(f"{line.name}: {f'{points[0].value:.4g} everywhere' if line.flat else ', '.join(values)}.")
+    return " ".join(told)
 
 
 def _axes(axis: Axis, ticks: Iterable[tuple[float, str]], left: int, x: Place, y: Place) -> Iterator[str]:

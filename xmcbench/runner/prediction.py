@@ -61,7 +61,7 @@ def predict(
     method.seed, method.artifacts, method.compute = seed, artifacts, compute
     if hasattr(method, "pretrain"):
         with phases("pretrain"):
-            method.pretrained = _pretrained(method, train, labels, {**identity, "seed": seed})
+            method.pretrained = pretrained(method, train, labels, {**identity, "seed": seed})
     with phases("fit"):
         method.fit(train, labels, pairs)
     with phases("predict"):
@@ -72,7 +72,7 @@ def predict(
     return predictions
 
 
-def _pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:
+def pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:
     """The arrays of the method's pre-training, made once for data, parameters, seed and source."""
 
     def build(folder: Path) -> None:

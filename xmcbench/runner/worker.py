@@ -114,7 +114,7 @@ def _pretrained(
     method.seed, method.artifacts, method.compute = job.seed, artifacts, job.compute
     identity = {"method": job.method, "parameters": job.parameters, "seed": job.seed}
     with phases("pretrain"):
-        prediction._pretrained(method, *texts[:2], identity)
+        prediction.pretrained(method, *texts[:2], identity)
     used = tuple(dict.fromkeys(artifacts.used))
     return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s, artifacts=used)
 
