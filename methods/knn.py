@@ -8,6 +8,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
+from xmcbench.methods.neighbors.voting import voted
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
@@ -89,7 +90,7 @@ class KNN(Method):
 
         from xmcbench.methods.sparse.pairwise import pair_scores
 
-        votes = self._votes(self._instances.search(queries, self.neighbors)).tocoo()
+        votes = voted(self._instances.search(queries, self.neighbors), self._pairs, self.power).tocoo()
         texts = self._labels.search(queries, k).pairs(votes.shape[1]).tocoo()
         rows, labels = np.concatenate([votes.row, texts.row]), np.concatenate([votes.col, texts.col])
         scores = coo_matrix((np.concatenate([votes.data, 0 * texts.data]), (rows, labels)), shape=votes.shape).tocsr()
@@ -97,16 +98,3 @@ class KNN(Method):
         scores.data = (1 - self.text) * scores.data + self.text * similarity
         scores.eliminate_zeros()
         return TopK.from_scores(scores, k)
-
-    def _votes(self, nearest: TopK) -> csr_matrix:
-        """The share of the neighbors that has each label, by weight: CSR float64 [N, L]."""
-        from scipy.sparse import csr_matrix
-
-        # A missing neighbor scores -inf.
-        weights = np.maximum(nearest.scores.astype(np.float64), 0) ** self.power
-        total = weights.sum(axis=1, keepdims=True)
-        np.divide(weights, total, out=weights, where=total > 0)
-        kept = weights > 0
-        starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-        shares = csr_matrix((weights[kept], nearest.indices[kept], starts), shape=(len(nearest), self._pairs.shape[0]))
-        return shares @ self._pairs

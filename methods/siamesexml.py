@@ -156,11 +156,10 @@ class SiameseXML(Method):
             return contrastive_loss(cosines[kept], positive[kept], self.c, self.d) / len(drawn)
 
         curve = train(
-            self._encoder,
+            [(self._encoder, self.learning_rate)],
             shuffled(len(seen), self.batch, self.seed),
             loss_of,
             epochs=self.epochs,
-            rate=self.learning_rate,
             seed=self.seed,
         )
         self.notes["encoder"] = {"losses": ["contrastive"], "curve": curve}

@@ -1,1 +1,1 @@
-"""What SiameseXML is made of: bags of token vectors, their encoder, its training, classifiers of labels."""
+"""What Astec and SiameseXML are made of: bags of token vectors, their encoder, its training, classifiers of labels."""

@@ -68,8 +68,11 @@ class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
     def forward(self, documents: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Cosine of each document [n, d] with its labels, int64 [n, m]: float32 [n, m]."""
-        vectors = nn.functional.normalize(self.table(labels), dim=2)
-        return torch.einsum("nd,nmd->nm", documents, vectors)
+        # Each label is looked up once, and multiplied with all documents of the batch: products are cheap, and a
+        # gradient with a row for every occurrence is not.
+        each, places = torch.unique(labels, return_inverse=True)
+        vectors = nn.functional.normalize(self.table(each), dim=1)
+        return (documents @ vectors.T).gather(1, places)
 
     def vectors(self) -> np.ndarray:
         """The vectors, of length 1."""
@@ -103,5 +106,5 @@ def trained_classifiers(
         cosines = network(torch.from_numpy(documents[rows]).to(device), labels.clamp(min=0))
         return loss(cosines[kept], positive[kept]) / len(rows)
 
-    curve = train(network, shuffled(len(documents), batch, seed), loss_of, epochs=epochs, rate=rate, seed=seed)
+    curve = train([(network, rate)], shuffled(len(documents), batch, seed), loss_of, epochs=epochs, seed=seed)
     return network.vectors(), curve

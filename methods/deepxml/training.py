@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,44 +12,46 @@ from xmcbench import MethodError
 
 
 def train(
-    network: nn.Module,
+    parts: Sequence[tuple[nn.Module, float]],
     batches: Callable[[int], list[np.ndarray]],
     loss_of: Callable[[np.ndarray], torch.Tensor],
     *,
     epochs: int,
-    rate: float,
     seed: int,
 ) -> list[list[float]]:
-    """Train a network in place; the rate falls in a straight line to a tenth. Returns [step, mean loss] per epoch.
+    """Train the parts of a network in place, each at its own rate. Returns [step, mean loss] per epoch.
 
-    batches: the rows of each step of an epoch, by its number. loss_of: the loss of the rows of a step, their mean.
-    Raises MethodError where a loss is NaN or infinite.
+    Rates fall in a straight line to a tenth. batches: the rows of each step of an epoch, by its number. loss_of: the
+    loss of the rows of a step, their mean. Raises MethodError where a loss is NaN or infinite.
     """
-    tables = [each for module in network.modules() if _is_table(module) for each in module.parameters(recurse=False)]
-    held = {id(each) for each in tables}
-    dense = [each for each in network.parameters() if id(each) not in held]
-    optimizers: list[torch.optim.Optimizer] = [torch.optim.SparseAdam(tables, rate)] if tables else []
-    optimizers += [torch.optim.Adam(dense, rate)] if dense else []
+    optimizers: list[tuple[torch.optim.Optimizer, float]] = []
+    for part, rate in parts:
+        tables = [each for module in part.modules() if _is_table(module) for each in module.parameters(recurse=False)]
+        held = {id(each) for each in tables}
+        dense = [each for each in part.parameters() if id(each) not in held]
+        optimizers += [(torch.optim.SparseAdam(tables, rate), rate)] if tables else []
+        optimizers += [(torch.optim.Adam(dense, rate), rate)] if dense else []
+        part.train()
     curve, step = [], 0
-    network.train()
     for epoch in range(epochs):
         # A different dropout for each epoch, the same for each run.
         torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0]))
-        now, total, steps = rate * (1 - 0.9 * epoch / epochs), 0.0, 0
+        total, steps = 0.0, 0
         for rows in batches(epoch):
             loss = loss_of(rows)
             if not torch.isfinite(loss):
                 raise MethodError(f"the loss of step {step + 1} is NaN or infinite", "try a lower learning rate")
-            for optimizer in optimizers:
+            for optimizer, rate in optimizers:
                 for group in optimizer.param_groups:
-                    group["lr"] = now
+                    group["lr"] = rate * (1 - 0.9 * epoch / epochs)
                 optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            for optimizer in optimizers:
+            for optimizer, _ in optimizers:
                 optimizer.step()
             total, steps, step = total + float(loss.detach()), steps + 1, step + 1
         curve.append([step, round(total / max(1, steps), 5)])
-    network.eval()
+    for part, _ in parts:
+        part.eval()
     return curve
 
 

@@ -58,8 +58,9 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
     # The line is broken where points are missing: two strokes, and a key in the legend.
     drawing = draw(made)
     assert ET.fromstring(drawing).find(f"{SVG}desc").text == (
-        "By % of the labels with known pairs (steps, not to scale). FLAT, ignores pairs: 30 everywhere. HUNGRY: 0.5 at 1, "
-        "2.5 at 5, 25 at 50, 50 at 100. LEARNER: 21 at 0, 21.5 at 1, 23.5 at 5, 26 at 10, 33.5 at 25, 45 at 50, 71 at 100."
+        "By % of the labels with known pairs (steps, not to scale). FLAT, ignores pairs: 30 everywhere. "
+        "HUNGRY: 0.5 at 1, 2.5 at 5, 25 at 50, 50 at 100. "
+        "LEARNER: 21 at 0, 21.5 at 1, 23.5 at 5, 26 at 10, 33.5 at 25, 45 at 50, 71 at 100."
     )
     assert drawing.count('class="l1"') == 3
     assert "ABSENT" not in drawing

@@ -12,6 +12,7 @@ REACHED = {
     "knn": (0.345, 0.755),
     "zestxml": (0.518, 0.741),
     "siamesexml": (0.145, 0.557),
+    "astec": (0.227, 0.481),
 }
 
 
@@ -21,7 +22,7 @@ REFUSED = (*REACHED, "ngame", "xr-transformer")
 def test_all_pairs(inside, tmp_path):
     words = ["run", "--dataset", SAMPLE, "--setting", "full", "--methods", ",".join(REACHED), "--runs", "runs"]
     for value in ("dimensions=64", "epochs=5", "classifier_epochs=2"):
-        words += ["--set", f"siamesexml.{value}"]
+        words += ["--set", f"siamesexml.{value}", "--set", f"astec.{value}"]
     ended = inside(*words)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "records").rglob("*.json")]

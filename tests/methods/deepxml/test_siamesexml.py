@@ -157,7 +157,7 @@ def test_classifiers_learn_what_they_are_shown():
 def test_a_diverged_training_is_an_error():
     network = torch.nn.Linear(1, 1)
     with pytest.raises(MethodError, match="step 1 is NaN or infinite"):
-        train(network, shuffled(2, 2, 0), lambda _: network(torch.ones(1)).sum() * math.nan, epochs=1, rate=1.0, seed=0)
+        train([(network, 1.0)], shuffled(2, 2, 0), lambda _: network(torch.ones(1)).sum() * math.nan, epochs=1, seed=0)
 
 
 def test_shuffled_batches_hold_every_row_once():

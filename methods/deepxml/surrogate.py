@@ -1,0 +1,136 @@
+"""Astec's surrogate labels: clusters of labels that occur together. Imports numba: import it late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.methods.deepxml.bags import Bags
+
+#: Iterations of 2-means at a node.
+_ITERATIONS = 20
+
+
+def surrogate_pairs(
+    documents: Bags, pairs: csr_matrix, tokens: int, *, clusters: int, walk: int, restart: float, kept: int, seed: int
+) -> csr_matrix:
+    """The clusters that each document's labels lie in: binary CSR float32 [N, K].
+
+    pairs: binary CSR [N, L], every label with a pair. tokens: size of the vocabulary. K is the largest power of two
+    that is neither above ``clusters`` nor above half of the labels, and at least 1.
+    """
+    from scipy.sparse import csr_matrix
+    from sklearn.preprocessing import normalize
+
+    features = csr_matrix((documents.weights, documents.tokens, documents.starts), shape=(len(documents), tokens))
+    means = normalize((pairs.T @ features).tocsr())
+    smoothed = (walked(pairs, walk, restart, kept, seed) @ means).tocsr()
+    most = max(1, min(clusters, pairs.shape[1] // 2))
+    cluster = balanced_clusters(smoothed, 1 << (most.bit_length() - 1), seed)
+    ones = np.ones(len(cluster), np.float32)
+    shape = pairs.shape[1], int(cluster.max()) + 1
+    found = (pairs @ csr_matrix((ones, (np.arange(len(cluster)), cluster)), shape=shape)).tocsr()
+    found.data[:] = 1
+    return found
+
+
+def walked(pairs: csr_matrix, steps: int, restart: float, kept: int, seed: int) -> csr_matrix:
+    """How often a random walk over the pairs visits each label: CSR float32 [L, L], rows that sum to 1.
+
+    pairs: binary CSR [N, L]. From a label the walk goes to one of its documents and from there to one of that
+    document's labels, or with probability ``restart`` back to where it began; ``steps`` visits are counted, and of
+    these the ``kept`` labels most visited stay. A label without a pair stays where it is.
+    """
+    from scipy.sparse import csr_matrix
+
+    by_label = pairs.T.tocsr()
+    labels = pairs.shape[1]
+    columns, values = np.zeros((labels, kept), np.int32), np.zeros((labels, kept), np.float32)
+    _walk(
+        (pairs.indptr, pairs.indices),
+        (by_label.indptr, by_label.indices),
+        steps,
+        restart,
+        np.random.default_rng(seed).integers(0, 2**31, labels),
+        columns,
+        values,
+    )
+    values /= values.sum(axis=1, keepdims=True)
+    rows = np.repeat(np.arange(labels), kept)
+    found = csr_matrix((values.ravel(), (rows, columns.ravel())), shape=(labels, labels))
+    found.eliminate_zeros()
+    return found
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def _walk(pairs, by_label, steps, restart, seeds, columns, values):  # type: ignore[no-untyped-def]
+    starts, labels = pairs
+    label_starts, documents = by_label
+    kept = columns.shape[1]
+    visits = np.zeros(len(seeds), np.int64)
+    met = np.empty(steps, np.int64)
+    for label in range(len(seeds)):
+        np.random.seed(seeds[label])
+        size, here = 0, label
+        for _ in range(steps):
+            first, last = label_starts[here], label_starts[here + 1]
+            if np.random.random() < restart or first == last:
+                here = label
+            else:
+                document = documents[np.random.randint(first, last)]
+                here = labels[np.random.randint(starts[document], starts[document + 1])]
+            if visits[here] == 0:
+                met[size] = here
+                size += 1
+            visits[here] += 1
+        known = np.sort(met[:size])
+        order = np.argsort(-visits[known], kind="mergesort")[:kept]
+        for place in range(len(order)):
+            columns[label, place] = known[order[place]]
+            values[label, place] = visits[known[order[place]]]
+        visits[known] = 0
+
+
+def balanced_clusters(vectors: csr_matrix, clusters: int, seed: int) -> np.ndarray:
+    """The cluster of each row, int64 [n], by balanced 2-means from the top; sizes differ by one at most.
+
+    vectors: CSR float32 [n, features], compared by cosine. clusters: a power of two, at most n. At every node the rows
+    are halved by how much nearer they are to one of two centers than to the other.
+    """
+    from sklearn.preprocessing import normalize
+
+    rng = np.random.default_rng(seed)
+    vectors = normalize(vectors)
+    parts = [np.arange(vectors.shape[0])]
+    while len(parts) < clusters:
+        halves = []
+        for rows in parts:
+            halves += _halved(vectors[rows], rows, rng)
+        parts = halves
+    found = np.empty(vectors.shape[0], np.int64)
+    for number, rows in enumerate(parts):
+        found[rows] = number
+    return found
+
+
+def _halved(vectors: csr_matrix, rows: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    half = (len(rows) + 1) // 2
+    # Dense, for a node has two.
+    centers = vectors[rng.choice(len(rows), 2, replace=False)].toarray()
+    order, before = np.arange(len(rows)), -np.inf
+    for _ in range(_ITERATIONS):
+        nearness = vectors @ centers.T
+        order = np.argsort(nearness[:, 1] - nearness[:, 0], kind="stable")
+        total = float(nearness[order[:half], 0].sum() + nearness[order[half:], 1].sum())
+        if total - before <= 1e-4 * abs(total):
+            break
+        before = total
+        for side, members in enumerate((order[:half], order[half:])):
+            center = np.asarray(vectors[members].sum(axis=0)).ravel()
+            centers[side] = center / max(float(np.linalg.norm(center)), 1e-12)
+    return [np.sort(rows[order[:half]]), np.sort(rows[order[half:]])]

@@ -1,0 +1,1 @@
+"""What the training instances nearest to a text say about its labels."""
