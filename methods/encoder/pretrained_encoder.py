@@ -47,6 +47,7 @@ class PretrainedEncoder(DualEncoder):
         """Train on the texts; returns the changed weights by name."""
         tower = self._open(raw_X, raw_Y)
         self._train(tower, raw_X, raw_Y)
+        self.notes["training_texts"] = self._passes()
         self._fresh = tower
         return tower.encoder.weights()
 
