@@ -21,6 +21,8 @@ class PretrainedEncoder(DualEncoder):
     """A dual encoder with a pre-training on texts only, which all ratios and settings share."""
 
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
+    #: The parameters that decide how long the training without pairs takes.
+    _budget: ClassVar[tuple[str, ...]] = ("steps",)
 
     steps: Annotated[
         int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs", "MACLR, section 5.1")
@@ -47,7 +49,7 @@ class PretrainedEncoder(DualEncoder):
         """Train on the texts; returns the changed weights by name."""
         tower = self._open(raw_X, raw_Y)
         self._train(tower, raw_X, raw_Y)
-        self.notes["training_texts"] = self._passes()
+        self.notes["budget"] = {"texts": self._passes(), "parameters": list(self._budget)}
         self._fresh = tower
         return tower.encoder.weights()
 

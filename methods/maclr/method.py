@@ -40,6 +40,7 @@ class MACLR(SelfTraining):
     title = "MACLR"
     packages: ClassVar = {**SelfTraining.packages, "faiss": "faiss-cpu"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
+    _budget: ClassVar[tuple[str, ...]] = ("steps", "pseudo_steps")
     presets: ClassVar = PRESETS
     choices: ClassVar = {
         "paper": "MACLR, section 5.1",

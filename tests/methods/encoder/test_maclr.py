@@ -240,7 +240,9 @@ def test_what_a_step_of_maclr_embeds(run, stories, monkeypatch):
     for values in ({}, {"hard_negatives": 1, "pseudo_replay": 1.0}, {"pseudo_loss": "soft"}, OFF):
         counted.clear()
         _, method = run(stories, **values)
-        assert sum(counted) == method._passes() == method.notes["training_texts"], values
+        budget = {"texts": sum(counted), "parameters": ["steps", "pseudo_steps"]}
+        assert method._passes() == sum(counted), values
+        assert method.notes["budget"] == budget, values
 
 
 def test_held_out_documents(run, stories):
