@@ -49,6 +49,11 @@ CURVE = (
     "its line is flat."
 )
 
+BUDGET = (
+    "Rows that differ only in how long they train without pairs, by the number of texts that the training embeds with "
+    "their gradients. Bands reach from the lowest seed to the highest."
+)
+
 TRADEOFF = (
     "A row is on the Pareto front of a cost if no other row of the drawing is better at the same cost or less, or as "
     "good at a lower cost. The front compares means and ignores their intervals. Times on other classes of machine "

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeVar
 
-from xmcbench.leaderboard.plot import Marked
+from xmcbench.leaderboard.plot import Marked, WithMarkedLines
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
 from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+
+X = TypeVar("X", int, float)
 
 #: The shares of the paper's Figure 2.
 RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -42,7 +45,7 @@ class CoverageLine(Marked):
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(WithMarkedLines):
     """The lines of one metric on one dataset. ``missing``: expected points without a result, one line each."""
 
     dataset: str
@@ -67,15 +70,6 @@ class Curve:
     def short(self) -> str:
         """A short title for a row of drawings."""
         return self.metric
-
-    @property
-    def marks(self) -> Mapping[str, Sequence[str]]:
-        """Note -> the names of the lines that it is about."""
-        found: dict[str, list[str]] = {}
-        for line in self.lines:
-            for mark in line.marks:
-                found.setdefault(mark, []).append(line.name)
-        return found
 
 
 def curve(
@@ -109,7 +103,7 @@ def curve(
     lines, needed = [], set(expected)
     for name, (supervision, placed) in sorted(groups.items()):
         flat = supervision == "unused"
-        points = _points([(ratio, each) for ratio, each in placed if flat or ratio in grid], metric, filter_name)
+        points = over_seeds([(ratio, each) for ratio, each in placed if flat or ratio in grid], metric, filter_name)
         if flat and points:
             first = min(points)
             points = {grid[0] if grid else first: points[first]}
@@ -162,17 +156,18 @@ def _grid(groups: Iterable[tuple[str, list[tuple[float, Record]]]]) -> tuple[flo
     return tuple(sorted({ratio for supervision, placed in groups if supervision != "unused" for ratio, _ in placed}))
 
 
-def _points(placed: Iterable[tuple[float, Record]], metric: str, filter_name: str) -> dict[float, CoveragePoint]:
-    at: dict[float, list[Record]] = {}
-    for ratio, record in placed:
-        at.setdefault(ratio, []).append(record)
+def over_seeds(placed: Iterable[tuple[X, Record]], metric: str, filter_name: str) -> dict[X, CoveragePoint]:
+    """The point of each position, in their order, from the records that have it."""
+    at: dict[X, list[Record]] = {}
+    for x, record in placed:
+        at.setdefault(x, []).append(record)
     points = {}
-    for ratio in sorted(at):
-        scores = [record.metrics[filter_name] for record in at[ratio]]
+    for x in sorted(at):
+        scores = [record.metrics[filter_name] for record in at[x]]
         values = [each.values[metric] for each in scores]
         widths = [(each.intervals[metric][1] - each.intervals[metric][0]) / 2 for each in scores]
-        seeds = tuple(record.cell.seed for record in at[ratio])
-        points[ratio] = CoveragePoint(fmean(values), min(values), max(values), fmean(widths), seeds)
+        seeds = tuple(record.cell.seed for record in at[x])
+        points[x] = CoveragePoint(fmean(values), min(values), max(values), fmean(widths), seeds)
     return points
 
 

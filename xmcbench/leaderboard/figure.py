@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from xmcbench.leaderboard import canvas, chart, curves, diagram, dots, groups, losses, overall, scatter, tradeoff
+from xmcbench.leaderboard import (
+    budgets,
+    canvas,
+    chart,
+    curves,
+    diagram,
+    dots,
+    groups,
+    losses,
+    overall,
+    scatter,
+    tradeoff,
+)
+from xmcbench.leaderboard.budgets import BudgetCurve
 from xmcbench.leaderboard.chart import Axis, Chart, Line, Point
 from xmcbench.leaderboard.curves import CoverageLine, Curve
 from xmcbench.leaderboard.groups import GroupFigure
@@ -14,6 +27,9 @@ from xmcbench.leaderboard.overall import Overall
 from xmcbench.leaderboard.plot import DAGGER, Figure
 from xmcbench.leaderboard.tradeoff import Tradeoff
 from xmcbench.metrics import protocol
+
+#: Ticks of an axis of budgets at most.
+_TICKS = 9
 
 
 def draw(made: Figure) -> str:
@@ -67,6 +83,30 @@ def _runs(made: Curve, line: CoverageLine) -> Iterator[tuple[Point, ...]]:
             run = []
 
 
+def _budgets(made: BudgetCurve) -> Chart:
+    """On a logarithmic axis that has 0. Ticks that would overlap are left out."""
+    places = [(made.place(texts), texts) for texts in made.texts]
+    ticks: list[tuple[float, str]] = []
+    for place, texts in places:
+        if not ticks or place - ticks[-1][0] >= places[-1][0] / _TICKS:
+            ticks.append((place, f"{texts / 1000:.3g}K" if texts >= 1000 else str(texts)))
+    lines = []
+    for line in made.lines:
+        points = [
+            Point(made.place(texts), 100 * each.value, 100 * each.low, 100 * each.high)
+            for texts, each in sorted(line.points.items())
+        ]
+        lines.append(Line(line.label, (tuple(points),)))
+    stale = f"; {DAGGER} stale or mixed" if any(line.marks for line in made.lines) else ""
+    return Chart(
+        title=f"{made.metric} on {made.dataset}, {made.setting.title}",
+        axis=Axis(0.0, places[-1][0], tuple(ticks), "texts embedded in training (log scale from the first)"),
+        lines=tuple(lines),
+        digits=1,
+        foot=f"filter {made.filter}, metric protocol {protocol.VERSION}; bands: lowest to highest seed" + stale,
+    )
+
+
 def _losses(made: LossCurve) -> Chart:
     """By step, or by share of the steps if lines differ in length."""
     lengths = {line.points[-1].step for line in made.lines}
@@ -89,6 +129,7 @@ def _losses(made: LossCurve) -> Chart:
 
 _KINDS: dict[type, tuple[Callable[[Any], str], Callable[[Any], str]]] = {
     Curve: (lambda made: chart.draw(_coverage(made)), curves.as_csv),
+    BudgetCurve: (lambda made: chart.draw(_budgets(made)), budgets.as_csv),
     LossCurve: (lambda made: chart.draw(_losses(made)), losses.as_csv),
     Overall: (diagram.draw, overall.as_csv),
     Tradeoff: (scatter.draw, tradeoff.as_csv),

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import ablation, captions, consistency, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations
+from xmcbench.leaderboard.budgets import budget_curves
 from xmcbench.leaderboard.curves import curve
 from xmcbench.leaderboard.losses import loss_curves
 from xmcbench.leaderboard.published import Source, sources
@@ -141,6 +142,9 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
         blocks += section(context, name, setting, complete.get(setting, []), zero_shot, remark)
         if setting in ablated:
             blocks.append(captions.on_the_ablation({record.method.title for record in ablated[setting]}))
+    for setting, group in complete.items():
+        if budgets := budget_curves(group, filter_name, standing):
+            blocks += [Heading(2, f"Training budget, {setting.title}"), captions.BUDGET, Figures(budgets)]
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
     return Page(name.lower(), name, (*blocks, *citations(printed, name)))

@@ -46,6 +46,21 @@ class WithoutNotes:
         return {}
 
 
+class WithMarkedLines:
+    """The base of figures whose lines have notes. lines: each ``Marked``."""
+
+    lines: Sequence[Marked]
+
+    @property
+    def marks(self) -> Mapping[str, Sequence[str]]:
+        """Note -> the names of the lines that it is about."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines:
+            for mark in line.marks:
+                found.setdefault(mark, []).append(line.name)
+        return found
+
+
 class Marked:
     """The base of lines and points of a figure. name: of the row. marks: as of ``Row``."""
 
