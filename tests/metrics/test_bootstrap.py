@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -185,3 +187,41 @@ def test_the_size_of_a_block_changes_nothing(monkeypatch):
     for block in (1, 39, 40, 100, 40 * 999):
         monkeypatch.setattr(bootstrap, "_BLOCK", block)
         assert bootstrap.intervals(numerators, {}, seed=3)["P@1"] == pytest.approx(whole["P@1"], rel=1e-12)
+
+
+def test_draws_are_kept_for_the_next_values_of_as_many_rows(monkeypatch):
+    monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
+    drawn = []
+    fresh = bootstrap._drawn
+    monkeypatch.setattr(bootstrap, "_drawn", lambda *what: drawn.append(what[:2]) or fresh(*what))
+    values = {rows: np.linspace(0, 1, rows) ** 2 for rows in (20, 30)}
+
+    def found(rows, seed=0):
+        return bootstrap.intervals({"P@1": values[rows]}, {}, seed)
+
+    first = found(20)
+    assert found(20) == first
+    found(30)
+    found(20, seed=1)
+    assert drawn == [(20, 0), (30, 0), (20, 1)]
+    assert found(20) == first
+    # What does not fit any longer is drawn again, and what never fits is not kept.
+    monkeypatch.setattr(bootstrap, "_KEPT", 50 * bootstrap.SAMPLES)
+    found(30, seed=1)
+    assert list(bootstrap._kept) == [(20, 0), (30, 1)]
+    assert found(20) == first
+    assert len(drawn) == 4
+    monkeypatch.setattr(bootstrap, "_KEPT", 0)
+    bootstrap._kept.clear()
+    assert found(20) == first
+    assert not bootstrap._kept
+
+
+def test_blocks_of_draws_do_not_matter(monkeypatch):
+    values = {"P@1": np.linspace(0, 1, 40) ** 2}
+    whole = bootstrap._resampled(np.column_stack([values["P@1"]]), 5)
+    for block, kept in ((40 * 7, 160_000_000), (40 * 7, 0)):
+        monkeypatch.setattr(bootstrap, "_kept", OrderedDict())
+        monkeypatch.setattr(bootstrap, "_BLOCK", block)
+        monkeypatch.setattr(bootstrap, "_KEPT", kept)
+        np.testing.assert_allclose(bootstrap._resampled(np.column_stack([values["P@1"]]), 5), whole, rtol=1e-14)

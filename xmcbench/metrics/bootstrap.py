@@ -8,7 +8,8 @@ correction is of the order of 1 / sqrt(rows), and matters where hits are rare.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,11 +24,16 @@ _MANY_ROWS = 200_000
 
 #: Cells of the weight matrix [samples, rows] that are held at a time (128 MB).
 _BLOCK = 16_000_000
+#: Bytes of weights that are kept for the next values of as many rows: those of other filters, other results.
+_KEPT = 160_000_000
 
 #: Values that differ by less than this share of their scale are equal: they differ by rounding.
 _ROUNDING = 1e-12
 
 _NORMAL = NormalDist()
+
+#: (rows, seed) -> weights, uint8 [samples, rows], the last used at the end.
+_kept: OrderedDict[tuple[int, int], NDArray[np.uint8]] = OrderedDict()
 
 
 class Interval(NamedTuple):
@@ -71,19 +77,39 @@ def intervals(
 
 def _resampled(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Sums over resampled rows, float64 [samples, columns], of the columns [rows, columns]."""
-    rows = len(columns)
-    samples = samples_for(rows)
+    sums = np.empty((samples_for(len(columns)), columns.shape[1]))
+    start = 0
+    for weights in _weights(len(columns), seed):
+        sums[start : start + len(weights)] = weights.astype(np.float64) @ columns
+        start += len(weights)
+    return sums
+
+
+def _weights(rows: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    """How often each row is drawn in each sample, uint8 [samples, rows], in blocks."""
+    samples, step = samples_for(rows), max(1, _BLOCK // rows)
+    if samples * rows > _KEPT:
+        yield from _drawn(rows, seed, samples, step)
+        return
+    found = _kept.pop((rows, seed), None)
+    if found is None:
+        found = np.concatenate([*_drawn(rows, seed, samples, step)])
+    _kept[rows, seed] = found
+    while sum(each.nbytes for each in _kept.values()) > _KEPT:
+        _kept.popitem(last=False)
+    for start in range(0, samples, step):
+        yield found[start : start + step]
+
+
+def _drawn(rows: int, seed: int, samples: int, step: int) -> Iterator[NDArray[np.uint8]]:
     # RandomState's streams are frozen by numpy's policy, those of Generator are not.
     random = np.random.RandomState(seed)
-    sums = np.empty((samples, columns.shape[1]))
-    step = max(1, _BLOCK // rows)
     for start in range(0, samples, step):
-        # How often each row was drawn, one sample at a time so that the stream does not depend on the block.
-        weights = np.empty((min(step, samples - start), rows))
+        # One sample at a time, so that the stream does not depend on the block. A row is drawn once on average.
+        weights = np.empty((min(step, samples - start), rows), np.uint8)
         for sample in weights:
             sample[:] = np.bincount(random.randint(0, rows, rows), minlength=rows)
-        sums[start : start + step] = weights @ columns
-    return sums
+        yield weights
 
 
 def _interval(
