@@ -2,24 +2,36 @@
 
     python -m xmcbench.processes.keeper MODULE ARGUMENT...
 
-runs a module in a child, and ends as the child does. It adopts every orphan below it, also one that made a session of
+runs a module in a child, and ends as the child does.
+
+    python -m xmcbench.processes.keeper --wait IMPORT,...
+
+imports some modules in the child, which then waits for a line of JSON on its standard input: ``argv`` (the module and
+its arguments), ``log`` (a file for its output), ``environment``. Without one it ends.
+
+The keeper adopts every orphan below it, also one that made a session of
 its own, and leaves none: when the child ends, when it is asked to end (SIGTERM), and when its own parent is killed.
 The child is a fork, so that a process is not started twice.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import runpy
 import select
 import signal
 import sys
+import tempfile
 import time
 from contextlib import suppress
+from importlib import import_module
 
 from xmcbench.processes.lifetime import GRACE_S, MARK, adopt_orphans, descendants, die_with_parent, supervising
 
+#: Instead of a module: it is told later.
+WAIT = "--wait"
 #: Seconds that others below us have to end when the child is gone.
 _OTHERS_GRACE_S = 0.5
 #: Seconds until we stop waiting for what the kernel does not let go of.
@@ -49,8 +61,30 @@ def main() -> None:
     os.close(wake)
     os.close(woken)
     die_with_parent(keeper)
-    sys.argv = sys.argv[1:]
+    sys.argv = sys.argv[1:] if sys.argv[1] != WAIT else _told(sys.argv[2].split(","))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def _told(imports: list[str]) -> list[str]:
+    """Import what will be needed, and wait for what to run: the module and its arguments."""
+    for name in imports:
+        with suppress(Exception):
+            import_module(name)
+    line = sys.stdin.buffer.readline()
+    if not line:
+        os._exit(0)
+    told = json.loads(line)
+    mark = os.environ[MARK]
+    os.environ.clear()
+    os.environ.update({**told["environment"], MARK: mark})
+    tempfile.tempdir = None  # that of the environment is another
+    nothing, log = os.open(os.devnull, os.O_RDONLY), os.open(told["log"], os.O_WRONLY | os.O_APPEND)
+    for descriptor, place in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(descriptor, place)
+    os.close(nothing)
+    os.close(log)
+    argv: list[str] = told["argv"]
+    return argv
 
 
 _asked: list[int] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -70,6 +71,19 @@ def _known(mark: str) -> bool:
 def _runs(mark: str) -> bool:
     _, process, started, _ = mark.split(":")
     return _started(int(process)) == started
+
+
+def end_kept(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Leave nothing: the keeper ends what is below it, and where it was killed itself, the mark tells what that is."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(3 * GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.returncode == -signal.SIGKILL:
+        end_marked(mark)
 
 
 def end_marked(mark: str) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.lifetime import GRACE_S, MARK, end_marked, new_mark
+from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new_mark
+from xmcbench.processes.spare import Spare
 
 #: Seconds between two looks at the process.
 _INTERVAL_S = 0.05
@@ -48,8 +49,8 @@ class Supervised:
     """A module that runs as a process, its output in ``log``; at a limit it is ended, with everything it started.
 
     result: the file that the process writes as its last act. Once it is there, the limits no longer apply, and the
-    process has a few seconds to end. It also ends when this process dies. Raises StorageError when the log cannot be
-    written.
+    process has a few seconds to end. It also ends when this process dies. spare: a process in waiting that fits, which
+    then runs it. Raises StorageError when the log cannot be written.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Supervised:
         result: Path,
         time_limit_s: float | None = None,
         memory_limit_bytes: int | None = None,
+        spare: Spare | None = None,
     ) -> None:
-        self._mark, self._result, self._memory_limit = new_mark(), result, memory_limit_bytes
+        self._mark, self._result, self._memory_limit = spare.mark if spare else new_mark(), result, memory_limit_bytes
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as stream:
-                self._process = subprocess.Popen(
+                ready = spare.hand(module, arguments, log, environment) if spare else None
+                self._process = ready or subprocess.Popen(
                     # -P: the package that is installed, not a folder of its name where the user happens to stand.
                     [sys.executable, "-P", "-m", "xmcbench.processes.keeper", module, *arguments],
                     stdin=subprocess.DEVNULL,
@@ -112,7 +115,7 @@ class Supervised:
 
     def end(self) -> Ending:
         """End it and everything it started, if it still runs; how it ended."""
-        _end(self._process, self._mark)
+        end_kept(self._process, self._mark)
         return Ending(self._process.returncode, self._timed_out, self._over_memory, self.peak_memory_bytes)
 
 
@@ -168,16 +171,3 @@ def _tree_memory(pid: int) -> int:
         except psutil.Error:
             continue  # it ended while we looked
     return total
-
-
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Leave nothing: the keeper ends what is below it, and where it was killed itself, the mark tells what that is."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(3 * GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.returncode == -signal.SIGKILL:
-        end_marked(mark)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from xmcbench.environment import available_memory, machine_cores, usable_cores
+from xmcbench.processes.spare import Spare
 from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
-from xmcbench.runner.executors.process import Process
+from xmcbench.runner.executors.process import Process, spare_process
 from xmcbench.storage.temporary import scratch
 
 
@@ -41,6 +42,7 @@ class Local:
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self._running: dict[str, _Running] = {}
+        self._spare: Spare | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -48,6 +50,8 @@ class Local:
     def __exit__(self, *_: object) -> None:
         for key in list(self._running):
             self.cancel(key)
+        if self._spare:
+            self._spare.end()
 
     @property
     def room(self) -> Room:
@@ -74,9 +78,16 @@ class Local:
         """Start the process of a task."""
         gpus = self._free_gpus()[: task.needs.gpus]
         with ExitStack() as files:
-            process = Process(task, files.enter_context(scratch()), gpus)
+            spare, self._spare = self._spare, None
+            if spare:
+                files.callback(spare.end)
+            process = Process(task, files.enter_context(scratch()), gpus, spare)
             files.callback(process.end)
             self._running[task.key] = _Running(task, process, gpus, files.pop_all())
+
+    def expect(self, needs: Needs) -> None:
+        """Start a process that waits for the task, unless there is one."""
+        self._spare = self._spare or spare_process(needs.threads)
 
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
         """The tasks that have ended, each with what its process wrote."""

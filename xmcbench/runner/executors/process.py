@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,33 +12,45 @@ import msgspec
 from xmcbench import progress
 from xmcbench.environment import thread_variables
 from xmcbench.errors import StorageError
+from xmcbench.processes.spare import Spare
 from xmcbench.processes.supervisor import Ending, Supervised
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Task
 from xmcbench.runner.job import Outcome
 
 _OUTCOME, _PROGRESS = "outcome.json", "progress.json"
+_GPUS = "CUDA_VISIBLE_DEVICES"
+
+#: What cells of most methods import, none of it the code of a method.
+_IMPORTS = ("xmcbench.runner.parts", "xmcbench.runner.prediction", "pyarrow.compute", "scipy.sparse")
+#: Variables that are read when they are needed.
+_LATER = frozenset({"TMPDIR", _GPUS, progress.VARIABLE})
 
 
 class Process:
     """The process of a task, in a folder of its own, which whoever makes it removes.
 
-    gpus: the GPUs that it may use; without one it is told nothing. Raises StorageError where its files cannot be
-    written.
+    gpus: the GPUs that it may use; without one it is told nothing. spare: a process in waiting, which is used or ended.
+    Raises StorageError where its files cannot be written.
     """
 
-    def __init__(self, task: Task, folder: Path, gpus: Sequence[str]) -> None:
+    def __init__(self, task: Task, folder: Path, gpus: Sequence[str], spare: Spare | None = None) -> None:
         self.folder = folder
         job_file, outcome = folder / "job.json", folder / _OUTCOME
+        environment = _environment(folder, task.needs.threads, gpus)
+        if spare and not spare.fits(environment):
+            spare.end()
+            spare = None
         msgspec.structs.replace(task.job, outcome=str(outcome)).write(job_file)
         self.supervised = Supervised(
             "xmcbench.runner.worker",
             [str(job_file)],
             task.log,
-            _environment(folder, task.needs.threads, gpus),
+            environment,
             outcome,
             task.time_limit_s,
             task.memory_limit_bytes,
+            spare,
         )
 
     def look(self) -> Ending | None:
@@ -60,11 +73,19 @@ class Process:
         return progress.read(self.folder / _PROGRESS)
 
 
+def spare_process(threads: int) -> Spare | None:
+    """A process in waiting for a task of so many threads; None where none can be started."""
+    try:
+        return Spare(_IMPORTS, _environment(Path(tempfile.gettempdir()), threads, ()), _LATER)
+    except OSError:
+        return None
+
+
 def _environment(folder: Path, threads: int, gpus: Sequence[str]) -> dict[str, str]:
     """The environment of a cell's process: the user's, and what we set."""
     # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
     told = {**thread_variables(threads), progress.VARIABLE: str(folder / _PROGRESS)}
-    told |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
+    told |= {_GPUS: ",".join(gpus)} if gpus else {}
     # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
     return {**waiting, **os.environ, **told, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
