@@ -202,13 +202,23 @@ def package_versions(imports: Iterable[str]) -> dict[str, str]:
     return {name: version for name in imports if (version := _version(name))}
 
 
+def distribution_versions(imports: Iterable[str]) -> dict[str, str]:
+    """Versions of installed packages by the names under which they are installed, not those of imports."""
+    return {name: metadata.version(name) for each in imports for name in sorted(_names(each))}
+
+
 @cache
 def _version(import_name: str) -> str:
+    return ", ".join(sorted({metadata.version(name) for name in _names(import_name)}))
+
+
+@cache
+def _names(import_name: str) -> frozenset[str]:
+    """The names under which the packages with a module are installed."""
     try:
-        return metadata.version(import_name)
+        return frozenset({metadata.distribution(import_name).name})
     except metadata.PackageNotFoundError:
-        found = _distributions().get(import_name, [])
-        return ", ".join(sorted({metadata.version(name) for name in found}))
+        return frozenset(_distributions().get(import_name, ()))
 
 
 @cache

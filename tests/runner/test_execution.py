@@ -160,6 +160,25 @@ def test_what_was_pretrained_is_taken_by_the_next_cell(run_here, methods):
     assert (first.subset, second.subset.name) == (None, "full")
 
 
+def test_packages_of_a_record_stand_there_once_by_the_name_they_are_installed_by(run_here, plugin):
+    """huggingface_hub, faiss and sklearn are names of modules."""
+    code = (
+        METHODS
+        + """
+    class Faiss(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            import annotated_types, faiss, huggingface_hub, sklearn
+            super().fit(raw_X, raw_Y, pairs)
+    """
+    )
+    (record,) = run_here(plugin(code), methods=["faiss"])
+    names = [*record.environment.packages]
+    spelled = [re.sub("[-_.]+", "-", name).lower() for name in names]
+    assert len(set(spelled)) == len(spelled)
+    assert {"annotated-types", "faiss-cpu", "huggingface-hub", "scikit-learn"} <= {*spelled}
+    assert not {"faiss", "sklearn"} & {*spelled}
+
+
 @pytest.mark.parametrize(
     ("method", "status", "reason"),
     [

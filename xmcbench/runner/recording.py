@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.environment import Compute
@@ -115,7 +116,7 @@ def _record(
         counts=dataset.counts(),
         protocol=scored.protocol if scored else unscored,
         environment=Environment(
-            packages={**machine.packages, **outcome.packages},
+            packages=_packages(machine.packages, outcome.packages),
             hardware=machine.hardware,
             xmcbench=machine.xmcbench,
             compute=compute,
@@ -136,3 +137,11 @@ def subset_facts(subset: Subset | None) -> SubsetFacts | None:
         labels=subset.labels,
         instances=subset.instances,
     )
+
+
+def _packages(machine: Mapping[str, str], used: Mapping[str, str]) -> dict[str, str]:
+    """The packages of the machine, and those that the method used: each once, however its name is spelled."""
+    from packaging.utils import canonicalize_name
+
+    known = {canonicalize_name(name) for name in machine}
+    return {**machine, **{name: version for name, version in used.items() if canonicalize_name(name) not in known}}

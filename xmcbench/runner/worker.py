@@ -16,7 +16,7 @@ from pathlib import Path
 
 from xmcbench import progress
 from xmcbench.data.sealing import seal
-from xmcbench.environment import package_versions
+from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.output.escaping import visible
@@ -97,7 +97,7 @@ def run(job: Job) -> Outcome:
     return Outcome(
         status="ok",
         notes=json_notes(method),
-        packages=package_versions(source_of(*classes(method)).packages),
+        packages=distribution_versions(source_of(*classes(method)).packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
         artifacts=tuple(dict.fromkeys(artifacts.used)),
