@@ -218,9 +218,13 @@ def _names(import_name: str) -> frozenset[str]:
     try:
         return frozenset({metadata.distribution(import_name).name})
     except metadata.PackageNotFoundError:
-        return frozenset(_distributions().get(import_name, ()))
+        return frozenset(distributions().get(import_name, ()))
 
 
 @cache
-def _distributions() -> Mapping[str, list[str]]:
-    return metadata.packages_distributions()  # slow: reads the metadata of every installed package
+def distributions() -> Mapping[str, list[str]]:
+    """Name of a module -> the names under which packages with it are installed.
+
+    Slow at first: it reads the metadata of every installed package.
+    """
+    return metadata.packages_distributions()

@@ -21,8 +21,6 @@ from xmcbench.runner.job import Outcome
 _OUTCOME, _PROGRESS = "outcome.json", "progress.json"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 
-#: What cells of most methods import, none of it the code of a method.
-_IMPORTS = ("xmcbench.runner.parts", "xmcbench.runner.prediction", "pyarrow.compute", "scipy.sparse")
 #: Variables that are read when they are needed.
 _LATER = frozenset({"TMPDIR", _GPUS, progress.VARIABLE})
 
@@ -76,7 +74,7 @@ class Process:
 def spare_process(threads: int) -> Spare | None:
     """A process in waiting for a task of so many threads; None where none can be started."""
     try:
-        return Spare(_IMPORTS, _environment(Path(tempfile.gettempdir()), threads, ()), _LATER)
+        return Spare(["xmcbench.runner.ahead"], _environment(Path(tempfile.gettempdir()), threads, ()), _LATER)
     except OSError:
         return None
 
