@@ -19,7 +19,7 @@ MODULE = """
 import json, os, pathlib, sys, tempfile
 told = {"imported": "decimal" in sys.modules, "argv": sys.argv[1:], "TOLD": os.environ.get("TOLD"), "name": __name__}
 told |= {"tmp": tempfile.gettempdir(), "mark": "XMCBENCH_SUPERVISED" in os.environ, "stdin": sys.stdin.read()}
-print(json.dumps(told))
+print(json.dumps(told), flush=True)
 print("to stderr", file=sys.stderr)
 pathlib.Path(sys.argv[1]).touch()
 """
