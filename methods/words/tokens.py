@@ -29,7 +29,7 @@ class Tokens:
     def of(
         cls, batch: pa.Array, separators: str | None = None, *, lowercase: bool = False, min_length: int = 1
     ) -> Tokens:
-        """Split an Arrow array of texts at ASCII whitespace, and at what matches ``separators`` (RE2 syntax).
+        """Split an Arrow array of texts at ASCII whitespace, and each part at what matches ``separators`` (RE2 syntax).
 
         lowercase: lower what is left. min_length: shorter words are left out, in characters.
         """
@@ -39,7 +39,7 @@ class Tokens:
         codes, words = _encoded(split)
         rows = np.repeat(np.arange(len(batch), dtype=np.int32), _sizes(split))
         if separators is not None or lowercase:
-            # Each distinct word once: that is a tenth of the text.
+            # Each distinct word once: that is a fraction of the text.
             if separators is not None:
                 words = pc.replace_substring_regex(words, pattern=separators, replacement=" ")
             split = pc.ascii_split_whitespace(pc.utf8_lower(words) if lowercase else words)
