@@ -35,7 +35,7 @@ class Astec(Method):
     sigma to the score of a label.
 
     No text of a label is read, so a label without a known pair is never predicted. Nor does an instance without a
-    known token have a prediction.
+    known token have a prediction; how many there are is in the notes.
     """
 
     title = "Astec"
@@ -114,9 +114,11 @@ class Astec(Method):
         assert pairs is not None, "supervision is required"
         self._device = chosen_device(self.compute.device)
         self._tokens = Tokens.of([raw_X, raw_Y], self.min_count, self.max_words)
-        vectors = self._tokens.vectors(self.vectors, self.dimensions, [raw_X, raw_Y], self.artifacts, self.seed)
+        corpora = [raw_X, raw_Y]
+        vectors = self._tokens.vectors(self.vectors, self.dimensions, corpora, self.artifacts, self.seed, self.notes)
         rows = np.flatnonzero(np.diff(pairs.indptr))
         self._seen = np.unique(pairs.indices)
+        self.notes["tokens"] = len(self._tokens.vocabulary)
         self.notes["labels_with_a_classifier"] = len(self._seen)
         self.notes["computed"] = {"device": self._device}
         if not len(rows):
@@ -141,6 +143,7 @@ class Astec(Method):
         """The k labels of the shortlist with the largest score."""
         bags = self._tokens.bags(raw_X)
         known = np.flatnonzero(np.diff(bags.starts))
+        self.notes["instances_without_a_known_token"] = len(raw_X) - len(known)
         found = np.full((len(raw_X), k), -1, np.int32), np.full((len(raw_X), k), -np.inf, np.float32)
         if len(self._seen) and len(known):
             ranked = self._ranked(self._encoder.embed(bags.take(known)), k)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -10,7 +9,6 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.deepxml.bags import VECTORS
-from xmcbench.methods.words import vector_file
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +89,8 @@ class SiameseXML(Method):
         assert pairs is not None, "supervision is required"
         self._device = chosen_device(self.compute.device)
         self._tokens = Tokens.of([raw_X, raw_Y], self.min_count, self.max_words)
-        vectors = self._tokens.vectors(self.vectors, self.dimensions, [raw_X, raw_Y], self.artifacts, self.seed)
+        corpora = [raw_X, raw_Y]
+        vectors = self._tokens.vectors(self.vectors, self.dimensions, corpora, self.artifacts, self.seed, self.notes)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self._encoder = BagEncoder(vectors, self.dropout).to(self._device)
@@ -104,10 +103,6 @@ class SiameseXML(Method):
             classifiers = self._classifiers(documents, embedded, known) if len(rows) else embedded
         self._labels = (1 - self.fusion) * embedded + self.fusion * classifiers
         self._known = np.diff(labels.starts) > 0
-        if self.vectors not in ("random", "glove"):
-            path = Path(self.vectors).expanduser()
-            digest, width = vector_file.sha256(path), int(vectors.shape[1])
-            self.notes["vectors"] = {"name": path.name, "source": "a local file", "sha256": digest, "width": width}
         self.notes["tokens"] = len(self._tokens.vocabulary)
         self.notes["labels_without_a_known_token"] = int((~self._known).sum())
         self.notes["computed"] = {"device": self._device}

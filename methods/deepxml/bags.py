@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,17 +81,27 @@ class Tokens:
         return Bags(whole.indptr.astype(np.int64), whole.indices.astype(np.int64), whole.data.astype(np.float32))
 
     def vectors(
-        self, source: str, dimensions: int, corpora: list[Texts], artifacts: Artifacts, seed: int
+        self,
+        source: str,
+        dimensions: int,
+        corpora: list[Texts],
+        artifacts: Artifacts,
+        seed: int,
+        notes: dict[str, Any] | None = None,
     ) -> np.ndarray:
         """The vectors that training starts from: float32 [V, dimensions], or of the length of the given ones.
 
-        source: see ``VECTORS``. Words that a file lacks get random ones. All are scaled to a mean length of 1. Raises
-        UsageError where a file is bad.
+        source: see ``VECTORS``. Words that a file lacks get random ones. All are scaled to a mean length of 1. notes:
+        those of the method; what is known about a given file is added. Raises UsageError where a file is bad.
         """
         rng = np.random.default_rng(seed)
         if source not in ("random", "glove"):
-            words, given = vector_file.read(Path(source).expanduser(), len(self.vocabulary) * 100)
+            path = Path(source).expanduser()
+            words, given = vector_file.read(path, len(self.vocabulary) * 100)
             dimensions = given.shape[1]
+            if notes is not None:
+                digest = vector_file.sha256(path)
+                notes["vectors"] = {"name": path.name, "source": "a local file", "sha256": digest, "width": dimensions}
         vectors = rng.standard_normal((len(self.vocabulary), dimensions), np.float32) / np.float32(dimensions**0.5)
         if source == "glove":
             vectors = _scaled(self._glove(dimensions, corpora, artifacts, seed))

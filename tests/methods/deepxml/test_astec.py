@@ -70,6 +70,7 @@ def test_learns_from_pairs(fitted, corpus):
     assert set(found.indices[0, :2]) == {4, 6}
     assert found.indices[1, 0] == 1
     assert (found.indices[3] == -1).all()
+    assert method.notes["instances_without_a_known_token"] == 2
     assert method.notes["encoder"]["curve"][-1][1] < method.notes["encoder"]["curve"][0][1]
     again = fitted(Astec, raw_X, raw_Y, pairs, neighbors=5, **SMALL).predict(new, k=5)
     assert found.indices.tobytes() == again.indices.tobytes()

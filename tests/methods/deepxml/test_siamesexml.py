@@ -8,6 +8,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml.bags import Bags, Tokens
 from xmcbench.methods.deepxml.classifiers import candidate_labels, shortlisted, trained_classifiers
 from xmcbench.methods.deepxml.losses import contrastive_loss
@@ -174,12 +175,13 @@ def test_learns_from_pairs(fitted, corpus):
     json.dumps(method.notes, allow_nan=False)
 
 
-def test_given_vectors_are_in_the_notes(fitted, tmp_path):
+@pytest.mark.parametrize("kind", [Astec, SiameseXML])
+def test_given_vectors_are_in_the_notes(fitted, tmp_path, kind):
     path = tmp_path / "vectors.txt"
     path.write_text("garden 1 0 0\nstory 0 0 3\n")
     pairs = csr_matrix(np.array([[1, 0], [0, 1]], np.float32))
     texts = Texts.from_lists(["a red garden", "the story"])
-    method = fitted(SiameseXML, texts, Texts.from_lists(["garden", "story"]), pairs, **SMALL, vectors=str(path))
+    method = fitted(kind, texts, Texts.from_lists(["garden", "story"]), pairs, **SMALL, vectors=str(path))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     source = "a local file"
     assert method.notes["vectors"] == {"name": "vectors.txt", "source": source, "sha256": digest, "width": 3}
