@@ -27,6 +27,10 @@ class Stubborn(Method):
 """
 
 
+#: What is between a run and the code of a method, from above: each is the parent of the next.
+BELOW = ("server", "keeper", "worker")
+
+
 def results(runs):
     """What the records of a runs folder say, but for what is measured."""
     found = {}
@@ -38,20 +42,22 @@ def results(runs):
 
 
 def kill(target, run):
-    """SIGKILL the run, everything in its process group, or the process of its cell; whether there was one."""
+    """SIGKILL the run, everything in its process group, or a process below it; whether there was one."""
     if target == "parent":
         run.kill()
     elif target == "group":
         with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
-    while target == "worker" and run.poll() is None:  # between two cells there is none
+    while target in BELOW and run.poll() is None:  # between two cells there is no keeper and no worker
         with suppress(psutil.Error):
-            for keeper in psutil.Process(run.pid).children():
-                if "xmcbench.processes.keeper" in keeper.cmdline():
-                    for worker in keeper.children():
-                        worker.kill()
-                        return True
-    return target != "worker"
+            found = psutil.Process(run.pid).children()
+            found = [each for each in found if "xmcbench.processes.forkserver" in each.cmdline()]
+            for _ in range(BELOW.index(target)):
+                found = [child for each in found for child in each.children()]
+            if found:
+                found[0].kill()
+                return True
+    return target not in BELOW
 
 
 @pytest.mark.timeout(1800)
@@ -66,9 +72,9 @@ def test_a_killed_run_leaves_nothing_and_goes_on(faults, tiny, tmp_path):
     assert ended.returncode == 0, ended.stderr
     expected = results(whole.runs)
     assert len(expected) == 3
-    targets = ("parent", "worker", "group")
-    for number in range(faults.number(3, 60)):
-        target, world = targets[number % 3], World(tmp_path / f"world{number}")
+    targets = ("parent", "group", *BELOW)
+    for number in range(faults.number(5, 60)):
+        target, world = targets[number % 5], World(tmp_path / f"world{number}")
         run = world.start(*words)
         time.sleep(faults.random.uniform(0.1, 1.0) * took)
         hit = kill(target, run)

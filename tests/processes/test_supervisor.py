@@ -8,8 +8,9 @@ import time
 import psutil
 import pytest
 
+from xmcbench.processes.forked import ForkServer
 from xmcbench.processes.lifetime import MARK
-from xmcbench.processes.supervisor import supervise
+from xmcbench.processes.supervisor import Supervised, wait
 
 
 def alive(pid):
@@ -27,24 +28,47 @@ def gone(pid):
     return not alive(pid)
 
 
-def run(tmp_path, code, **limits):
-    (tmp_path / "supervised.py").write_text(textwrap.dedent(code))
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    log, result = tmp_path / "logs" / "x.log", tmp_path / "result"
-    return supervise("supervised", [str(result)], log, environment, result, **limits)
+@pytest.fixture(params=["started", "forked"])
+def way(request):
+    """How a process comes to be."""
+    return request.param
 
 
-def test_a_good_end_with_its_output_and_memory(tmp_path):
-    ending = run(tmp_path, "import time; print('hello'); x = bytearray(80 << 20); time.sleep(0.4)")
+@pytest.fixture
+def run(tmp_path, way):
+    """Run a module as a process; how it ended."""
+
+    def run(code, **limits):
+        (tmp_path / "supervised.py").write_text(textwrap.dedent(code))
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        log, result = tmp_path / "logs" / "x.log", tmp_path / "result"
+        server = ForkServer([], environment) if way == "forked" else None
+        try:
+            process = Supervised("supervised", [str(result)], log, environment, result, **limits, server=server)
+            try:
+                while (ending := process.look()) is None:
+                    wait([process], 0.05)
+            finally:
+                process.end()
+        finally:
+            if server:
+                server.end()
+        return ending
+
+    return run
+
+
+def test_a_good_end_with_its_output_and_memory(run, tmp_path):
+    ending = run("import time; print('hello'); x = bytearray(80 << 20); time.sleep(0.4)")
     assert (ending.returncode, ending.timed_out, ending.over_memory) == (0, False, False)
     assert ending.peak_memory_bytes > 80 << 20
     assert (tmp_path / "logs" / "x.log").read_text() == "hello\n"
 
 
-def test_an_exit_code_and_a_signal_are_told_apart(tmp_path):
-    assert "exit code 3" in run(tmp_path, "raise SystemExit(3)").reason
-    assert "SIGSEGV" in run(tmp_path, "import os; os.kill(os.getpid(), 11)").reason
-    assert "SIGKILL" in run(tmp_path, "import os; os.kill(os.getpid(), 9)").reason
+def test_an_exit_code_and_a_signal_are_told_apart(run, tmp_path):
+    assert "exit code 3" in run("raise SystemExit(3)").reason
+    assert "SIGSEGV" in run("import os; os.kill(os.getpid(), 11)").reason
+    assert "SIGKILL" in run("import os; os.kill(os.getpid(), 9)").reason
 
 
 #: A process that ignores SIGTERM, and prints the number of a child that does as well, in a session of its own.
@@ -58,21 +82,21 @@ print(child.pid, flush=True)
 """
 
 
-def test_a_hang_ends_at_the_limit_with_all_it_started(tmp_path):
+def test_a_hang_ends_at_the_limit_with_all_it_started(run, tmp_path):
     begin = time.monotonic()
-    ending = run(tmp_path, STUBBORN + "time.sleep(60)", time_limit_s=1.0)
+    ending = run(STUBBORN + "time.sleep(60)", time_limit_s=1.0)
     assert ending.timed_out
     assert time.monotonic() - begin < 20
     assert gone(int((tmp_path / "logs" / "x.log").read_text()))
 
 
-def test_what_outlives_its_process_is_ended(tmp_path):
-    ending = run(tmp_path, STUBBORN)
+def test_what_outlives_its_process_is_ended(run, tmp_path):
+    ending = run(STUBBORN)
     assert (ending.returncode, ending.timed_out) == (0, False)
     assert gone(int((tmp_path / "logs" / "x.log").read_text()))
 
 
-def test_a_result_counts_once_it_is_written(tmp_path):
+def test_a_result_counts_once_it_is_written(run, tmp_path):
     """Neither a limit nor what hangs afterwards takes it back."""
     code = """
     import atexit, pathlib, sys, threading, time
@@ -81,7 +105,7 @@ def test_a_result_counts_once_it_is_written(tmp_path):
     threading.Thread(target=time.sleep, args=[60]).start()
     """
     begin = time.monotonic()
-    ending = run(tmp_path, code, time_limit_s=2.0)
+    ending = run(code, time_limit_s=2.0)
     assert (ending.timed_out, ending.over_memory) == (False, False)
     assert time.monotonic() - begin < 30
 
@@ -98,19 +122,25 @@ re.match("(a*)*b", "a" * 100)
 
 PARENT = """
 import os, pathlib, sys
-from xmcbench.processes.supervisor import supervise
+from xmcbench.processes.forked import ForkServer
+from xmcbench.processes.supervisor import Supervised, wait
 folder = pathlib.Path(sys.argv[1])
-supervise("holds", [str(folder / "result")], folder / "log", os.environ, folder / "result")
+server = ForkServer([], os.environ) if sys.argv[2] == "forked" else None
+process = Supervised("holds", [str(folder / "result")], folder / "log", os.environ, folder / "result", server=server)
+while process.look() is None:
+    wait([process], 0.05)
+if server:
+    server.end()
 """
 
 
 @pytest.fixture
-def held(tmp_path):
+def held(tmp_path, way):
     """A script that supervises a process which holds its interpreter; the numbers of keeper, process and its child."""
     (tmp_path / "holds.py").write_text(HOLDS)
     (tmp_path / "script.py").write_text(PARENT)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    script = subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(tmp_path)], env=environment)
+    script = subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(tmp_path), way], env=environment)
     deadline = time.monotonic() + 60
     while not (tmp_path / "numbers").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -145,10 +175,10 @@ def test_the_next_run_ends_what_is_left_where_everything_was_killed_at_once(held
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=other) as stranger:
         end_orphans()
         assert all(map(alive, numbers))  # their supervisor lives
-        script.send_signal(signal.SIGSTOP)
-        for process in (script.pid, *numbers[:2]):
+        chain = dict.fromkeys((script.pid, psutil.Process(numbers[0]).ppid(), *numbers[:2]))
+        for process in chain:
             os.kill(process, signal.SIGSTOP)
-        for process in (numbers[0], numbers[1], script.pid):
+        for process in reversed(chain):
             os.kill(process, signal.SIGKILL)
         script.wait(10)
         assert alive(numbers[2])
@@ -158,19 +188,17 @@ def test_the_next_run_ends_what_is_left_where_everything_was_killed_at_once(held
         stranger.communicate(b"\n")
 
 
-def test_memory_beyond_the_limit_ends_it(tmp_path):
-    ending = run(tmp_path, "x = bytearray(400 << 20); import time; time.sleep(30)", memory_limit_bytes=200 << 20)
+def test_memory_beyond_the_limit_ends_it(run, tmp_path):
+    ending = run("x = bytearray(400 << 20); import time; time.sleep(30)", memory_limit_bytes=200 << 20)
     assert ending.over_memory
     assert "out of memory" in ending.reason
 
 
-def test_an_exception_here_leaves_nobody_behind(tmp_path, monkeypatch):
+def test_an_exception_here_leaves_nobody_behind(run, monkeypatch):
     def interrupt(pid):
-        seen.append(pid)
         raise KeyboardInterrupt
 
-    seen = []
     monkeypatch.setattr("xmcbench.processes.supervisor._tree_memory", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, "import time; time.sleep(60)")
-    assert not psutil.pid_exists(seen[0])
+        run("import time; time.sleep(60)")
+    assert not psutil.Process().children(recursive=True)

@@ -12,7 +12,8 @@ from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.runner import scorer, worker
 from xmcbench.runner.execution import execute
-from xmcbench.runner.executors import local, process
+from xmcbench.runner.executors import process
+from xmcbench.runner.executors.servers import Servers
 from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Request, plan
 from xmcbench.setting import Setting
@@ -49,7 +50,7 @@ def at_hand(monkeypatch):
     class Supervised:
         memory_bytes, pid = 0, os.getpid()
 
-        def __init__(self, module, arguments, log, environment, result, time_limit_s, memory_limit_bytes, spare):
+        def __init__(self, module, arguments, log, environment, result, time_limit_s, memory_limit_bytes, server):
             noted.module, noted.environment = module, environment
             noted.files = [Path(arguments[0]), result]
             noted.limits = (time_limit_s, memory_limit_bytes)
@@ -71,7 +72,7 @@ def at_hand(monkeypatch):
     monkeypatch.setattr(worker, "seal", lambda: noted.calls.append("seal"))
     monkeypatch.setattr(worker.isolation, "hide", hide)
     monkeypatch.setattr(process, "Supervised", Supervised)
-    monkeypatch.setattr(local, "spare_process", lambda threads: None)
+    monkeypatch.setattr(Servers, "server", lambda *_: None)
     monkeypatch.setattr(scorer.Scorer, "_send", send)
     monkeypatch.setattr(scorer.Scorer, "_received", lambda self: self.answers)
     return noted

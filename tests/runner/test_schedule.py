@@ -9,7 +9,6 @@ import pytest
 from xmcbench import UsageError
 from xmcbench.environment import Compute
 from xmcbench.plugins.registry import Registry
-from xmcbench.processes.spare import Spare
 from xmcbench.processes.supervisor import Ending
 from xmcbench.progress import Report
 from xmcbench.records import Store
@@ -34,6 +33,9 @@ PLUGIN = """
         def fit(self, raw_X, raw_Y, pairs=None): ...
         def predict(self, raw_X, k=100): ...
 
+    class Counted(Plain):
+        packages = {"numba": "numba"}
+
     class Trained(Plain):
         needs = {"cores": 3, "gpu": 1}
         supervision = "optional"
@@ -53,7 +55,6 @@ class Stage:
 
     def __init__(self, *_):
         self.tasks, self.reports, self.started, self.most, self.canceled = {}, {}, [], 0, []
-        self.expected = []
         self.script, self.hosts = iter(()), None
 
     def __enter__(self):
@@ -69,9 +70,6 @@ class Stage:
 
     def host(self, key):
         return "" if self.hosts is None else self.hosts.get(key)
-
-    def expect(self, needs):
-        self.expected.append(needs)
 
     def submit(self, task):
         self.tasks[task.key] = task
@@ -126,9 +124,16 @@ def test_so_many_at_once_and_each_ends_once(staged, tiny):
     assert not stage.canceled
 
 
-def test_the_next_cell_is_expected_when_one_ends(staged, tiny):
-    stage, _, _ = staged(Grid([str(tiny)], [EZ], ["plain"], seeds=range(3)))
-    assert stage.expected == [task.needs for task in stage.started[1:]]
+def test_a_cell_is_told_what_it_and_its_parts_import(staged, tiny):
+    parts = {"whole": {"part": ["plain", "counted"]}}
+    stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain", "counted", "whole"], overrides=parts))
+    told = {(task.job.method, task.job.parameters.get("part")): "numba" in task.job.imports for task in stage.started}
+    assert told == {
+        ("plain", None): False,
+        ("counted", None): True,
+        ("whole", "plain"): False,
+        ("whole", "counted"): True,
+    }
 
 
 def test_a_shared_pretraining_is_waited_for(staged, tiny):
@@ -308,6 +313,7 @@ def job(staged, tiny):
 
 def test_room_for_cells(job, monkeypatch):
     monkeypatch.setattr(process, "Supervised", Process)
+    monkeypatch.setattr(local.Servers, "server", lambda *_: None)
     monkeypatch.setattr(local, "available_memory", lambda: 10)
     Process.made = []
     with Local(Capacity(4, 8, ("0", "1", "0"))) as here:
@@ -334,35 +340,6 @@ def test_room_for_cells(job, monkeypatch):
         folders = [each.environment["TMPDIR"] for each in Process.made]
     assert all(each.ending for each in Process.made)
     assert not any(Path(folder).exists() for folder in folders)
-
-
-def test_a_process_in_waiting_is_used_once_and_never_left(job, monkeypatch, tmp_path):
-    """By the next task of as many threads; for others it is ended, and so it is in the end."""
-    kept = []
-
-    class Noted(Spare):
-        def __init__(self, *what):
-            super().__init__(*what)
-            kept.append(self._process)
-
-    used = []
-    monkeypatch.setattr(process, "Spare", Noted)
-    monkeypatch.setattr(process, "Supervised", lambda *what: used.append(what[-1]) or Process(*what))
-    Process.made = []
-    with Local(Capacity(4, 8)) as here:
-        here.submit(task("a", job, Needs(1)))
-        here.expect(Needs(1))
-        here.expect(Needs(1))
-        here.submit(task("b", job, Needs(1)))
-        here.expect(Needs(2))
-        here.submit(task("c", job, Needs(1)))
-        here.submit(task("d", job, Needs(1)))
-        here.expect(Needs(1))
-        assert [type(each) for each in used] == [type(None), Noted, type(None), type(None)]
-        assert len(kept) == 3
-        assert kept[1].poll() is not None, "it has other threads"
-        assert kept[2].poll() is None
-    assert all(each.poll() is not None for each in kept)
 
 
 def test_neighbors_are_those_on_the_same_host(staged, tiny):

@@ -2,36 +2,25 @@
 
     python -m xmcbench.processes.keeper MODULE ARGUMENT...
 
-runs a module in a child, and ends as the child does.
-
-    python -m xmcbench.processes.keeper --wait IMPORT,...
-
-imports some modules in the child, which then waits for a line of JSON on its standard input: ``argv`` (the module and
-its arguments), ``log`` (a file for its output), ``environment``. Without one it ends.
-
-The keeper adopts every orphan below it, also one that made a session of
-its own, and leaves none: when the child ends, when it is asked to end (SIGTERM), and when its own parent is killed.
+runs a module in a child, and ends as the child does. The keeper adopts every orphan below it, also one that made a
+session of its own, and leaves none: when the child ends, when it is asked to end, and when its own parent is killed.
 The child is a fork, so that a process is not started twice.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import runpy
 import select
 import signal
+import socket
 import sys
-import tempfile
 import time
 from contextlib import suppress
-from importlib import import_module
 
 from xmcbench.processes.lifetime import GRACE_S, MARK, adopt_orphans, descendants, die_with_parent, supervising
 
-#: Instead of a module: it is told later.
-WAIT = "--wait"
 #: Seconds that others below us have to end when the child is gone.
 _OTHERS_GRACE_S = 0.5
 #: Seconds until we stop waiting for what the kernel does not let go of.
@@ -42,7 +31,19 @@ _LOOK_S = 0.5
 
 def main() -> None:
     """Run the module that the command line names, and end as it does."""
-    parent, keeper = supervising(os.environ[MARK]), os.getpid()
+    keep(supervising(os.environ[MARK]))
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def keep(parent: int, line: socket.socket | None = None) -> None:
+    """Fork. The child returns; this process becomes its keeper, and never does.
+
+    parent: the number of the process that this one is a child of, which ends with it. line: to the supervisor, where
+    that is another process: the status of the child is written to it, and when its other side is closed, the child is
+    ended. Otherwise SIGTERM is the way to ask for that.
+    """
+    keeper = os.getpid()
     adopt_orphans()
     wake, woken = os.pipe()
     for end in (wake, woken):
@@ -51,40 +52,25 @@ def main() -> None:
     for sign in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(sign, _noted)
     die_with_parent(parent, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the child must not lose it before it can end by it
     child = os.fork()
     if child:
-        _mirror(_kept(child, parent, wake))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        status = _kept(child, parent, wake, line)
+        if line:
+            with suppress(OSError):
+                line.send(b"%d\n" % status)
+        _mirror(status)
     os.setsid()
     signal.set_wakeup_fd(before)
     for sign in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(sign, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     os.close(wake)
     os.close(woken)
+    if line:
+        line.close()
     die_with_parent(keeper)
-    sys.argv = sys.argv[1:] if sys.argv[1] != WAIT else _told(sys.argv[2].split(","))
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-
-
-def _told(imports: list[str]) -> list[str]:
-    """Import what will be needed, and wait for what to run: the module and its arguments."""
-    for name in imports:
-        with suppress(Exception):
-            import_module(name)
-    line = sys.stdin.buffer.readline()
-    if not line:
-        os._exit(0)
-    told = json.loads(line)
-    mark = os.environ[MARK]
-    os.environ.clear()
-    os.environ.update({**told["environment"], MARK: mark})
-    tempfile.tempdir = None  # that of the environment is another
-    nothing, log = os.open(os.devnull, os.O_RDONLY), os.open(told["log"], os.O_WRONLY | os.O_APPEND)
-    for descriptor, place in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(descriptor, place)
-    os.close(nothing)
-    os.close(log)
-    argv: list[str] = told["argv"]
-    return argv
 
 
 _asked: list[int] = []
@@ -95,21 +81,33 @@ def _noted(sign: int, _: object) -> None:
         _asked.append(sign)
 
 
-def _kept(child: int, parent: int, wake: int) -> int:
+def _kept(child: int, parent: int, wake: int, line: socket.socket | None) -> int:
     """Wait until the child has ended, or has to; leave nothing below us. Returns the child's status."""
     status, deadline = None, None
+    watched: list[int | socket.socket] = [wake, line] if line else [wake]
     while status is None and os.getppid() == parent and (deadline is None or time.monotonic() < deadline):
         if _asked and deadline is None:
             deadline = time.monotonic() + GRACE_S
             with suppress(OSError):
-                os.killpg(child, signal.SIGTERM)
-        select.select([wake], [], [], _LOOK_S if deadline is None else max(0.0, deadline - time.monotonic()))
+                _ask(child)
+        left = _LOOK_S if deadline is None else max(0.0, deadline - time.monotonic())
+        if line in select.select(watched, [], [], left)[0]:  # nothing is ever sent: its other side is closed
+            _asked.append(signal.SIGTERM)
+            watched = [wake]
         with suppress(BlockingIOError):
             os.read(wake, 1024)
         status = _reaped(child)
     if status is not None and os.getppid() == parent:
         _ask_others(child)
     return _ended(child, status)
+
+
+def _ask(child: int) -> None:
+    """Ask the child to end, and what is in its session."""
+    try:
+        os.killpg(child, signal.SIGTERM)
+    except ProcessLookupError:  # it has none yet
+        os.kill(child, signal.SIGTERM)
 
 
 def _ask_others(child: int) -> None:

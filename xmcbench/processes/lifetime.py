@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 #: The environment variable that holds the mark.
 MARK = "XMCBENCH_SUPERVISED"
@@ -73,17 +74,34 @@ def _runs(mark: str) -> bool:
     return _started(int(process)) == started
 
 
-def end_kept(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Leave nothing: the keeper ends what is below it, and where it was killed itself, the mark tells what that is."""
-    if process.poll() is None:
+class Kept(Protocol):
+    """A process that has a keeper, as ``subprocess.Popen`` describes it."""
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def end_kept(process: Kept, mark: str) -> int:
+    """Leave nothing: the keeper ends what is below it, and where it was killed itself, the mark tells what that is.
+
+    Returns the return code of the process.
+    """
+    code = process.poll()
+    if code is None:
         process.terminate()
         try:
-            process.wait(3 * GRACE_S)
+            code = process.wait(3 * GRACE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
-    if process.returncode == -signal.SIGKILL:
+            code = process.wait()
+    if code == -signal.SIGKILL:
         end_marked(mark)
+    return code
 
 
 def end_marked(mark: str) -> None:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from xmcbench.errors import StorageError
+from xmcbench.processes.forked import Forked, ForkServer
 from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new_mark
-from xmcbench.processes.spare import Spare
 
 #: Seconds between two looks at the process.
 _INTERVAL_S = 0.05
@@ -49,8 +51,8 @@ class Supervised:
     """A module that runs as a process, its output in ``log``; at a limit it is ended, with everything it started.
 
     result: the file that the process writes as its last act. Once it is there, the limits no longer apply, and the
-    process has a few seconds to end. It also ends when this process dies. spare: a process in waiting that fits, which
-    then runs it. Raises StorageError when the log cannot be written.
+    process has a few seconds to end. It also ends when this process dies. server: forks the process; else it is started
+    from scratch. Raises StorageError when the log cannot be written.
     """
 
     def __init__(
@@ -62,22 +64,14 @@ class Supervised:
         result: Path,
         time_limit_s: float | None = None,
         memory_limit_bytes: int | None = None,
-        spare: Spare | None = None,
+        server: ForkServer | None = None,
     ) -> None:
-        self._mark, self._result, self._memory_limit = spare.mark if spare else new_mark(), result, memory_limit_bytes
+        self._mark, self._result, self._memory_limit = new_mark(), result, memory_limit_bytes
+        marked = {**environment, MARK: self._mark}
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as stream:
-                ready = spare.hand(module, arguments, log, environment) if spare else None
-                self._process = ready or subprocess.Popen(
-                    # -P: the package that is installed, not a folder of its name where the user happens to stand.
-                    [sys.executable, "-P", "-m", "xmcbench.processes.keeper", module, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=subprocess.STDOUT,
-                    env={**environment, MARK: self._mark},
-                    start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
-                )
+                self._process = _started([module, *arguments], log, stream, marked, server)
         except OSError as error:
             raise StorageError.from_os_error(error, log) from error
         except BaseException:  # Ctrl-C while it starts: nobody has its number yet
@@ -89,10 +83,11 @@ class Supervised:
         #: Resident memory of the process and all below it at the last look, and the highest so far, in bytes.
         self.memory_bytes = self.peak_memory_bytes = 0
 
-    @property
-    def pid(self) -> int:
-        """The number of the process that keeps it."""
-        return self._process.pid
+    def descriptor(self) -> int:
+        """A new descriptor that can be read when it has ended. Raises OSError where there is none."""
+        if isinstance(self._process, Forked):
+            return os.dup(self._process.fileno())
+        return os.pidfd_open(self._process.pid)
 
     def look(self) -> Ending | None:
         """How it ended; None while it runs within its limits. To be called often: it looks when it is time to."""
@@ -101,7 +96,7 @@ class Supervised:
         now = time.monotonic()
         if now < self._next_look:
             return None
-        self.memory_bytes = _tree_memory(self.pid)
+        self.memory_bytes = _tree_memory(self._process.pid)
         # A look reads about every process of the machine: it may take a twentieth of our time.
         self._next_look = now + max(_INTERVAL_S, 20 * (time.monotonic() - now))
         self.peak_memory_bytes = max(self.peak_memory_bytes, self.memory_bytes)
@@ -115,8 +110,26 @@ class Supervised:
 
     def end(self) -> Ending:
         """End it and everything it started, if it still runs; how it ended."""
-        end_kept(self._process, self._mark)
-        return Ending(self._process.returncode, self._timed_out, self._over_memory, self.peak_memory_bytes)
+        code = end_kept(self._process, self._mark)
+        return Ending(code, self._timed_out, self._over_memory, self.peak_memory_bytes)
+
+
+def _started(
+    argv: Sequence[str], log: Path, stream: IO[bytes], environment: Mapping[str, str], server: ForkServer | None
+) -> Forked | subprocess.Popen[bytes]:
+    """A process that runs a module, with a keeper. stream: the log, opened. Raises OSError."""
+    if server:
+        with suppress(OSError):  # it is gone
+            return server.start(argv, log, environment)
+    return subprocess.Popen(
+        # -P: the package that is installed, not a folder of its name where the user happens to stand.
+        [sys.executable, "-P", "-m", "xmcbench.processes.keeper", *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=stream,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
+    )
 
 
 def supervise(
@@ -145,7 +158,7 @@ def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int]
     try:
         for process in processes:
             try:
-                descriptors.append(os.pidfd_open(process.pid))
+                descriptors.append(process.descriptor())
             except (AttributeError, OSError):  # not Linux, or an old one: look often
                 timeout_s = min(timeout_s, _INTERVAL_S)
         for descriptor in (*descriptors, *files):
@@ -156,10 +169,12 @@ def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int]
             os.close(descriptor)
 
 
-def _tree_memory(pid: int) -> int:
+def _tree_memory(pid: int | None) -> int:
     """Resident memory of all processes below one, in bytes: the one itself only keeps them."""
     import psutil
 
+    if pid is None:
+        return 0
     try:
         tree = psutil.Process(pid).children(recursive=True)
     except psutil.Error:

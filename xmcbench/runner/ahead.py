@@ -1,4 +1,4 @@
-"""What most cells import, and what takes long to find out: imported by a process that waits for its cell.
+"""What most cells import, and what takes long to find out.
 
 None of it is the code of a method, and nothing here depends on the cell.
 """

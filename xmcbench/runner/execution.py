@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -159,8 +159,6 @@ class _Run:
             self._start(executor, jobs, needs, progress)
             for ended in executor.watch(_LOOK_S if self._cells else _IDLE_S, self._scorer.files):
                 self._end(self._cells[ended.task.key], ended, progress)
-                for planned in islice(self._waiting.values(), 1):  # its process starts while this cell is scored
-                    executor.expect(needs[planned.cell.key])
             self._score(progress)
             if time.monotonic() - watched_at >= _WATCH_S:
                 for key, cell in self._cells.items():

@@ -29,6 +29,7 @@ class Job(Struct, frozen=True, kw_only=True):
     compute: where the method computes. only: ``pretrain`` where that is all to be done.
     hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
     folder in which the process asks for artifacts, where whoever started it may bring them; empty where nobody does.
+    imports: modules to be imported before anything is measured; one that cannot be is left to the method.
     """
 
     train: TextFile
@@ -48,6 +49,7 @@ class Job(Struct, frozen=True, kw_only=True):
     hidden: tuple[str, ...]
     only: Literal["", "pretrain"] = ""
     wanted: str = ""
+    imports: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
         """Write the job as JSON."""

@@ -59,7 +59,8 @@ class Row:
 class PlannedCell:
     """A cell with everything needed to run it.
 
-    request: the index of its request. uses: its method and those that it uses, by name. needs: what they declare.
+    request: the index of its request. uses: its method and those that it uses, by name. needs, packages: what they
+    declare.
     """
 
     cell: Cell
@@ -73,6 +74,7 @@ class PlannedCell:
     state: State
     uses: tuple[str, ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
+    packages: Set[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -157,12 +159,19 @@ def plan(
                 source = registry.source(row.entry.name, row.values)
                 uses = registry.used(row.entry.name, row.values)
                 needs = _needs(uses, registry)
+                packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
                 made = [
                     _planned(row, source, number, request, dataset, subsets[seed], seed, store)
                     for seed in request.seeds
                 ]
                 made = [
-                    replace(each, uses=uses, needs=needs, state="to run" if each.state in again else each.state)
+                    replace(
+                        each,
+                        uses=uses,
+                        needs=needs,
+                        packages=packages,
+                        state="to run" if each.state in again else each.state,
+                    )
                     for each in made
                 ]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore

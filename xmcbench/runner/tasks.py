@@ -11,6 +11,7 @@ import msgspec
 from xmcbench.metrics import DEPTH
 from xmcbench.runner import hidden
 from xmcbench.runner.executors.base import Needs, Task
+from xmcbench.runner.imports import imports_of
 from xmcbench.runner.job import Job, TextFile
 from xmcbench.storage.atomic import make_folder
 
@@ -69,6 +70,7 @@ def cell_job(
         artifacts=str(store.artifacts.resolve()),
         hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
         only="" if staged else "pretrain",
+        imports=imports_of(planned.packages),
     )
 
 

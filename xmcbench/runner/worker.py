@@ -11,7 +11,8 @@ import resource
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from xmcbench import progress
@@ -61,6 +62,9 @@ def run(job: Job) -> Outcome:
     """Do the work of a job."""
     phases = _ReportedPhases()
     with phases("load"):
+        for module in job.imports:
+            with suppress(Exception):  # the method will say what is wrong with it
+                import_module(module)
         texts = (_texts(job.train), _texts(job.labels), _texts(job.test))
         pairs = None
         if job.pairs:

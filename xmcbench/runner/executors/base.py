@@ -93,9 +93,6 @@ class Executor(Protocol):
     def submit(self, task: Task) -> None:
         """Start a task. Raises StorageError where its files cannot be written."""
 
-    def expect(self, needs: Needs) -> None:
-        """A task with these needs will be submitted soon: its process may be prepared."""
-
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
         """The tasks that have ended; waits for one, for a descriptor of ``files`` to be readable, or for the time."""
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from xmcbench.environment import available_memory, machine_cores, usable_cores
-from xmcbench.processes.spare import Spare
 from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
-from xmcbench.runner.executors.process import Process, spare_process
+from xmcbench.runner.executors.process import Process
+from xmcbench.runner.executors.servers import Servers
 from xmcbench.storage.temporary import scratch
 
 
@@ -42,7 +42,7 @@ class Local:
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self._running: dict[str, _Running] = {}
-        self._spare: Spare | None = None
+        self._servers = Servers()
 
     def __enter__(self) -> Self:
         return self
@@ -50,8 +50,7 @@ class Local:
     def __exit__(self, *_: object) -> None:
         for key in list(self._running):
             self.cancel(key)
-        if self._spare:
-            self._spare.end()
+        self._servers.end()
 
     @property
     def room(self) -> Room:
@@ -78,16 +77,9 @@ class Local:
         """Start the process of a task."""
         gpus = self._free_gpus()[: task.needs.gpus]
         with ExitStack() as files:
-            spare, self._spare = self._spare, None
-            if spare:
-                files.callback(spare.end)
-            process = Process(task, files.enter_context(scratch()), gpus, spare)
+            process = Process(task, files.enter_context(scratch()), gpus, self._servers)
             files.callback(process.end)
             self._running[task.key] = _Running(task, process, gpus, files.pop_all())
-
-    def expect(self, needs: Needs) -> None:
-        """Start a process that waits for the task, unless there is one."""
-        self._spare = self._spare or spare_process(needs.threads)
 
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
         """The tasks that have ended, each with what its process wrote."""

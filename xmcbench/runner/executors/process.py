@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from xmcbench import progress
-from xmcbench.environment import thread_variables
+from xmcbench.environment import accelerators, thread_variables
 from xmcbench.errors import StorageError
-from xmcbench.processes.spare import Spare
 from xmcbench.processes.supervisor import Ending, Supervised
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Task
+from xmcbench.runner.executors.servers import GPUS, Servers
+from xmcbench.runner.imports import before_a_fork
 from xmcbench.runner.job import Outcome
 
 _OUTCOME, _PROGRESS = "outcome.json", "progress.json"
-_GPUS = "CUDA_VISIBLE_DEVICES"
-
-#: Variables that are read when they are needed.
-_LATER = frozenset({"TMPDIR", _GPUS, progress.VARIABLE})
 
 
 class Process:
     """The process of a task, in a folder of its own, which whoever makes it removes.
 
-    gpus: the GPUs that it may use; without one it is told nothing. spare: a process in waiting, which is used or ended.
-    Raises StorageError where its files cannot be written.
+    gpus: the GPUs that it may use; without one it is told nothing. servers: what forks it; without them it is started
+    from scratch. Raises StorageError where its files cannot be written.
     """
 
-    def __init__(self, task: Task, folder: Path, gpus: Sequence[str], spare: Spare | None = None) -> None:
+    def __init__(self, task: Task, folder: Path, gpus: Sequence[str], servers: Servers | None = None) -> None:
         self.folder = folder
         job_file, outcome = folder / "job.json", folder / _OUTCOME
         environment = _environment(folder, task.needs.threads, gpus)
-        if spare and not spare.fits(environment):
-            spare.end()
-            spare = None
         msgspec.structs.replace(task.job, outcome=str(outcome)).write(job_file)
         self.supervised = Supervised(
             "xmcbench.runner.worker",
@@ -48,7 +41,7 @@ class Process:
             outcome,
             task.time_limit_s,
             task.memory_limit_bytes,
-            spare,
+            servers.server(before_a_fork(task.job.imports, bool(accelerators())), environment) if servers else None,
         )
 
     def look(self) -> Ending | None:
@@ -71,19 +64,11 @@ class Process:
         return progress.read(self.folder / _PROGRESS)
 
 
-def spare_process(threads: int) -> Spare | None:
-    """A process in waiting for a task of so many threads; None where none can be started."""
-    try:
-        return Spare(["xmcbench.runner.ahead"], _environment(Path(tempfile.gettempdir()), threads, ()), _LATER)
-    except OSError:
-        return None
-
-
 def _environment(folder: Path, threads: int, gpus: Sequence[str]) -> dict[str, str]:
     """The environment of a cell's process: the user's, and what we set."""
     # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
     told = {**thread_variables(threads), progress.VARIABLE: str(folder / _PROGRESS)}
-    told |= {_GPUS: ",".join(gpus)} if gpus else {}
+    told |= {GPUS: ",".join(gpus)} if gpus else {}
     # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
     return {**waiting, **os.environ, **told, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)}

@@ -113,9 +113,6 @@ class Ray:
         gpus = self._gpus - sum(each.gpus for each in sent)
         return len(sent) < self._jobs and needs.threads <= cores and needs.gpus <= gpus
 
-    def expect(self, needs: Needs) -> None:
-        """Nothing: each machine starts its own processes."""
-
     def submit(self, task: Task) -> None:
         """Send a task."""
         sent = _Sent(task)

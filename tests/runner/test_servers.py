@@ -1,0 +1,121 @@
+"""What the processes of cells are forked from, and what is imported beforehand."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xmcbench.processes import forked
+from xmcbench.runner import imports
+from xmcbench.runner.executors import servers
+from xmcbench.runner.executors.servers import Servers
+from xmcbench.runner.imports import before_a_fork, imports_of
+
+
+class Server:
+    """One that notes what becomes of it."""
+
+    def __init__(self, modules, environment):
+        self.modules, self.environment, self.runs, self.busy, self.ended = modules, environment, True, False, False
+
+    def end(self):
+        self.ended, self.runs = True, False
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    monkeypatch.setattr(servers, "ForkServer", Server)
+    monkeypatch.setattr(servers, "AVAILABLE", True)
+    return Servers()
+
+
+def test_one_server_for_the_same_imports_and_environment(pool, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/somewhere")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    first = pool.server(["a"], {"OMP_NUM_THREADS": "1", "TMPDIR": "/x", "CUDA_VISIBLE_DEVICES": "0"})
+    assert first.modules == ["a"]
+    assert first.environment == {"OMP_NUM_THREADS": "1", "TMPDIR": "/somewhere"}
+    assert pool.server(["a"], {"OMP_NUM_THREADS": "1", "TMPDIR": "/y"}) is first
+    assert pool.server(["a", "b"], {"OMP_NUM_THREADS": "1"}) is not first
+    assert pool.server(["a"], {"OMP_NUM_THREADS": "2"}) is not first
+
+
+def test_the_one_that_was_not_used_for_longest_makes_room(pool):
+    first, second = pool.server(["a"], {}), pool.server(["b"], {})
+    assert pool.server(["a"], {}) is first
+    third = pool.server(["c"], {})
+    assert (first.ended, second.ended, third.ended) == (False, True, False)
+    first.busy = True
+    fourth = pool.server(["d"], {})
+    assert (first.ended, third.ended, fourth.ended) == (False, True, False)
+    pool.end()
+    assert first.ended
+    assert fourth.ended
+
+
+def test_one_that_is_gone_is_replaced(pool):
+    first, second = pool.server(["a"], {}), pool.server(["b"], {})
+    first.runs = second.runs = False
+    replaced = pool.server(["a"], {})
+    assert replaced is not first
+    assert second.ended, "its process is waited for"
+
+
+def test_there_is_none_where_none_can_be(pool, monkeypatch):
+    def fail(*_):
+        raise BlockingIOError("too many processes")
+
+    monkeypatch.setattr(servers, "ForkServer", fail)
+    assert pool.server([], {}) is None
+    monkeypatch.setattr(servers, "ForkServer", Server)
+    assert pool.server([], {}) is not None
+    monkeypatch.setattr(servers, "AVAILABLE", False)
+    assert pool.server([], {}) is None
+
+
+def test_what_a_method_needs_and_takes_long_is_imported_before():
+    always = imports_of([])
+    assert always == imports_of(["numpy", "bm25s"])
+    assert imports_of(["torch", "bm25s", "numba"]) == (*always, "numba", "torch")
+    found = imports_of(["torch", "transformers"])
+    assert found[: len(always) + 1] == (*always, "torch")
+    assert all(each.startswith("transformers.") for each in found[len(always) + 1 :])
+
+
+def test_what_looks_for_gpus_is_not_imported_before_a_fork_where_there_are_some():
+    found = imports_of(["torch", "transformers", "numba"])
+    assert before_a_fork(found, gpus=False) == found
+    assert before_a_fork(found, gpus=True) == (*imports_of([]), "numba")
+
+
+@pytest.mark.skipif(not forked.AVAILABLE, reason="processes are not forked on this system")
+def test_imports_before_a_fork_start_no_thread_that_does_not_know_forks():
+    """jemalloc's, which pyarrow brings, does."""
+    modules = imports_of(imports._SLOW)
+    code = f"import importlib, os\nfor each in {modules}: importlib.import_module(each)\n"
+    code += "print(*(open(f'/proc/self/task/{each}/comm').read().strip() for each in os.listdir('/proc/self/task')))"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    names = said.stdout.split()
+    assert len([each for each in names if each != "jemalloc_bg_thd"]) == 1, names
+
+
+def test_a_cell_imports_before_its_method_is_fitted(run_here, plugin, tmp_path, monkeypatch):
+    """What cannot be imported is left to the method."""
+    (tmp_path / "slow_to_import.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(imports._SLOW, "numpy", ("no_such_module", "slow_to_import"))
+    made = plugin("""
+        import sys
+        from xmcbench import Method
+
+        class Looks(Method):
+            supervision = "unused"
+            packages = {"numpy": "numpy"}
+            def fit(self, raw_X, raw_Y, pairs=None):
+                raise RuntimeError(f"imported: {'slow_to_import' in sys.modules}")
+            def predict(self, raw_X, k=100): ...
+    """)
+    (record,) = run_here(made, methods=("looks",))
+    assert record.reason.endswith("imported: True")
