@@ -1,4 +1,4 @@
-"""Processes that are forked from one that has imported what they need: see ``forkserver``."""
+"""Processes forked from one that has already imported what they need: see ``forkserver``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from xmcbench.processes.lifetime import MARK, end_kept, new_mark
 
-#: Whether processes can be forked so: elsewhere, libraries of the system do not survive a fork.
+#: Whether processes can be forked like this. On macOS, system libraries do not survive a fork.
 AVAILABLE = sys.platform == "linux"
 
 
 class ForkServer:
-    """A process that imports modules, and forks others. It ends with this process, or when ``end`` is called.
+    """A process that imports modules and forks others. It ends with this process, or when ``end`` is called.
 
-    imports: modules; one that cannot be imported is left to whoever needs it. environment: its variables. Raises
-    OSError where no process can be started.
+    imports: modules; one that cannot be imported is skipped. environment: its variables. Raises OSError if the process
+    cannot be started.
     """
 
     def __init__(self, imports: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -44,19 +44,19 @@ class ForkServer:
 
     @property
     def runs(self) -> bool:
-        """Whether it is there."""
+        """Whether it is running."""
         return self._process.poll() is None
 
     @property
     def busy(self) -> bool:
-        """Whether a process that it forked runs."""
+        """Whether a process that it forked is running."""
         self._forks = [each for each in self._forks if each.poll() is None]
         return bool(self._forks)
 
     def start(self, argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Forked:
-        """Have a process forked that runs a module: ``argv`` is its name and its arguments. Returns at once.
+        """Fork a process that runs a module: ``argv`` is its name and its arguments. Returns at once.
 
-        log: a file, to which the output is appended. Raises OSError where the server is gone.
+        log: an existing file, to which the output is appended. Raises OSError if the server is gone.
         """
         ours, theirs = socket.socketpair()
         order = {"argv": list(argv), "log": str(log), "environment": dict(environment)}
@@ -76,19 +76,19 @@ class ForkServer:
         return self._forks[-1]
 
     def end(self) -> None:
-        """End it, and all that it forked."""
+        """End it and every process that it forked."""
         self._asks.close()
         end_kept(self._process, self._mark)
         for fork in self._forks:  # their keepers see that it is gone
             fork.wait()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._process.kill()
 
 
 class Forked:
-    """A process that a server forked, seen from here; used as ``subprocess.Popen`` is."""
+    """A process that a server forked. It has the interface of ``subprocess.Popen``."""
 
     def __init__(self, line: socket.socket, server: ForkServer) -> None:
         self._line, self._server, self._said = line, server, b""
@@ -97,7 +97,7 @@ class Forked:
 
     @property
     def pid(self) -> int | None:
-        """The number of its keeper; None until it has one."""
+        """The number of its keeper; None until it has started."""
         self.poll()
         number, ended, _ = self._said.partition(b"\n")
         return int(number) if ended else None
@@ -107,14 +107,14 @@ class Forked:
         return self._line.fileno()
 
     def poll(self) -> int | None:
-        """Its return code, -9 also where its keeper was killed and tells nothing; None while it runs."""
+        """Its return code; None while it runs. It is -9 if its keeper was killed or never started."""
         while self._returncode is None:
             try:
                 said = self._line.recv(64)
             except BlockingIOError:
                 break
             except OSError:
-                said = b""  # it is gone, and had not read what it was sent
+                said = b""
             self._said += said
             if not said:
                 self._line.close()
@@ -140,7 +140,7 @@ class Forked:
             self._line.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End its keeper at once, or the server where that hangs."""
+        """Kill its keeper, or the server if that hangs before the fork."""
         if self.pid is None:
             self._server.kill()
         elif self._returncode is None:

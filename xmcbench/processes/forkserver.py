@@ -2,13 +2,13 @@
 
     python -m xmcbench.processes.forkserver IMPORT,...
 
-Imports take longer than the work of a cheap cell. Here they are done once. Whoever wants a process sends two file
-descriptors over the socket that is the standard input of this one: an end of another socket, the line to that process,
-and a file with the order: JSON with ``argv`` (a module and its arguments), ``log`` (a file for the output) and
-``environment``. Every process has a keeper. On the line, the keeper says its number, and in the end the child's status.
+Imports take longer than the work of a cheap cell. Here they are done once. Standard input is a Unix socket. To have a
+process forked, send two file descriptors over it: one end of another socket, the line to that process; and a file with
+the order, JSON with ``argv`` (a module and its arguments), ``log`` (a file for the output) and ``environment``. Every
+process gets a keeper, which writes its own number to the line, and the exit status of the process when it has ended.
 
-Nothing but imports happens here, so that a fork is what a new process would be: no work is done, and no thread is
-started but those of allocators and BLAS, which know how to be forked.
+The server does nothing but import, so a fork is what a new process would be. The only threads are those of allocators
+and BLAS, which handle forks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from xmcbench.processes.lifetime import MARK, adopt_orphans, descendants, die_wi
 
 
 def main() -> None:
-    """Import, and fork whenever it is asked for; in a fork, run what the order says."""
+    """Import, then fork on request; in a fork, run what the order says."""
     adopt_orphans()
     die_with_parent(supervising(os.environ[MARK]), signal.SIGTERM)
     for name in filter(None, sys.argv[1].split(",")):
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _served() -> tuple[socket.socket, dict[str, Any]]:
-    """Fork as often as it is asked for. Returns in a fork only: its line, and its order."""
+    """Fork on request until the other side is gone. Returns only in a fork: its line and its order."""
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
@@ -68,12 +68,11 @@ def _served() -> tuple[socket.socket, dict[str, Any]]:
         _, files, _, _ = socket.recv_fds(asked, 1, 2)
         if len(files) < 2:
             os._exit(0)  # the other side is closed; keepers end with us
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), suppress(OSError):  # too many processes: the other side sees its line closed
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12 about threads: see above
-            keeper = os.fork()
-        if not keeper:
-            break
-        keepers.add(keeper)
+            if not (keeper := os.fork()):
+                break
+            keepers.add(keeper)
         for file in files:
             os.close(file)
     signal.set_wakeup_fd(before)
@@ -86,7 +85,7 @@ def _served() -> tuple[socket.socket, dict[str, Any]]:
 
 
 def _reap(keepers: set[int]) -> None:
-    """Forget the keepers that have ended; what one left that was killed is ours, and is ended."""
+    """Forget keepers that have ended. What is left of one that was killed was handed to us: kill it."""
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             keepers.discard(found[0])
@@ -98,7 +97,7 @@ def _reap(keepers: set[int]) -> None:
 
 
 def _become(order: dict[str, Any]) -> None:
-    """Take on what a new process would have from its start: session, environment, input and output, chance."""
+    """Set up what a new process would start with: session, environment, input and output, random numbers."""
     os.setsid()
     os.environ.clear()
     os.environ.update(order["environment"])
@@ -109,7 +108,7 @@ def _become(order: dict[str, Any]) -> None:
     os.close(nothing)
     os.close(log)
     if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()  # else the generator of every fork would be in the same state
+        numpy.random.seed()  # else all forks would draw the same numbers
 
 
 if __name__ == "__main__":
