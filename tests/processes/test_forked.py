@@ -21,6 +21,7 @@ import json, os, pathlib, signal, sys, tempfile
 told = {"imported": "numpy" in sys.modules, "argv": sys.argv[1:], "TOLD": os.environ.get("TOLD"), "name": __name__}
 told |= {"tmp": tempfile.gettempdir(), "mark": "XMCBENCH_SUPERVISED" in os.environ, "stdin": sys.stdin.read()}
 told |= {"files": len(os.listdir("/proc/self/fd")), "blocked": len(signal.pthread_sigmask(signal.SIG_BLOCK, []))}
+told |= {"folder": os.getcwd()}
 told |= {"leads": os.getsid(0) == os.getpid(), "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL}
 import numpy, random
 drawn = {"numpy": numpy.random.random(), "random": random.random()}
@@ -98,7 +99,8 @@ def alive(pid):
         return False
 
 
-def test_it_runs_modules_as_any_process_does(tmp_path, environment, server):
+def test_it_runs_modules_as_any_process_does(tmp_path, environment, server, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # after the server has started
     told = {**environment, "TMPDIR": str(tmp_path), "TOLD": "yes"}
     plain, _ = run(tmp_path, told, None)
     assert plain | {"imported": True} == {
@@ -109,6 +111,7 @@ def test_it_runs_modules_as_any_process_does(tmp_path, environment, server):
         "tmp": str(tmp_path),
         "mark": True,
         "stdin": "",
+        "folder": str(tmp_path),
         "files": 4,
         "blocked": 0,
         "leads": True,

@@ -58,8 +58,8 @@ class ForkServer:
 
         log: an existing file, to which the output is appended. Raises OSError if the server is gone.
         """
+        order = {"argv": list(argv), "log": str(log), "environment": dict(environment), "folder": os.getcwd()}
         ours, theirs = socket.socketpair()
-        order = {"argv": list(argv), "log": str(log), "environment": dict(environment)}
         file = os.memfd_create("order")
         try:
             with theirs, open(file, "wb", closefd=False) as stream:

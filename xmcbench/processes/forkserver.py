@@ -4,8 +4,9 @@
 
 Imports take longer than the work of a cheap cell. Here they are done once. Standard input is a Unix socket. To have a
 process forked, send two file descriptors over it: one end of another socket, the line to that process; and a file with
-the order, JSON with ``argv`` (a module and its arguments), ``log`` (a file for the output) and ``environment``. Every
-process gets a keeper, which writes its own number to the line, and the exit status of the process when it has ended.
+the order, JSON with ``argv`` (a module and its arguments), ``log`` (a file for the output), ``environment`` and
+``folder`` (the working directory). Every process gets a keeper, which writes its own number to the line, and the exit
+status of the process when it has ended.
 
 The server does nothing but import, so a fork is what a new process would be. The only threads are those of allocators
 and BLAS, which handle forks.
@@ -97,8 +98,9 @@ def _reap(keepers: set[int]) -> None:
 
 
 def _become(order: dict[str, Any]) -> None:
-    """Set up what a new process would start with: session, environment, input and output, random numbers."""
+    """Set up what a new process would start with: session, folder, environment, files, random numbers."""
     os.setsid()
+    os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])
     tempfile.tempdir = None  # that of the environment is another
