@@ -48,12 +48,13 @@ time.sleep(600)
 def environment(tmp_path):
     (tmp_path / "module_in_fork.py").write_text(MODULE)
     (tmp_path / "module_that_forks.py").write_text(FORKS)
+    (tmp_path / "module_that_looks.py").write_text("import tempfile; tempfile.gettempdir()")
     return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
 @pytest.fixture
 def server(environment):
-    made = ForkServer(["numpy", "no_such_module"], environment)
+    made = ForkServer(["numpy", "no_such_module", "module_that_looks"], environment)
     yield made
     made.end()
 
