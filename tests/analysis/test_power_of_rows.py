@@ -1,20 +1,39 @@
 """`xmcbench power` on the committed records."""
 
 import json
+import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from xmcbench.analysis import power
 from xmcbench.metrics.power import Spread
+from xmcbench.records import Store
 from xmcbench.setting import Setting
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
 
 
-def test_two_rows_and_all_rows_of_a_dataset(inside):
-    where = ("--runs", BOARD, "--dataset", "lf-debian-20k", "--setting", "ez")
+@pytest.fixture
+def few(tmp_path):
+    """A runs folder with some committed rows: TF-IDF by two recipes, BM25, XR-Linear, of which one has no ranks."""
+    shutil.copytree(BOARD / "truth", tmp_path / "few" / "truth")
+    for kind in ("records", "ranks"):
+        for name in ("tfidf", "bm25", "xr-linear"):
+            for path in (BOARD / kind / "lf-debian-20k" / "ez").glob(f"{name}-s*"):
+                copied = tmp_path / "few" / path.relative_to(BOARD)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, copied)
+    store = Store(tmp_path / "few")
+    (last,) = [each for each in store.records() if each.cell.method == "xr-linear" and each.cell.seed == 2]
+    store.write(msgspec.structs.replace(last, ranks=None))
+    return store.root
+
+
+def test_two_rows_and_all_rows_of_a_dataset(inside, few):
+    where = ("--runs", few, "--dataset", "lf-debian-20k", "--setting", "ez")
     ended = inside("power", "tfidf:", "bm25", "--detect", "1", *where, "--json")
     assert ended.returncode == 0, ended.stderr
     (document,) = json.loads(ended.stdout)
