@@ -188,6 +188,15 @@ def test_one_that_is_not_wanted_anymore_ends_at_once(tmp_path, environment, serv
     assert fork.wait(30) == -signal.SIGTERM
 
 
+def test_one_that_cannot_be_started_leaves_no_socket_open(environment, monkeypatch):
+    """An open one would be a warning, which is an error here."""
+    monkeypatch.setattr(sys, "executable", "/no/such/program")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        ForkServer([], environment)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_ended_it_leaves_nothing(tmp_path, environment, server):
     _, numbers = forks(tmp_path, server, environment)
     server.end()

@@ -59,7 +59,8 @@ def test_one_that_is_gone_is_replaced(pool):
     first.runs = second.runs = False
     replaced = pool.server(["a"], {})
     assert replaced is not first
-    assert second.ended, "its process is waited for"
+    assert first.ended, "its process is waited for, and its sockets are closed"
+    assert second.ended
 
 
 def test_there_is_none_where_none_can_be(pool, monkeypatch):

@@ -31,7 +31,7 @@ class ForkServer:
         self._mark = new_mark()
         self._forks: list[Forked] = []
         self._asks, asked = socket.socketpair()
-        with asked:
+        try:
             self._process = subprocess.Popen(
                 # -P: the package that is installed, not a folder of its name where the user happens to stand.
                 [sys.executable, "-P", "-m", "xmcbench.processes.forkserver", ",".join(imports)],
@@ -41,6 +41,11 @@ class ForkServer:
                 env={**environment, MARK: self._mark},
                 start_new_session=True,  # a Ctrl-C in the terminal is for this process alone
             )
+        except BaseException:
+            self._asks.close()
+            raise
+        finally:
+            asked.close()
 
     @property
     def runs(self) -> bool:

@@ -30,8 +30,9 @@ class Servers:
             return None
         variables = {name: value for name, value in environment.items() if name not in _LATER}
         key = tuple(imports), frozenset(variables.items())
+        self._end_the_dead()
         server = self._servers.pop(key, None)
-        if server is None or not server.runs:
+        if server is None:
             self._make_room()
             try:
                 server = ForkServer(
@@ -42,9 +43,14 @@ class Servers:
         self._servers[key] = server  # the last one is the one used last
         return server
 
+    def _end_the_dead(self) -> None:
+        for key, server in list(self._servers.items()):
+            if not server.runs:
+                self._servers.pop(key).end()
+
     def _make_room(self) -> None:
         for key, server in list(self._servers.items()):
-            if not server.runs or (len(self._servers) >= _MOST and not server.busy):
+            if len(self._servers) >= _MOST and not server.busy:
                 self._servers.pop(key).end()
 
     def end(self) -> None:
