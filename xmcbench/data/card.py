@@ -35,7 +35,7 @@ class Propensity(_Part, frozen=True):
     b: _Positive = 1.5
 
 
-class Derivation(_Part, frozen=True, rename={"source": "from"}):
+class Derivation(_Part, frozen=True, omit_defaults=True, rename={"source": "from"}):
     """A dataset made from the dataset ``source`` on load. One of labels, held_out and titles is given.
 
     labels: number of labels, drawn with ``seed``; instances with one of them stay. held_out: number of training
@@ -59,7 +59,7 @@ class Derivation(_Part, frozen=True, rename={"source": "from"}):
             raise ValueError("what is drawn needs a seed")
 
 
-class Recipe(_Part, frozen=True):
+class Recipe(_Part, frozen=True, omit_defaults=True):
     """How a dataset is built: the file format it is read from, the release, and the SHA-256 of its indices.
 
     component, architecture: of a distribution's release. relations: the fields that give the pairs; None for those of
