@@ -27,8 +27,9 @@ from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
-from xmcbench.runner.plan import Request, plan
+from xmcbench.runner.plan import plan
 from xmcbench.runner.prediction import Phases, predict
+from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json

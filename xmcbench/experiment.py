@@ -21,7 +21,8 @@ from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
 from xmcbench.runner.opening import HERE, opened
 from xmcbench.runner.place import Limits, Place
-from xmcbench.runner.plan import Plan, Request, plan
+from xmcbench.runner.plan import Plan, plan
+from xmcbench.runner.rows import Request
 from xmcbench.runner.schedule import Jobs
 from xmcbench.runner.shard import Shard
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xmcbench.leaderboard.curves import Curve
-    from xmcbench.runner.plan import Skipped
+    from xmcbench.runner.rows import Skipped
     from xmcbench.setting import Setting
 
 #: Bytes at the end of a log in which its last line is looked for.

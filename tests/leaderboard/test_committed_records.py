@@ -18,7 +18,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, read_record
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner import scoring
-from xmcbench.runner.plan import Request, resolve
+from xmcbench.runner.rows import Request, resolve
 from xmcbench.storage.canonical import sha256_json
 
 BOARD = Path(__file__).parents[2] / "leaderboards"

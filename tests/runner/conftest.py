@@ -15,7 +15,8 @@ from xmcbench.runner.execution import execute
 from xmcbench.runner.executors import process
 from xmcbench.runner.executors.servers import Servers
 from xmcbench.runner.place import Limits, Place
-from xmcbench.runner.plan import Request, plan
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting
 
 CHANCE = """

@@ -17,7 +17,8 @@ from xmcbench.records import Store
 from xmcbench.runner import audit, execution, recording, scorer, worker
 from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.place import Limits
-from xmcbench.runner.plan import Request, plan
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.cache import cache_root
 from xmcbench.topk import TopK

@@ -6,7 +6,8 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner.estimate import Estimate, shared_work, similar_records
 from xmcbench.runner.grid import Grid, curve_grids, requests_of
-from xmcbench.runner.plan import plan, resolve
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import resolve
 from xmcbench.setting import Setting, settings
 
 PLUGIN = """

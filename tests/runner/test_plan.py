@@ -4,7 +4,8 @@ from xmcbench import UsageError, load_dataset
 from xmcbench.errors import PluginError, Unavailable, UnknownName
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.runner.plan import Request, plan, resolve, status, variants
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import Request, resolve, status, variants
 from xmcbench.setting import Setting, draw
 
 PLUGIN = """

@@ -19,7 +19,8 @@ from xmcbench.records.selection import Choice, Selected, choose_row
 from xmcbench.records.store import Store
 from xmcbench.runner.fitting import predict_texts
 from xmcbench.runner.place import Place
-from xmcbench.runner.plan import Request, plan, request_for
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import Request, request_for
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts
 

@@ -18,8 +18,9 @@ from xmcbench.records.selection import Choice, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Place
-from xmcbench.runner.plan import plan, request_for
+from xmcbench.runner.plan import plan
 from xmcbench.runner.rescoring import evaluations
+from xmcbench.runner.rows import request_for
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.data import known_datasets
     from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
-    from xmcbench.runner.plan import status
+    from xmcbench.runner.rows import status
     from xmcbench.storage.cache import cache_root
 
     if arguments.runs is not None:

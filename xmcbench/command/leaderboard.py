@@ -123,7 +123,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.errors import XmcbenchError
     from xmcbench.runner.execution import execute
     from xmcbench.runner.place import Place
-    from xmcbench.runner.plan import plan, request_for
+    from xmcbench.runner.plan import plan
+    from xmcbench.runner.rows import request_for
 
     limits, failed = request.limits(arguments), 0
     datasets = {load_dataset(given).name: given for given in arguments.dataset}

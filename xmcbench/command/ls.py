@@ -84,7 +84,7 @@ def _shown(value: object, percent: bool = False) -> str:
 
 def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.plugins.registry import Registry
-    from xmcbench.runner.plan import status
+    from xmcbench.runner.rows import status
 
     listing = []
     for entry in Registry(arguments.plugin):

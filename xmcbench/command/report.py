@@ -16,7 +16,8 @@ from xmcbench.output.layout import laid_out
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.runner.estimate import Estimate, SharedWork
-from xmcbench.runner.plan import Plan, PlannedCell, Skipped
+from xmcbench.runner.plan import Plan, PlannedCell
+from xmcbench.runner.rows import Skipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset

@@ -14,8 +14,8 @@ from xmcbench.metrics import protocol
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store, as_json
 from xmcbench.records.differences import differences
-from xmcbench.runner.plan import variants
 from xmcbench.runner.recording import subset_facts
+from xmcbench.runner.rows import variants
 from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import draw
 

@@ -22,7 +22,8 @@ from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
-from xmcbench.runner.plan import plan, request_for
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import request_for
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.temporary import scratch
 

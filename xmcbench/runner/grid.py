@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xmcbench.errors import PluginError, UsageError
-from xmcbench.runner.plan import Request
+from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting
 
 if TYPE_CHECKING:

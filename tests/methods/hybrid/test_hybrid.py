@@ -14,7 +14,7 @@ from xmcbench.methods.hybrid.fusion import fused
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell
-from xmcbench.runner.plan import Request, resolve
+from xmcbench.runner.rows import Request, resolve
 from xmcbench.setting import Setting
 from xmcbench.storage import source
 from xmcbench.storage.syntax import Syntax
