@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 if TYPE_CHECKING:
     from xmcbench.results import Ablated
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ablation``."""
     what = parser.add_argument_group("what is compared")
-    request.add_dataset(what)
+    flags.add_dataset(what)
     what.add_argument("--method", metavar="NAME", help="default: the only method that defines an ablation")
-    request.add_setting(what, default="ez", help="default: %(default)s")
-    request.add_methods(what)
-    request.add_config(what)
+    flags.add_setting(what, default="ez", help="default: %(default)s")
+    flags.add_methods(what)
+    flags.add_config(what)
     how = parser.add_argument_group("how it runs")
-    request.add_execution(how)
-    request.add_dry_run(how)
+    flags.add_execution(how)
+    flags.add_dry_run(how)
     shown = parser.add_argument_group("what is shown")
-    request.add_shown(shown)
+    flags.add_shown(shown)
 
 
 def run(arguments: argparse.Namespace) -> int:

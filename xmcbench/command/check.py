@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 _SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing"}
 
@@ -23,8 +23,8 @@ _SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing"}
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench check``."""
     parser.add_argument("method", metavar="NAME|FILE.py")
-    request.add_set(parser)
-    request.add_limits(parser, default_s=600)
+    flags.add_set(parser)
+    flags.add_limits(parser, default_s=600)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench compare``."""
-    request.add_rows(parser)
+    flags.add_rows(parser)
     parser.add_argument("--force", action="store_true", help="compare across datasets or filters, without a test")
-    request.add_plugin(parser)
+    flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

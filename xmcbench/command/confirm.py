@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 from xmcbench.errors import UsageError, XmcbenchError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="only this dataset; may be repeated (default: all that are found by name)",
     )
     parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
-    request.add_plugin(parser)
-    request.add_limits(parser)
+    flags.add_plugin(parser)
+    flags.add_limits(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 
 

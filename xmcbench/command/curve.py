@@ -10,14 +10,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench curve``."""
     what = parser.add_argument_group("what is compared")
-    request.add_dataset(what)
+    flags.add_dataset(what)
     what.add_argument("--methods", required=True, metavar="A,B", help="NAME or NAME:PRESET")
     what.add_argument(
         "--ratios",
@@ -28,15 +28,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--by", choices=("label", "pair"), default="label", help="which of them are sampled (default: %(default)s)"
     )
-    request.add_methods(what)
-    request.add_config(what)
+    flags.add_methods(what)
+    flags.add_config(what)
     how = parser.add_argument_group("how it runs")
-    request.add_execution(how)
-    request.add_dry_run(how)
+    flags.add_execution(how)
+    flags.add_dry_run(how)
     how.add_argument("--no-run", action="store_true", help="run nothing, draw the finished cells")
     drawn = parser.add_argument_group("what is drawn")
-    request.add_metric(drawn, "P@5,R@100", "M[,M..]")
-    request.add_filter(drawn)
+    flags.add_metric(drawn, "P@5,R@100", "M[,M..]")
+    flags.add_filter(drawn)
     drawn.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the figures (default: curves/ in the runs folder)"
     )

@@ -7,7 +7,7 @@ import json
 import shlex
 from pathlib import Path
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|PLACE", help="a name, or a folder, file or hf:OWNER/NAME")
-    request.add_columns(parser)
+    flags.add_columns(parser)
 
 
 def _add_tokenizer(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from xmcbench.command import request
+from xmcbench.command import flags
 
 #: Values that the hub's client takes for true.
 _ON = ("1", "ON", "YES", "TRUE")
@@ -22,7 +22,7 @@ _ON = ("1", "ON", "YES", "TRUE")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench doctor``."""
-    request.add_plugin(parser)
+    flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--deep", action="store_true", help="read every file of the cache and of --runs")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="for --deep (default: ./runs, if it exists)")

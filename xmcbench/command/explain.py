@@ -15,19 +15,19 @@ import argparse
 import json
 from pathlib import Path
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench explain``."""
-    request.add_rows(parser)
-    request.add_metric(parser)
+    flags.add_rows(parser)
+    flags.add_metric(parser)
     parser.add_argument(
         "--instances", type=int, default=5, metavar="N", help="instances listed for each direction (default: 5)"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the explanation as an HTML page")
     parser.add_argument("--force", action="store_true", help="replace FILE")
-    request.add_plugin(parser)
+    flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

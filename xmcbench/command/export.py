@@ -15,7 +15,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 if TYPE_CHECKING:
     from xmcbench.records import Record, Store
@@ -26,17 +26,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="action", metavar="WHAT", required=True)
     records = verbs.add_parser("records", help="records, as Parquet or CSV")
     records.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    request.add_plugin(records)
+    flags.add_plugin(records)
     tracked = verbs.add_parser("mlflow", help="records, as runs of MLflow (needs xmcbench[mlflow])")
     tracked.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     tracked.add_argument("--to", required=True, metavar="URI", help="tracking server, or a folder")
     tracked.add_argument("--experiment", default="xmcbench", metavar="NAME", help="default: xmcbench")
-    request.add_plugin(tracked)
+    flags.add_plugin(tracked)
     ranked = verbs.add_parser("run", help="the predictions of a stored run, as trec_eval reads them")
     ranked.add_argument("method", metavar="METHOD", help="a row, as in `xmcbench compare`")
-    request.add_choice(ranked)
+    flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
-    request.add_dataset(qrels)
+    flags.add_dataset(qrels)
     for each in (records, ranked, qrels):
         each.add_argument("--out", type=Path, required=True, metavar="FILE")
         each.add_argument("--force", action="store_true", help="replace FILE")

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
@@ -50,14 +50,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also show datasets that have published rows only (default: with ./leaderboards)",
     )
-    request.add_plugin(parser)
+    flags.add_plugin(parser)
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 if a file is out of date or a record is refused"
     )
     parser.add_argument(
         "--refresh", action="store_true", help="first run stale cells again: those whose code has changed"
     )
-    request.add_limits(parser)
+    flags.add_limits(parser)
     parser.add_argument(
         "--dataset",
         action="append",

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command import request
+from xmcbench.command import flags
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("methods", "datasets", "layouts", "results"))
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    request.add_plugin(parser)
+    flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +20,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", nargs="?", metavar="A")
     parser.add_argument("second", nargs="?", metavar="B")
     parser.add_argument("--detect", type=float, required=True, metavar="POINTS", help="the difference, in points")
-    request.add_metric(parser)
+    flags.add_metric(parser)
     parser.add_argument("--power", type=float, default=80.0, metavar="PERCENT", help="default: 80")
-    request.add_choice(parser)
+    flags.add_choice(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +22,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", metavar="NAME[,NAME..]", help="default: all with results in the setting, but those named -dev"
     )
-    request.add_setting(parser, required=True)
-    request.add_metric(parser)
+    flags.add_setting(parser, required=True)
+    flags.add_metric(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the critical-difference diagram")
     parser.add_argument("--force", action="store_true", help="replace FILE")
-    request.add_plugin(parser)
+    flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="runs folder of the new run (default: ./reproduced)",
     )
     parser.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the name in the record")
-    request.add_limits(parser)
-    request.add_device(parser)
-    request.add_plugin(parser)
+    flags.add_limits(parser)
+    flags.add_device(parser)
+    flags.add_plugin(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench run``."""
     what = parser.add_argument_group("what is compared")
-    request.add_dataset(what)
-    request.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
+    flags.add_dataset(what)
+    flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
     what.add_argument(
         "--methods", default="all", metavar="A,B|all", help="names, each with :PRESET if needed, or all that can run"
     )
-    request.add_methods(what)
-    request.add_config(what)
+    flags.add_methods(what)
+    flags.add_config(what)
     how = parser.add_argument_group("how it runs")
-    request.add_execution(how)
-    request.add_dry_run(how)
+    flags.add_execution(how)
+    flags.add_dry_run(how)
     how.add_argument(
         "--shard",
         metavar="I/N",
@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--only", choices=("pretrain",), help="do the pre-trainings that the cells need, and no cell")
     shown = parser.add_argument_group("what is shown")
-    request.add_shown(shown)
+    flags.add_shown(shown)
     shown.add_argument(
         "--best", metavar="M", help="also name the best row of each method by this metric; on -dev datasets only"
     )

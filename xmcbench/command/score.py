@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.command import request
+from xmcbench.command import flags
 
 if TYPE_CHECKING:
     from xmcbench.metrics import Scores
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("npz", "trec"), default="npz", help="of --predictions (default: npz)")
     parser.add_argument("--qrels", type=Path, metavar="FILE", help="true pairs, instead of --dataset (trec)")
-    request.add_filter(parser)
+    flags.add_filter(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

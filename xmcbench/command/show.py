@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +22,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--instance", metavar="UID", help="a test instance of the dataset")
     what.add_argument("--text", metavar="TEXT", help="any text: a title, or title, TAB and content")
     parser.add_argument("-k", type=int, default=10, metavar="K", help="labels shown (default: 10)")
-    request.add_choice(parser)
-    request.add_plugin(parser)
-    request.add_limits(parser)
-    request.add_device(parser)
+    flags.add_choice(parser)
+    flags.add_plugin(parser)
+    flags.add_limits(parser)
+    flags.add_device(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.command import request
+from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _HEADER = ("uid", "rank", "score", "label_uid", "label")
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench suggest``."""
     what = parser.add_argument_group("what is suggested")
-    request.add_dataset(what)
+    flags.add_dataset(what)
     what.add_argument("--method", required=True, metavar="M", help="name, with :PRESET if needed")
     what.add_argument(
         "--documents",
@@ -36,10 +36,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="FILE.tsv", help="file to write: uid, rank, score, label uid, label"
     )
     what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
-    request.add_setting(what, default=None, help="default: full if there are training pairs that the method uses")
-    request.add_methods(what)
+    flags.add_setting(what, default=None, help="default: full if there are training pairs that the method uses")
+    flags.add_methods(what)
     how = parser.add_argument_group("how it runs")
-    request.add_execution(how)
+    flags.add_execution(how)
 
 
 def run(arguments: argparse.Namespace) -> int:

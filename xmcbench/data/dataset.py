@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from xmcbench.data.card import Card, Derivation
+from xmcbench.data.card import Card
+from xmcbench.data.filter_file import filter_digest, filter_store
 from xmcbench.data.rows import at
 from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.source import TEST_FILTER, Holding, Source
 from xmcbench.data.splitting import Split, split
-from xmcbench.data.store import Corpus, corpus, fingerprint, kept, open_corpus, rows_of, titles_of, write_corpus
+from xmcbench.data.store import Corpus, corpus, fingerprint, kept
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
 from xmcbench.metrics.filters import longest
@@ -23,8 +24,7 @@ from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.output.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
-from xmcbench.storage.reading import read_text
+from xmcbench.storage.pairs import pairs_digest, read_pairs
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Dataset:
             "test": [self.test.digest, self.test_corpus.pairs_sha256],
             "labels": self.labels.digest,
             "self": self._own.digest,
-            "file": _filter_digest(self.filter_pairs) if self.filter_pairs else None,
+            "file": filter_digest(self.filter_pairs) if self.filter_pairs else None,
         }
         return sha256_json(parts)
 
@@ -160,7 +160,7 @@ class Dataset:
         if kind == "none":
             return None
         if kind == "file" and self.filter_pairs:
-            return _verified(self.filter_pairs, self.label_corpus.rows, _filter_digest(self.filter_pairs))
+            return _verified(self.filter_pairs, self.label_corpus.rows, filter_digest(self.filter_pairs))
         rows = np.flatnonzero(self._own.labels >= 0)
         shape = (self.test_corpus.rows, self.label_corpus.rows)
         return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own.labels[rows])), shape=shape)
@@ -228,7 +228,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         if holding.test_filter:
             notes.append(f"{holding.test_filter.name} is not used: it numbers the rows of another test set")
     elif holding.test_filter:
-        pairs = _filter_store(holding.test_filter, corpora[1].rows, labels.rows)
+        pairs = filter_store(holding.test_filter, corpora[1].rows, labels.rows)
     files = holding.files
     named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
     train, test = corpora
@@ -256,109 +256,3 @@ def _check_sums(holding: Holding, card: Card, root: Path) -> None:
                 f"{path} does not match the card of {card.name}: its SHA-256 differs",
                 f"download it again, or remove it from {root / 'card.toml'} if the change is intended",
             )
-
-
-def _filter_store(path: Path, rows: int, columns: int) -> Path:
-    from xmcbench.data.xc_matrix import read_filter
-
-    def fill(folder: Path) -> None:
-        pairs = read_filter(path, rows, columns)
-        _write_filter(folder / "pairs.npz", pairs)
-
-    return kept("filter", {"sha256": fingerprint(path), "rows": rows, "columns": columns}, fill) / "pairs.npz"
-
-
-def _write_filter(path: Path, pairs: csr_matrix) -> None:
-    """Write the pairs of a filter, and their digest beside them."""
-    write_pairs(path, pairs.indptr, pairs.indices)
-    path.with_suffix(".sha256").write_text(pairs_digest(pairs.indptr, pairs.indices))
-
-
-def _filter_digest(path: Path) -> str:
-    try:
-        return read_text(path.with_suffix(".sha256"))
-    except (OSError, ValueError) as error:
-        hint = "delete its folder: it will be regenerated"
-        raise DataError(f"cannot read the filter {path}: {error}", hint) from None
-
-
-def derive(parent: Dataset, card: Card) -> Dataset:
-    """The dataset of ``card.derive``: some labels of ``parent``, and the instances that have one of them; some of its
-    training instances, held out for testing; or its titles, without their contents.
-
-    Raises DataError if the parent has fewer, or if no instance is left.
-    """
-    if card.derive is None:
-        raise DataError(f"the card of {card.name} has no [derive]")
-    if card.derive.titles:
-        return _titles(parent, card)
-    made = _some_labels if card.derive.labels is not None else _held_out
-    return made(parent, card, card.derive)
-
-
-def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
-    from xmcbench.data.derivation import draw, restrict
-
-    wanted = derivation.labels or 0
-    identity = {"from": parent.digest, "labels": wanted, "seed": derivation.seed}
-
-    def fill(folder: Path) -> None:
-        labels = draw(parent.label_corpus.rows, wanted, derivation.seed or 0, card.name, "labels")
-        parts = {"train": (parent.train, parent.train_pairs()), "test": (parent.test, parent.test_pairs())}
-        for name, (texts, pairs) in parts.items():
-            rows, kept_pairs = restrict(pairs, labels)
-            if not len(rows):
-                raise DataError(
-                    f"{card.name}: no {name} instance has one of the {len(labels)} labels", "use more labels"
-                )
-            (folder / name).mkdir()
-            uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
-            write_corpus(folder / name, rows_of(texts, rows), kept_pairs, uids)
-            if name == "test" and parent.filter_pairs:
-                removed = read_pairs(parent.filter_pairs, parent.label_corpus.rows)[rows][:, labels]
-                _write_filter(folder / "filter.npz", removed)
-        (folder / "labels").mkdir()
-        write_corpus(folder / "labels", rows_of(parent.labels, labels), None, parent.label_corpus.uids)
-
-    folder = kept("derived", identity, fill)
-    train, test, labels = (open_corpus(folder / name) for name in ("train", "test", "labels"))
-    filter_pairs = folder / "filter.npz" if parent.filter_pairs else None
-    return Dataset(card, train, test, labels, filter_pairs, parent.sources, parent.found)
-
-
-def _titles(parent: Dataset, card: Card) -> Dataset:
-    identity = {"from": parent.digest, "titles": True}
-
-    def fill(folder: Path) -> None:
-        for name, texts, pairs in (
-            ("train", parent.train, parent.train_pairs()),
-            ("test", parent.test, parent.test_pairs()),
-        ):
-            (folder / name).mkdir()
-            uids = parent.test_corpus.uids if name == "test" else parent.train_corpus.uids
-            write_corpus(folder / name, titles_of(texts), pairs, uids)
-
-    folder = kept("derived", identity, fill)
-    train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    return Dataset(card, train, test, parent.label_corpus, parent.filter_pairs, parent.sources, parent.found)
-
-
-def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
-    """All labels of the parent stay; its test instances, and the filter file about them, are not used."""
-    from xmcbench.data.derivation import draw
-
-    wanted, total = derivation.held_out or 0, parent.train_corpus.rows
-    identity = {"from": parent.digest, "held_out": wanted, "seed": derivation.seed}
-
-    def fill(folder: Path) -> None:
-        rows = draw(total, wanted, derivation.seed or 0, card.name, "training instances")
-        if wanted == total:
-            raise DataError(f"{card.name} holds out all {total} training instances", "some must be left for training")
-        pairs = parent.train_pairs()
-        for name, own in (("train", np.setdiff1d(np.arange(total), rows)), ("test", rows)):
-            (folder / name).mkdir()
-            write_corpus(folder / name, rows_of(parent.train, own), pairs[own], parent.train_corpus.uids)
-
-    folder = kept("derived", identity, fill)
-    train, test = (open_corpus(folder / name) for name in ("train", "test"))
-    return Dataset(card, train, test, parent.label_corpus, sources=parent.sources, found=parent.found)
