@@ -16,7 +16,8 @@ from copies import Slot
 from generation import modules
 from rules import TESTS
 
-#: Tests that take longer by themselves are not used, nor are more than this for one mutant, the quickest first.
+#: Tests that take longer by themselves are not used, nor are more than this for one mutant, the quickest first. On a
+#: slow machine, `--slowness` multiplies both.
 LONGEST_TEST_S, LONGEST_MUTANT_S = 10.0, 20.0
 MARKS = ["-m", "not slow and not gpu and not ray and not data"]
 #: Ends each module while the tests are mapped: one that fails by it notices any change, such as one of a digest.
@@ -69,7 +70,8 @@ def mapped(slot: Slot, work: Path, suite: list[str]) -> None:
 class Reach:
     """Which tests to run for a mutant."""
 
-    def __init__(self, slot: Slot, work: Path) -> None:
+    def __init__(self, slot: Slot, work: Path, slowness: float = 1.0) -> None:
+        self._longest_test, self._longest_mutant = LONGEST_TEST_S * slowness, LONGEST_MUTANT_S * slowness
         facts = json.loads((work / "reach.json").read_text())
         self._seconds = {name: each["seconds"] for name, each in facts.items() if each["passed"]}
         self.known = {*facts}
@@ -108,7 +110,7 @@ class Reach:
             reached = {name for name in self._seconds if name.startswith(TESTS[group])}.union(*lines.values())
         names = set().union(*({name, *self._together[name]} for name in reached if name))
         used = sorted(
-            (Test(name, self._seconds[name]) for name in names if self._seconds.get(name, 1e9) <= LONGEST_TEST_S),
+            (Test(name, self._seconds[name]) for name in names if self._seconds.get(name, 1e9) <= self._longest_test),
             key=lambda test: test.seconds,
         )
         own = [test for test in used if test.name.startswith(TESTS[group])]
@@ -116,7 +118,7 @@ class Reach:
         kept, total = [], 0.0
         for test in [*own, *others]:
             total += test.seconds
-            if total <= LONGEST_MUTANT_S:
+            if total <= self._longest_mutant:
                 kept.append(test)
         new = [file for file in self.new if file.startswith(TESTS[group])]
         return [Batch(kept[: len(own)], new), Batch(kept[len(own) :], [])]

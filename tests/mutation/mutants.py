@@ -59,6 +59,7 @@ def main() -> int:
     parser.add_argument("--part", type=float, default=1.0, help="draw this part of each module's mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants that are tested at once")
+    parser.add_argument("--slowness", type=float, default=1.0, help="how many times as long tests may take")
     parser.add_argument("--again", action="store_true", help="test the survivors of the session again")
     options = parser.parse_args()
     work = options.work.resolve()
@@ -71,7 +72,7 @@ def main() -> int:
     for slot in slots[1:]:
         slot.take(slots[0])
     tree = slots[0].tree
-    reach = Reach(slots[0], work)
+    reach = Reach(slots[0], work, options.slowness)
     preload()
     print(f"{len(reach.known)} tests; not used, as they notice any change: {', '.join(reach.noticing) or 'none'}")
     with use_db(work / "session.sqlite", WorkDB.Mode.create) as session:

@@ -246,6 +246,35 @@ def test_memory_where_the_system_does_not_list_it(monkeypatch):
     assert before <= worker._high_water_mark() <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def test_a_cell_is_the_first_to_go_where_memory_runs_out(monkeypatch):
+    written = []
+    monkeypatch.setattr(worker.Path, "write_text", lambda path, text: written.append((str(path), text)))
+    worker._raise_oom_score()
+    assert written == [("/proc/self/oom_score_adj", "1000")]
+
+    def refused(*_):
+        raise PermissionError("not allowed")
+
+    monkeypatch.setattr(worker.Path, "write_text", refused)
+    worker._raise_oom_score()
+
+
+def test_what_a_failed_cell_was_writing_is_removed(run_here, at_hand, methods, monkeypatch):
+    swept = []
+    whole = Store.sweep
+    monkeypatch.setattr(Store, "sweep", lambda store: (swept.append("sweep"), whole(store)))
+    run_here(methods, methods=["chance"])
+    before = len(swept)
+    swept.clear()
+    run_here(methods, methods=["broken"])
+    assert len(swept) == before + 1
+
+
+def test_a_place_shares_no_gpu_unless_it_is_told_to(store):
+    place = execution.Place(store)
+    assert (place.cells_per_gpu, place.jobs, place.on) == (1, None, "local")
+
+
 def test_a_result_that_came_in_between_is_taken(at_hand, methods, store, tiny):
     """A plan that was made before another run finished its cells."""
     request, registry = Request(str(tiny), Setting.of("ez"), methods=["chance"]), Registry([methods])

@@ -71,6 +71,25 @@ def test_a_broken_plug_in_does_not_stop_the_others(tiny, plugin, tmp_path):
         made("broken")
 
 
+def test_methods_that_use_others_come_last_and_find_what_these_have_left(tiny, plugin, tmp_path):
+    user = plugin(
+        """
+        from xmcbench import Method
+
+        class Aaa(Method):
+            def fit(self, raw_X, raw_Y, pairs=None): ...
+            def predict(self, raw_X, k=100): ...
+            def uses(self):
+                return ("tfidf",)
+        """,
+        "user.py",
+    )
+    made = plan([Request(str(tiny), Setting.of("ez"))], Registry([user]), Store(tmp_path / "runs"))
+    methods = [each.cell.method for each in made.cells]
+    assert {"aaa", "hybrid"} & {*methods[-3:]} == {"aaa", "hybrid"}
+    assert methods.index("tfidf") < methods.index("aaa")
+
+
 def test_a_method_asked_for_by_name_must_run(planned):
     with pytest.raises(UsageError, match="two needs pairs"):
         planned(methods=["two"])

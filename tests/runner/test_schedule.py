@@ -124,6 +124,16 @@ def test_so_many_at_once_and_each_ends_once(staged, tiny):
     assert not stage.canceled
 
 
+def test_cells_at_once_are_known_by_the_memory_that_others_took(staged, tiny, record, altered, monkeypatch):
+    earlier = altered(record(), (("measured", "peak_memory_bytes"), 7))
+    monkeypatch.setattr(
+        execution, "similar_records", lambda cells, store: dict.fromkeys((each.cell.key for each in cells), earlier)
+    )
+    for jobs, expected in ((1, 0), (2, 7)):
+        stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain"], seeds=[jobs]), jobs=jobs)
+        assert [task.needs.memory_bytes for task in stage.started] == [expected]
+
+
 def test_a_cell_is_told_what_it_and_its_parts_import(staged, tiny):
     parts = {"whole": {"part": ["plain", "counted"]}}
     stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain", "counted", "whole"], overrides=parts))
