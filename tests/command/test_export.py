@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from xmcbench.analysis.reproduction import one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
 from xmcbench.storage.canonical import canonical_json
@@ -147,6 +149,63 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
     ):
         ended = inside("reproduce", *words)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def stochastic(runs, *changes):
+    """The record as those of so many seeds of a stochastic method on another machine, with another P@1 each."""
+    store = Store(runs)
+    (record,) = store.records()
+    hardware = msgspec.structs.replace(record.environment.hardware, processor="another processor")
+    environment = msgspec.structs.replace(record.environment, hardware=hardware)
+    method = msgspec.structs.replace(record.method, deterministic=False)
+    for seed, change in enumerate(changes):
+        cell = msgspec.structs.replace(record.cell, seed=seed)
+        metrics = {}
+        for name, figures in record.metrics.items():
+            value = figures.values["P@1"] - change
+            low, high = figures.intervals["P@1"]
+            intervals = {**figures.intervals, "P@1": (min(low, value), max(high, value))}
+            values = {**figures.values, "P@1": value}
+            metrics[name] = msgspec.structs.replace(figures, values=values, intervals=intervals)
+        if seed:
+            store.ranks_path(cell).write_bytes(store.ranks_path(record.cell).read_bytes())
+        store.write(
+            msgspec.structs.replace(
+                record,
+                cell=cell,
+                key=cell.key,
+                method=method,
+                metrics=metrics,
+                environment=environment,
+                ranks=msgspec.structs.replace(record.ranks, file=store.relative(store.ranks_path(cell))),
+            )
+        )
+    return record.key[:12]
+
+
+@pytest.mark.parametrize(("changes", "agrees"), [((0.1, 0.2), True), ((0.1, 0.1), False)])
+def test_on_another_machine_a_stochastic_method_may_be_as_far_off_as_one_more_seed(inside, runs, tiny, changes, agrees):
+    key = stochastic(runs, *changes)
+    ended = inside("reproduce", key, "--runs", runs, "--dataset", tiny, "--out", "again", "--json")
+    assert ended.returncode == (0 if agrees else 1), ended.stderr
+    document = json.loads(ended.stdout)
+    assert (document["agrees"], document["same_class"], document["seeds"]) == (agrees, False, 2)
+    assert document["largest_change"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "value", "p"),
+    [
+        ([0.1, 0.2], 0.15, 1.0),
+        ([0.5, 0.5, 0.5], 0.5, 1.0),
+        ([0.5, 0.5, 0.5], 0.6, 0.0),
+        # t = (0.4 - 0.2) / (0.1 sqrt(4 / 3)) = sqrt(3), and with 2 degrees of freedom p = 1 - t / sqrt(2 + t^2)
+        ([0.1, 0.2, 0.3], 0.4, 1 - math.sqrt(3 / 5)),
+        ([0.1, 0.2, 0.3], 0.0, 1 - math.sqrt(3 / 5)),
+    ],
+)
+def test_one_more_draw(values, value, p):
+    assert one_more(values, value) == pytest.approx(p)
 
 
 def older(runs, gained):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 #: A difference on another class of machine is one if its p-value is below this, after Holm's correction.
 LEVEL = 0.05
+#: Fractions that differ by no more than this are equal: they differ by rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ class Reproduction:
     """A recorded cell and the run that repeats it.
 
     same_class: whether both ran on one class of machine, with the same kind of device. changes: metric -> second minus
-    first, as a fraction. adjusted: metric -> p-value of the difference over test instances after Holm's correction;
-    empty where the record has no ranks.
+    first, as a fraction. adjusted: metric -> p-value of the difference after Holm's correction; empty where the record
+    has no ranks. over: how many recorded seeds the p-values are about; 0 where they are about the test instances.
     """
 
     before: Record
@@ -43,6 +47,7 @@ class Reproduction:
     same_class: bool
     changes: Mapping[str, float]
     adjusted: Mapping[str, float]
+    over: int = 0
 
     @property
     def gained(self) -> dict[str, object]:
@@ -60,7 +65,9 @@ class Reproduction:
         """Whether the figures agree within the tolerance of the class of machine.
 
         On the same class no figure changes by more than 0.05 points. On another one rounding may lead a training
-        elsewhere: then it is enough that no metric differs significantly over the test instances.
+        elsewhere, as another seed would: where several seeds of a stochastic method are recorded, it is enough that no
+        metric is significantly farther from them than one more seed would be. Elsewhere, no metric may differ
+        significantly over the test instances.
         """
         if self.largest <= LARGEST_CHANGE:
             return True
@@ -77,6 +84,7 @@ class Reproduction:
             "largest_change": self.largest,
             "changes": dict(self.changes),
             "p_holm": dict(self.adjusted),
+            "seeds": self.over,
             "hardware": [each.environment.hardware.kind for each in (self.before, self.after)],
         }
 
@@ -94,7 +102,9 @@ class Reproduction:
         if not self.adjusted:
             return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
         name = min(self.adjusted, key=lambda each: self.adjusted[each])
-        return f"{head}: {change}; other class of machine ({machines}), smallest p {self.adjusted[name]:.4f} ({name})"
+        tested = f"against {self.over} seeds" if self.over else "over the test instances"
+        smallest = f"smallest p {tested} {self.adjusted[name]:.4f} ({name})"
+        return f"{head}: {change}; other class of machine ({machines}), {smallest}"
 
 
 def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
@@ -127,14 +137,42 @@ def compared(before: Record, store: Store, after: Record, fresh: Store) -> Repro
     name = before.protocol.filter
     old, new = before.metrics[name].values, after.metrics[name].values
     changes = {metric: new[metric] - old[metric] for metric in new if metric in old}
+    machines = [each.environment.hardware.kind for each in (before, after)]
+    same = machines[0] == machines[1] and _device(before) == _device(after)
+    recorded = [] if before.method.deterministic else _seeds(before, store)
+    if not same and len(recorded) > 1:
+        drawn = {metric: [each.metrics[name].values[metric] for each in recorded] for metric in changes}
+        p = {metric: one_more(values, new[metric]) for metric, values in drawn.items()}
+        return Reproduction(before, after, same, changes, holm(p), len(recorded))
     adjusted: dict[str, float] = {}
     if before.ranks is not None:
         constants = after.protocol.propensity
         sides = [evaluations([each], where, name, constants) for each, where in ((before, store), (after, fresh))]
         adjusted = holm({metric: each.p for metric, each in paired.compare(*sides).items()})
-    machines = [each.environment.hardware.kind for each in (before, after)]
-    same = machines[0] == machines[1] and _device(before) == _device(after)
     return Reproduction(before, after, same, changes, adjusted)
+
+
+def one_more(values: Sequence[float], value: float) -> float:
+    """The two-sided p-value that a value is one more draw from where ``values`` come from; at least two are needed.
+
+    Student's t of the distance to their mean, whose variance is (1 + 1 / n) that of the n values.
+    """
+    from scipy.special import stdtr
+
+    distance, error = abs(value - fmean(values)), math.sqrt(variance(values) * (1 + 1 / len(values)))
+    if distance <= _ROUNDING:
+        return 1.0
+    return 2 * float(stdtr(len(values) - 1, -distance / error)) if error > _ROUNDING else 0.0
+
+
+def _seeds(record: Record, store: Store) -> list[Record]:
+    """The records of all seeds of a row that the same code made."""
+
+    def row(each: Record) -> tuple[object, ...]:
+        cell = each.cell
+        return cell.dataset_sha256, cell.setting, cell.method, cell.parameters, each.method.source_sha256
+
+    return [each for each in store.records() if each.ok and row(each) == row(record)]
 
 
 def _differences(before: Cell, today: Cell) -> Iterator[tuple[str, object, object]]:

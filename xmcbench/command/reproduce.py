@@ -1,8 +1,9 @@
 """Run a recorded cell again, and say whether its figures agree.
 
-KEY is the first letters of a record's key, as on its page. On the same class of machine no figure may
-change by more than 0.05 points. On another one it is enough that no metric differs significantly over the test
-instances. The new run goes to --out; exit code 1 if the figures differ.
+KEY is the first letters of a record's key, as on its page. On the same class of machine no figure may change by more
+than 0.05 points. On another one it is enough that no metric differs significantly: over the test instances, or, where
+several seeds of a stochastic method are recorded, from what these give. The new run goes to --out; exit code 1 if the
+figures differ.
 
   xmcbench reproduce 3f2a91c0d4e5 --runs leaderboards
 """
