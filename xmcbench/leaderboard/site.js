@@ -45,7 +45,7 @@
       const filtered = original.get(table).some((row) => row.dataset.kinds);
       original.get(table).forEach((row) => {
         row.hidden = Boolean(kind) && filtered && !(row.dataset.kinds || "").split("|").includes(kind);
-        shown += row.hidden ? 0 : 1;
+        shown += row.hidden || table.closest("[hidden]") ? 0 : 1;
       });
     });
     const metric = chosen.get("metric") || "";
