@@ -1,0 +1,234 @@
+"""AttentionXML: the method."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Unit
+
+from xmcbench import Doc, Method, TopK
+from xmcbench.methods.deepxml.bags import VECTORS
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from xmcbench import Texts
+    from xmcbench.methods.attentionxml.network import AttentionNetwork
+    from xmcbench.methods.attentionxml.sequences import Sequences
+    from xmcbench.methods.label_tree.tree import Level
+
+_PAPER = "AttentionXML, section 4 and Table 2"
+#: Texts whose labels are ranked at a time.
+_ROWS = 16_384
+
+
+class AttentionXML(Method):
+    """An attention over words for each node of a shallow label tree (You et al., NeurIPS 2019).
+
+    Labels are clustered by the mean TF-IDF features of their instances into a tree with few levels. Each level has a
+    network: word vectors, a bidirectional LSTM over the words in their order, for each node an attention over the
+    positions of the text, and layers with the same weights for all nodes, which say how probable it is that a label of
+    the text is below the node. The first level is trained on all of its nodes; each further level on those of the text,
+    their siblings, and those below the nodes that the level above ranks first, by binary cross-entropy. It starts from
+    the network of the level above, except for the attention. The last level is the labels.
+
+    A prediction follows ``beam`` nodes from level to level, more where these do not have k labels. The score of a label
+    is the product of the probabilities along its path, and with several trees the mean of those among the first k of
+    each tree.
+
+    No text of a label is read, so a label without a known pair is never predicted. Instances without a pair, or without
+    a known word, are not trained on, and the latter have no prediction; how many there are is in the notes. All of it
+    runs in one process, whatever ``--processes`` says.
+
+    The defaults take about 25 minutes of one core for 10,000 documents and the 15,000 labels that they have. Against
+    the paper, texts are cut at 64 words, not 500, the network is narrower, the tree has one level above the labels, and
+    there is one tree. At any size, unknown words are left out, the first level starts at the share of its nodes that
+    texts have, and word vectors are scaled to a mean length of 1.
+    """
+
+    title = "AttentionXML"
+    supervision = "required"
+    described: ClassVar[tuple[str, ...]] = ("epochs", "trees")
+    needs: ClassVar = {"gpu": 1}
+    packages: ClassVar = {"torch": "torch", "pecos": "libpecos", "numba": "numba"}
+    presets: ClassVar = {
+        "paper": {
+            "vectors": "glove",
+            "dimensions": 300,
+            "length": 500,
+            "hidden": 512,
+            "connected": 512,
+            "connected_second": 256,
+            "height": 3,
+            "branches": 8,
+            "leaf": 8,
+            "beam": 160,
+            "batch": 200,
+            "epochs": 10,
+            "trees": 3,
+        },
+    }
+    choices: ClassVar = {
+        "paper": "what the paper has for Amazon-670K; its GloVe vectors are those of 840B words of the Web, which the "
+        "parameter vectors reads from their file",
+    }
+
+    vectors: Annotated[str, VECTORS] = "random"
+    dimensions: Annotated[int, Ge(1), Doc("length of a word vector; given ones have their own")] = 128
+    min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
+    max_words: Annotated[
+        int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept", _PAPER)
+    ] = 500_000
+    length: Annotated[
+        int, Ge(1), Unit("words"), Doc("known words of a text that are read; the tree is built on all of them")
+    ] = 64
+    height: Annotated[int, Ge(0), Unit("levels"), Doc("levels of the tree above that of the labels, at most")] = 1
+    branches: Annotated[
+        Literal[2, 4, 8, 16, 32, 64, 128], Doc("children of a node of the tree above the leaves; the paper's K")
+    ] = 32
+    leaf: Annotated[int, Ge(2), Unit("labels"), Doc("maximum size of a cluster of labels; the paper's M")] = 32
+    beam: Annotated[
+        int,
+        Ge(1),
+        Unit("nodes"),
+        Doc("nodes of a level, those ranked first, whose children are scored; the paper's C"),
+    ] = 16
+    hidden: Annotated[int, Ge(1), Doc("width of the LSTM in each direction")] = 128
+    connected: Annotated[int, Ge(1), Doc("width of the fully connected layer")] = 128
+    connected_second: Annotated[
+        int | None, Ge(1), Doc("width of a second fully connected layer; none: there is one")
+    ] = None
+    word_dropout: Annotated[
+        float, Interval(ge=0, lt=1), Doc("share of the word vectors that training drops", _PAPER)
+    ] = 0.2
+    state_dropout: Annotated[
+        float, Interval(ge=0, lt=1), Doc("share of the states of the LSTM that training drops", _PAPER)
+    ] = 0.5
+    batch: Annotated[int, Ge(1), Unit("documents"), Doc("documents in a step of a training")] = 64
+    epochs: Annotated[
+        int, Ge(0), Doc("passes of the training of each level over the documents with a pair", _PAPER)
+    ] = 10
+    averaged_epochs: Annotated[
+        int,
+        Ge(0),
+        Doc(
+            "number of last epochs whose weights are averaged (stochastic weight averaging); 0 or 1: the last weights "
+            "are taken. The paper does not say how many"
+        ),
+    ] = 5
+    learning_rate: Annotated[float, Gt(0), Doc("learning rate, the same in all steps", _PAPER)] = 1e-3
+    trees: Annotated[int, Ge(1), Doc("number of trees whose scores are averaged; the paper has 3")] = 1
+
+    def describe(self) -> str:
+        """The training budget."""
+        return f"{self.epochs} epochs" + (f", {self.trees} trees" if self.trees > 1 else "")
+
+    def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
+        """Build the trees and train their networks level by level. Raises MethodError where a training diverges."""
+        import torch
+        from scipy.sparse import csr_matrix
+
+        from xmcbench.methods.attentionxml.levels import shallow_levels
+        from xmcbench.methods.attentionxml.sequences import Sequences
+        from xmcbench.methods.deepxml.bags import Tokens
+        from xmcbench.methods.encoder.hardware import chosen_device
+
+        assert pairs is not None, "supervision is required"
+        self._device = chosen_device(self.compute.device)
+        tokens = Tokens.of([raw_X], self.min_count, self.max_words)
+        self._vocabulary = tokens.vocabulary
+        vectors = tokens.vectors(self.vectors, self.dimensions, [raw_X], self.artifacts, self.seed, self.notes)
+        rows = np.flatnonzero(np.diff(pairs.indptr))
+        bags = tokens.bags(raw_X.take(rows))
+        known = np.flatnonzero(np.diff(bags.starts))
+        bags, rows = bags.take(known), rows[known]
+        self._seen = np.unique(pairs[rows].indices)
+        self._trees: list[tuple[list[AttentionNetwork], list[csr_matrix]]] = []
+        self.notes["tokens"] = len(self._vocabulary)
+        self.notes["training_instances"] = len(rows)
+        self.notes["labels_with_a_classifier"] = len(self._seen)
+        self.notes["computed"] = {"device": self._device}
+        if not len(rows):
+            return
+        texts = Sequences.of(raw_X.take(rows), self._vocabulary, self.length)
+        features = csr_matrix((bags.weights, bags.tokens, bags.starts), shape=(len(bags), len(self._vocabulary)))
+        own = pairs[rows][:, self._seen]
+        with torch.random.fork_rng(devices=[]):
+            for tree in range(self.trees):
+                seed = int(np.random.SeedSequence([self.seed, tree]).generate_state(1)[0])
+                found = shallow_levels(
+                    features, own, branches=self.branches, leaf=self.leaf, height=self.height, seed=seed
+                )
+                networks = self._trained(vectors, texts, found, seed, f"tree {tree + 1}, " if self.trees > 1 else "")
+                self._trees.append((networks, [level.children for level in found]))
+
+    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+        """The k labels with the largest score; fewer if fewer labels have a pair."""
+        from xmcbench.methods.attentionxml.sequences import Sequences
+
+        parts, unknown = [], 0
+        for start in range(0, len(raw_X), _ROWS):
+            texts = Sequences.of(raw_X[start : start + _ROWS], self._vocabulary, self.length)
+            unknown += int((texts.lengths == 0).sum())
+            parts.append(self._predicted(texts, k))
+        self.notes["instances_without_a_known_token"] = unknown
+        return TopK.joined(parts, k)
+
+    def _predicted(self, texts: Sequences, k: int) -> TopK:
+        from xmcbench.methods.attentionxml.search import mean_scores, ranked_labels
+
+        found = np.full((len(texts), k), -1, np.int32), np.full((len(texts), k), -np.inf, np.float32)
+        known = np.flatnonzero(texts.lengths)
+        if self._trees and len(known):
+            some = texts.take(known)
+            scores = mean_scores(
+                ranked_labels(networks, children, some, self.beam, k) for networks, children in self._trees
+            )
+            ranked = TopK.from_scores(scores, k)
+            found[0][known] = np.where(ranked.indices >= 0, self._seen[ranked.indices], -1)
+            found[1][known] = ranked.scores
+        return TopK(*found)
+
+    def _trained(
+        self, vectors: np.ndarray, texts: Sequences, levels: list[Level], seed: int, prefix: str
+    ) -> list[AttentionNetwork]:
+        """The networks of a tree, from the root down."""
+        import torch
+
+        from xmcbench.methods.attentionxml.network import AttentionNetwork
+        from xmcbench.methods.attentionxml.search import child_table, ranked_nodes
+        from xmcbench.methods.attentionxml.training import level_loss, train
+
+        torch.manual_seed(seed)
+        connected = [self.connected] + ([self.connected_second] if self.connected_second else [])
+        dropouts = self.word_dropout, self.state_dropout
+        networks: list[AttentionNetwork] = []
+        guessed = below = None
+        for place, level in enumerate(levels):
+            network = AttentionNetwork(vectors, level.clusters, self.hidden, connected, dropouts)
+            if networks:
+                network.start_from(networks[-1])
+                below = child_table(level.children)
+            else:
+                network.start_at(float((level.labels > 0).mean()))
+            network.to(self._device)
+            size = level.clusters if below is None else min(level.clusters, self.beam * below.shape[1])
+            loss = partial(level_loss, network, texts, level, guessed, size, seed)
+            curve = train(
+                network,
+                loss,
+                len(texts),
+                batch=self.batch,
+                epochs=self.epochs,
+                rate=self.learning_rate,
+                averaged=self.averaged_epochs,
+                seed=seed + place,
+            )
+            note = {"losses": ["binary cross-entropy"], "curve": curve, "nodes": level.clusters, "shortlist": size}
+            self.notes[f"{prefix}level {place + 1}"] = note
+            networks.append(network)
+            if level is not levels[-1]:
+                guessed = ranked_nodes(network, texts, below, guessed, min(self.beam, level.clusters))
+        return networks
