@@ -13,6 +13,7 @@ REACHED = {
     "zestxml": (0.518, 0.741),
     "siamesexml": (0.145, 0.557),
     "astec": (0.227, 0.481),
+    "attentionxml": (0.236, 0.501),
 }
 
 
@@ -23,6 +24,8 @@ def test_all_pairs(inside, tmp_path):
     words = ["run", "--dataset", SAMPLE, "--setting", "full", "--methods", ",".join(REACHED), "--runs", "runs"]
     for value in ("dimensions=64", "epochs=5", "classifier_epochs=2"):
         words += ["--set", f"siamesexml.{value}", "--set", f"astec.{value}"]
+    for value in ("dimensions=64", "length=48", "hidden=32", "batch=8", "epochs=6", "learning_rate=0.01"):
+        words += ["--set", f"attentionxml.{value}"]
     ended = inside(*words)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     records = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "records").rglob("*.json")]
