@@ -24,7 +24,15 @@ def test_all_pairs(inside, tmp_path):
     words = ["run", "--dataset", SAMPLE, "--setting", "full", "--methods", ",".join(REACHED), "--runs", "runs"]
     for value in ("dimensions=64", "epochs=5", "classifier_epochs=2"):
         words += ["--set", f"siamesexml.{value}", "--set", f"astec.{value}"]
-    for value in ("dimensions=64", "length=48", "hidden=32", "batch=8", "epochs=6", "learning_rate=0.01"):
+    for value in (
+        "dimensions=64",
+        "length=48",
+        "hidden=32",
+        "batch=8",
+        "epochs=6",
+        "learning_rate=0.01",
+        "vectors=random",
+    ):
         words += ["--set", f"attentionxml.{value}"]
     ended = inside(*words)
     assert ended.returncode == 0, ended.stderr + ended.stdout

@@ -12,7 +12,16 @@ from xmcbench.methods.attentionxml import AttentionXML, search, training
 from xmcbench.methods.attentionxml.network import AttentionNetwork
 from xmcbench.methods.attentionxml.sequences import Sequences
 
-TINY = {"dimensions": 8, "min_count": 1, "hidden": 6, "connected": 8, "batch": 32, "leaf": 2, "branches": 2}
+TINY = {
+    "vectors": "random",
+    "dimensions": 8,
+    "min_count": 1,
+    "hidden": 6,
+    "connected": 8,
+    "batch": 32,
+    "leaf": 2,
+    "branches": 2,
+}
 
 
 @pytest.fixture(scope="module")
