@@ -55,6 +55,7 @@ class AttentionXML(Method):
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "pecos": "libpecos", "numba": "numba"}
     presets: ClassVar = {
+        "quick": {"vectors": "random", "epochs": 5},
         "paper": {
             "dimensions": 300,
             "length": 500,
