@@ -1,6 +1,7 @@
 """A Ray cluster of two nodes on this machine, and cells of a plug-in on it."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -54,15 +55,18 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """A cluster of two nodes with a core each: the head, and one that a test may kill."""
+    """Two nodes with a core each: the head, and one that a test may kill. outside: the ``ray://`` address."""
     pytest.importorskip("ray")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["NOTED"] = str(tmp_path_factory.mktemp("noted") / "pretrained")
     from ray.cluster_utils import Cluster
 
     arguments = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
-    made = Cluster(initialize_head=True, head_node_args=arguments)
-    made.arguments = arguments
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Cluster(initialize_head=True, head_node_args={**arguments, "ray_client_server_port": port})
+    made.arguments, made.outside = arguments, f"ray://127.0.0.1:{port}"
     made.add_node(**arguments)
     yield made
     made.shutdown()

@@ -80,13 +80,13 @@ def test_the_gpu_of_a_cluster_is_lost(connected, there, capsys, monkeypatch, tri
 def driver(cluster, tiny, learner, tmp_path):
     """Start a command that runs six cells on the cluster."""
     settings = ["--setting", "ez", "--methods", "plain", "--seed", "0,1,2,3,4,5", "--set", "plain.sleep=1"]
-    words = [sys.executable, "-m", "xmcbench", "run", "--dataset", tiny, *settings, "--plugin", learner, "--on", "ray"]
+    words = [sys.executable, "-m", "xmcbench", "run", "--dataset", tiny, *settings, "--plugin", learner]
     # Ray names this machine by its address in the network, which tests otherwise do not reach.
     environment = {**os.environ, "RAY_ADDRESS": cluster.address, "PYTHONPATH": ""}
 
-    def start():
+    def start(on="ray"):
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen([*map(str, words)], cwd=tmp_path, env=environment, **pipes)
+        return subprocess.Popen([*map(str, words), "--on", on], cwd=tmp_path, env=environment, **pipes)
 
     return start
 
@@ -110,6 +110,22 @@ def gone():
     while cells() and time.monotonic() < deadline:
         time.sleep(0.1)
     return not cells()
+
+
+def test_a_driver_outside_of_the_cluster(cluster, driver, tmp_path):
+    """Connected by ``ray://``, interrupted, and started again."""
+    runs = tmp_path / "runs"
+    interrupted = after(1, driver(cluster.outside), runs)
+    interrupted.send_signal(signal.SIGINT)
+    _, err = interrupted.communicate(timeout=120)
+    assert interrupted.returncode == 130, err
+    assert gone()
+    again = driver(cluster.outside)
+    _, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err
+    assert len(finished(runs)) == 6
+    assert not [*runs.rglob("*.claim*"), *runs.rglob(".*.tmp")]
+    assert gone()
 
 
 def test_a_killed_driver_that_is_started_again(driver, tmp_path, trial):
