@@ -112,6 +112,18 @@ def gone():
     return not cells()
 
 
+def check_completed(runs, processes, kept):
+    """These drivers end well, all cells have a record, those of before the same one, and nothing else is left."""
+    for process in processes:
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+    records = finished(runs)
+    assert len(records) == 6
+    assert {path: records[path] for path in kept} == kept
+    assert not [*runs.rglob("*.claim*"), *runs.rglob(".*.tmp")]
+    assert gone()
+
+
 def test_a_driver_outside_of_the_cluster(cluster, driver, tmp_path):
     """Connected by ``ray://``, interrupted, and started again."""
     runs = tmp_path / "runs"
@@ -120,12 +132,7 @@ def test_a_driver_outside_of_the_cluster(cluster, driver, tmp_path):
     _, err = interrupted.communicate(timeout=120)
     assert interrupted.returncode == 130, err
     assert gone()
-    again = driver(cluster.outside)
-    _, err = again.communicate(timeout=300)
-    assert again.returncode == 0, err
-    assert len(finished(runs)) == 6
-    assert not [*runs.rglob("*.claim*"), *runs.rglob(".*.tmp")]
-    assert gone()
+    check_completed(runs, [driver(cluster.outside)], finished(runs))
 
 
 def test_a_killed_driver_that_is_started_again(driver, tmp_path, trial):
@@ -136,13 +143,7 @@ def test_a_killed_driver_that_is_started_again(driver, tmp_path, trial):
     killed.communicate()
     assert gone()
     kept = finished(runs)
-    again = driver()
-    _, err = again.communicate(timeout=300)
-    assert again.returncode == 0, err
-    assert len(finished(runs)) == 6
-    assert {path: finished(runs)[path] for path in kept} == kept
-    assert not [*runs.rglob("*.claim*"), *runs.rglob(".*.tmp")]
-    assert gone()
+    check_completed(runs, [driver()], kept)
 
 
 def test_drivers_that_are_interrupted_killed_and_two_at_once(driver, tmp_path):
@@ -158,11 +159,4 @@ def test_drivers_that_are_interrupted_killed_and_two_at_once(driver, tmp_path):
     killed.kill()
     killed.communicate()
     assert gone()
-    both = [driver(), driver()]
-    for process in both:
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-    assert len(finished(runs)) == 6
-    assert {path: finished(runs)[path] for path in kept} == kept
-    assert not [*runs.rglob("*.claim*"), *runs.rglob(".*.tmp")]
-    assert gone()
+    check_completed(runs, [driver(), driver()], kept)
