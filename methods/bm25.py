@@ -72,10 +72,10 @@ class BM25(Method):
         scores = (scorer.scores["data"], scorer.scores["indices"], scorer.scores["indptr"])
         self._index = SparseIndex(csc_matrix(scores, shape=(len(raw_Y), len(terms))).tocsr())
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the highest BM25 score for each text."""
-        parts = (self._index.search(self._queries(batch), k) for batch in self._batches(raw_X))
-        return TopK.joined(parts, k, len(raw_X))
+        for batch in self._batches(raw_X):
+            yield self._index.search(self._queries(batch), k)
 
     def _batches(self, texts: Texts) -> Iterator[pa.Array]:
         return texts.batches(ROWS) if self.analyzer else texts.batches()

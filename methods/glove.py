@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, Method, TopK, UsageError
-from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.words import vector_file
 from xmcbench.methods.words.vocabulary import Vocabulary
 from xmcbench.methods.words.word_vectors import WordVectors
@@ -130,16 +131,18 @@ class GloVe(Method):
         self._labels = labels[known]
         self.notes["labels_without_a_known_word"] = int((~known).sum())
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest inner product (or cosine) for each text."""
         queries, known = self._words.embed(raw_X, self.normalize)
         self.notes["instances_without_a_known_word"] = int((~known).sum())
-        found = top_k(queries, self._labels, k, seed=self.seed, notes=self.notes)
-        kept = known[:, None] & (found.indices >= 0)
-        return TopK(
-            np.where(kept, self._known[found.indices], -1).astype(np.int32),
-            np.where(kept, found.scores, -np.inf).astype(np.float32),
-        )
+        start = 0
+        for found in top_k_batches(queries, self._labels, k, seed=self.seed, notes=self.notes):
+            kept = known[start : start + len(found), None] & (found.indices >= 0)
+            start += len(found)
+            yield TopK(
+                np.where(kept, self._known[found.indices], -1).astype(np.int32),
+                np.where(kept, found.scores, -np.inf).astype(np.float32),
+            )
 
     def _given(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """Where the given vectors come from, and the vectors of the file, which is read once for all cells."""

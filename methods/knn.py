@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -79,10 +80,10 @@ class KNN(Method):
         self._labels = SparseIndex(self._features.labels)
         self.notes["training_instances_with_a_pair"] = int((np.diff(pairs.indptr) > 0).sum())
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score; fewer for an instance that resembles nothing."""
-        batches = (raw_X[start : start + _BATCH] for start in range(0, len(raw_X), _BATCH))
-        return TopK.joined((self._ranked(self._features.transform(batch), k) for batch in batches), k, len(raw_X))
+        for start in range(0, len(raw_X), _BATCH):
+            yield self._ranked(self._features.transform(raw_X[start : start + _BATCH]), k)
 
     def _ranked(self, queries: csr_matrix, k: int) -> TopK:
         """The best of the labels that are voted for and of the k labels with the nearest texts: no other can be one."""

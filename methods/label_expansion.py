@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -68,7 +69,7 @@ class LabelExpansion(Method):
         self._features = features
         self._features.labels = load_npz(folder / "labels.npz")
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k nearest expanded labels of each text, by inner product."""
         return self._features.nearest(raw_X, k)
 

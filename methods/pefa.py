@@ -53,14 +53,14 @@ class PEFA(Embedder):
             vectors = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
             self._instances = self._model.searchable(vectors)
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest mixture of similarity and votes for each text."""
         asked = max(k, self.candidates)
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            by_text = self._nearest(vectors, self._labels, asked, self.notes)
-            voters = self._nearest(vectors, self._instances, self.neighbors)
+            by_text = TopK.joined(self._nearest(vectors, self._labels, asked, self.notes), asked, len(raw_X))
+            voters = TopK.joined(self._nearest(vectors, self._instances, self.neighbors), self.neighbors, len(raw_X))
             voted = votes(voters, self._known, self.temperature)
-            return TopK.joined(self._mixed(vectors, by_text, voted, k), k, len(raw_X))
+            yield from self._mixed(vectors, by_text, voted, k)
 
     def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> Iterator[TopK]:
         """The mixture over the candidates of both sides; labels that only votes bring are compared with their text."""
@@ -82,7 +82,7 @@ class PEFA(Embedder):
             vote = np.asarray(csr_matrix(block)[np.arange(len(labels))[:, None], np.maximum(labels, 0)].todense())
             scores = (1 - self.mix) * similarity + self.mix * vote
             ranked = TopK.ranked(labels, scores)
-            yield TopK(ranked.indices[:, :k], ranked.scores[:, :k])
+            yield TopK.joined([TopK(ranked.indices[:, :k], ranked.scores[:, :k])], k)
 
 
 def votes(voters: TopK, known: csr_matrix, temperature: float) -> csr_matrix:

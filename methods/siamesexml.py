@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -107,22 +108,25 @@ class SiameseXML(Method):
         self.notes["labels_without_a_known_token"] = int((~self._known).sum())
         self.notes["computed"] = {"device": self._device}
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score."""
-        from xmcbench.methods.dense.search import top_k
+        from xmcbench.methods.dense.search import top_k_batches
 
         bags = self._tokens.bags(raw_X)
         known, labels = np.diff(bags.starts) > 0, np.flatnonzero(self._known).astype(np.int32)
         self.notes["instances_without_a_known_token"] = int((~known).sum())
         if not len(labels):
-            return TopK.joined([], k, len(raw_X))
+            yield TopK.joined([], k, len(raw_X))
+            return
         queries = self._encoder.embed(bags)
-        found = top_k(queries, self._labels[labels], k, device=self._device, seed=self.seed, notes=self.notes)
-        kept = known[:, None] & (found.indices >= 0)
-        return TopK(
-            np.where(kept, labels[found.indices], -1).astype(np.int32),
-            np.where(kept, found.scores, -np.inf).astype(np.float32),
-        )
+        items, start = self._labels[labels], 0
+        for found in top_k_batches(queries, items, k, device=self._device, seed=self.seed, notes=self.notes):
+            kept = known[start : start + len(found), None] & (found.indices >= 0)
+            start += len(found)
+            yield TopK(
+                np.where(kept, labels[found.indices], -1).astype(np.int32),
+                np.where(kept, found.scores, -np.inf).astype(np.float32),
+            )
 
     def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
         import torch

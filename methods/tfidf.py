@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Interval
@@ -55,6 +56,6 @@ class Tfidf(Method):
             self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
         )
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k nearest labels of each text, by inner product."""
         return self._features.nearest(raw_X, k)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method, TopK
+from xmcbench import Doc, Method
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
@@ -16,7 +17,7 @@ from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Texts
+    from xmcbench import Texts, TopK
 
 
 class XRLinear(Method):
@@ -109,11 +110,11 @@ class XRLinear(Method):
         self.notes["training_instances"] = len(rows)
         self.notes["labels_with_a_classifier"] = self._ranker.labels
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k best labels that the beam reaches; fewer if fewer labels were seen in training.
 
         Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
         at the k-th place PECOS decides, the same way in every run.
         """
-        batches = self._features.batches(raw_X)
-        return TopK.joined((self._ranker.search(batch, k, self.beam_size) for batch in batches), k, len(raw_X))
+        for batch in self._features.batches(raw_X):
+            yield self._ranker.search(batch, k, self.beam_size)

@@ -1,4 +1,6 @@
 import hashlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -140,6 +142,30 @@ def test_saves_equal_bytes_and_loads_them(tmp_path):
     again = TopK.load(tmp_path / "a.npz")
     assert np.array_equal(again.indices, best.indices)
     assert np.array_equal(again.scores, best.scores)
+
+
+@given(scores, st.integers(1, 12), st.integers(1, 5))
+def test_parts_are_saved_as_the_whole_is(matrix, k, rows):
+    whole = TopK.from_scores(matrix, k)
+    parts = (TopK(whole.indices[at : at + rows], whole.scores[at : at + rows]) for at in range(0, len(whole), rows))
+    with TemporaryDirectory() as folder:
+        TopK.save_joined(Path(folder, "parts.npz"), parts, len(whole), k)
+        whole.save(Path(folder, "whole.npz"))
+        assert Path(folder, "parts.npz").read_bytes() == Path(folder, "whole.npz").read_bytes()
+        with np.load(Path(folder, "parts.npz")) as arrays:  # it is an .npz like any other
+            assert {name: each.tolist() for name, each in arrays.items()} == {
+                "indices": whole.indices.tolist(),
+                "scores": whole.scores.tolist(),
+            }
+
+
+@pytest.mark.parametrize(("instances", "k"), [(3, 2), (5, 2), (4, 3)])
+def test_parts_of_another_shape_are_not_saved(tmp_path, instances, k):
+    parts = [TopK.from_scores(np.eye(2), 2)] * 2
+    TopK.save_joined(tmp_path / "right.npz", parts, 4, 2)
+    with pytest.raises(ValueError, match=r"the parts have 4 rows|a part has the shapes \(2, 2\)"):
+        TopK.save_joined(tmp_path / "wrong.npz", parts, instances, k)
+    assert [each.name for each in tmp_path.iterdir()] == ["right.npz"]
 
 
 def test_load_explains_a_bad_file(tmp_path):

@@ -193,7 +193,7 @@ def _predict(
     seed: int = 0,
 ) -> TopK:
     train, labels, _ = _corpus()
-    return predict(
+    parts = predict(
         cls(**values),
         (train, labels, texts),
         pairs,
@@ -204,6 +204,7 @@ def _predict(
         identity={"method": cls.__name__, "parameters": dict(values)},
         phases=Phases(),
     )
+    return TopK.joined(parts, k, len(texts))
 
 
 def _known(cls: type[Method], pairs: csr_matrix) -> csr_matrix | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xmcbench import parameters
 from xmcbench.environment import Compute
@@ -47,6 +47,9 @@ class Method:
     The harness calls it once for a dataset, a seed and the parameters, stores the arrays, and sets
     ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
 
+    A method defines ``predict``, or ``predict_batches`` if it can rank the labels for some of the texts at a time; the
+    other one follows. The harness writes batches as they come, so that a million instances need not fit in memory.
+
     The harness also sets ``self.seed`` (an int: draw every random number from it), ``self.artifacts`` (what cells
     share, kept by content) and ``self.compute`` (device and processes). Put what a reader of the result should know
     into ``self.notes``, as JSON values.
@@ -63,19 +66,19 @@ class Method:
     choices: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Let ``predict`` of the class accept a plain list of strings, as in a script or a notebook."""
+        """Derive ``predict`` of the class from ``predict_batches``, or the other way round.
+
+        ``predict`` accepts a plain list of strings, as in a script or a notebook.
+        """
         super().__init_subclass__(**options)
-        own = vars(cls).get("predict")
-        if own is not None:
-
-            @wraps(own)
-            def predict(self: Method, raw_X: Texts | Sequence[str], *rest: object, **named: object) -> TopK:
-                from xmcbench.texts import Texts
-
-                found: TopK = own(self, Texts.of(raw_X), *rest, **named)
-                return found
-
-            cls.predict = predict  # type: ignore[method-assign]
+        # Of the class itself: where it overrides one of the two, the other one of its parent is not what it does.
+        whole, batches = vars(cls).get("predict"), vars(cls).get("predict_batches")
+        if whole is not None:
+            cls.predict = _accepting_lists(whole)  # type: ignore[method-assign]
+            if batches is None:
+                cls.predict_batches = _in_one_batch(cls)  # type: ignore[method-assign]
+        elif batches is not None:
+            cls.predict = _accepting_lists(_joining(cls))  # type: ignore[method-assign]
 
     def __init__(self, **values: object) -> None:
         """Set hyperparameters by name; the others keep their defaults. Raises UnknownName and UsageError."""
@@ -168,3 +171,34 @@ class Method:
     def predict(self, raw_X: Texts, k: int = 100) -> TopK:
         """Rank the labels for M new texts: a TopK of shape [M, k]. A plain list of strings is converted to Texts."""
         raise TypeError(f"{type(self).__name__} does not define predict")
+
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
+        """What ``predict`` returns, in parts: some of the rows in each, all k columns, in the order of the texts."""
+        yield self.predict(raw_X, k)
+
+
+def _accepting_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:
+    @wraps(predict)
+    def wrapped(self: Method, raw_X: Texts | Sequence[str], *rest: Any, **named: Any) -> TopK:
+        from xmcbench.texts import Texts
+
+        return predict(self, Texts.of(raw_X), *rest, **named)
+
+    return wrapped
+
+
+def _in_one_batch(cls: type[Method]) -> Callable[..., Iterator[TopK]]:
+    def predict_batches(self: Method, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
+        yield cls.predict(self, raw_X, k)
+
+    return predict_batches
+
+
+def _joining(cls: type[Method]) -> Callable[..., TopK]:
+    def predict(self: Method, raw_X: Texts, k: int = 100) -> TopK:
+        """Rank the labels for M new texts: what ``predict_batches`` yields, in one piece."""
+        from xmcbench.topk import TopK
+
+        return TopK.joined(cls.predict_batches(self, raw_X, k), k, len(raw_X))
+
+    return predict

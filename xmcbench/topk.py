@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -141,8 +144,11 @@ class TopK:
         ones = np.ones(len(rows), np.float32)
         return csr_matrix((ones, (rows, self.indices[rows, places])), shape=(len(self), labels))
 
-    def check(self, instances: int, k: int, labels: int) -> None:
-        """Raise MethodError unless these are valid predictions [instances, k] over ``labels`` labels."""
+    def check(self, instances: int, k: int, labels: int, first: int = 0) -> None:
+        """Raise MethodError unless these are valid predictions [instances, k] over ``labels`` labels.
+
+        first: number of the first row, where these are a part of the predictions; for the message.
+        """
         indices, scores = self.indices, self.scores
         if indices.shape != (instances, k) or scores.shape != (instances, k):
             raise MethodError(
@@ -154,12 +160,39 @@ class TopK:
                 f"predictions are {indices.dtype} and {scores.dtype}", "indices are int32, scores float32"
             )
         for start in range(0, instances, _ROWS):
-            _check_rows(indices[start : start + _ROWS], scores[start : start + _ROWS], labels, start)
+            _check_rows(indices[start : start + _ROWS], scores[start : start + _ROWS], labels, first + start)
 
     def save(self, path: Path) -> None:
         """Write an .npz with the arrays ``indices`` and ``scores``; equal predictions give equal bytes."""
-        with atomic_file(path) as stream:
-            np.savez_compressed(stream, indices=self.indices, scores=self.scores)
+        self.save_joined(path, [self], len(self), self.k)
+
+    @staticmethod
+    def save_joined(path: Path, parts: Iterable[TopK], instances: int, k: int) -> None:
+        """Write what ``save`` writes of the parts below one another, [instances, k], each part as it comes.
+
+        Raises ValueError, and writes nothing, where the parts are not as many rows and columns.
+        """
+        rows = 0
+        with (
+            atomic_file(path) as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+            # An archive is written one array after the other, so the second one waits here.
+            tempfile.TemporaryFile(dir=path.parent) as waiting,
+        ):
+            with archive.open("indices.npy", "w", force_zip64=True) as member:
+                _write_header(member, np.dtype(np.int32), (instances, k))
+                for part in parts:
+                    if part.indices.shape[1:] != (k,) or part.scores.shape != part.indices.shape:
+                        raise ValueError(f"a part has the shapes {part.indices.shape} and {part.scores.shape}")
+                    rows += len(part)
+                    member.write(np.ascontiguousarray(part.indices, np.int32).data)
+                    waiting.write(np.ascontiguousarray(part.scores, np.float32).data)
+            if rows != instances:
+                raise ValueError(f"the parts have {rows} rows, not {instances}")
+            waiting.seek(0)
+            with archive.open("scores.npy", "w", force_zip64=True) as member:
+                _write_header(member, np.dtype(np.float32), (instances, k))
+                shutil.copyfileobj(waiting, member, 1 << 20)
 
     @classmethod
     def load(cls, path: Path) -> TopK:
@@ -175,6 +208,11 @@ class TopK:
                 f"{path} is not a prediction file: its arrays have the shapes {indices.shape} and {scores.shape}", _FILE
             )
         return cls(indices, scores)
+
+
+def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
 def _check_rows(indices: np.ndarray, scores: np.ndarray, labels: int, start: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -166,17 +167,16 @@ class AttentionXML(Method):
                 networks = self._trained(vectors, texts, found, seed, f"tree {tree + 1}, " if self.trees > 1 else "")
                 self._trees.append((networks, [level.children for level in found]))
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score; fewer if fewer labels have a pair."""
         from xmcbench.methods.attentionxml.sequences import Sequences
 
-        parts, unknown = [], 0
+        unknown = 0
         for start in range(0, len(raw_X), _ROWS):
             texts = Sequences.of(raw_X[start : start + _ROWS], self._vocabulary, self.length)
             unknown += int((texts.lengths == 0).sum())
-            parts.append(self._predicted(texts, k))
+            yield self._predicted(texts, k)
         self.notes["instances_without_a_known_token"] = unknown
-        return TopK.joined(parts, k)
 
     def _predicted(self, texts: Sequences, k: int) -> TopK:
         from xmcbench.methods.attentionxml.search import mean_scores, ranked_labels

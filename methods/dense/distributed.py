@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench import TopK
-from xmcbench.methods.dense.search import is_exact, top_k
+from xmcbench.methods.dense.search import is_exact, top_k_batches
 from xmcbench.methods.dense.vectors import temporary_vectors
 from xmcbench.methods.distributed.exchange import exchange
 from xmcbench.methods.distributed.machines import Machines
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 #: Products of two numbers from which machines share the queries: more work than the exchange. An estimate, not a
 #: measurement.
 WORTHWHILE = {"cpu": 10**12, "cuda": 10**14}
+#: Rows of an exchanged result that are read at a time.
+_ROWS = 65_536
 
 
 def distributed_top_k(
@@ -30,31 +33,34 @@ def distributed_top_k(
     processes: int,
     seed: int = 0,
     notes: dict[str, object] | None = None,
-) -> TopK:
-    """What ``top_k`` finds, by ``processes`` GPUs of this machine and, in an exact search, of the others.
+) -> Iterator[TopK]:
+    """What ``top_k_batches`` yields, by ``processes`` GPUs of this machine and, in an exact search, of the others.
 
     Each machine searches its share of the queries, and all exchange what they have found. HNSW is not shared:
     building the graph takes most of the time, and every machine needs all of it. On a processor, one process uses all
-    cores. Raises what ``top_k`` raises, MethodError where another machine fails, and XmcbenchError where there is no
-    room for the exchange beside the artifacts.
+    cores. Raises what ``top_k_batches`` raises, MethodError where another machine fails, and XmcbenchError where there
+    is no room for the exchange beside the artifacts.
     """
     machines = Machines.here()
 
-    def search(part: np.ndarray) -> TopK:
-        return top_k(part, items, k, device=device, processes=processes, seed=seed, notes=notes)
+    def search(part: np.ndarray) -> Iterator[TopK]:
+        return top_k_batches(part, items, k, device=device, processes=processes, seed=seed, notes=notes)
 
     small = len(queries) * items.size < max(1, WORTHWHILE[device])
     if machines.count == 1 or small or not is_exact(len(items), device):
-        return search(queries)
+        yield from search(queries)
+        return
     owned = np.array_split(np.arange(len(queries)), machines.count)
 
     def write(out: np.ndarray) -> None:
         mine = owned[machines.number]
         # Contiguous, also where there are none: a view, not a copy.
         first = int(mine[0]) if len(mine) else 0
-        found = search(queries[first : first + len(mine)])
+        found = TopK.joined(search(queries[first : first + len(mine)]), k, len(mine))
         out[first : first + len(mine)] = np.hstack([found.indices, found.scores.view(np.int32)])
         exchange(machines, out, owned, f"search {queries.shape} {items.shape} {device}")
 
     with temporary_vectors(artifacts, (len(queries), 2 * k), np.dtype(np.int32), write) as both:
-        return TopK(np.array(both[:, :k]), np.array(both[:, k:]).view(np.float32))
+        for start in range(0, len(queries), _ROWS):
+            rows = np.array(both[start : start + _ROWS])
+            yield TopK(np.ascontiguousarray(rows[:, :k]), np.ascontiguousarray(rows[:, k:]).view(np.float32))

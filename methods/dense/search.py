@@ -47,7 +47,25 @@ def top_k(
     seed: int = 0,
     notes: dict[str, object] | None = None,
 ) -> TopK:
-    """The k items with the largest inner product for each query, ties by lower item number.
+    """The k items with the largest inner product for each query: what ``top_k_batches`` yields, in one piece."""
+    parts = top_k_batches(
+        queries, items, k, device=device, processes=processes, exact_up_to=exact_up_to, seed=seed, notes=notes
+    )
+    return TopK.joined(parts, k, len(queries))
+
+
+def top_k_batches(
+    queries: np.ndarray,
+    items: np.ndarray,
+    k: int,
+    *,
+    device: str = "cpu",
+    processes: int = 1,
+    exact_up_to: int = EXACT_UP_TO,
+    seed: int = 0,
+    notes: dict[str, object] | None = None,
+) -> Iterator[TopK]:
+    """The k items with the largest inner product for each query, ties by lower item number, batch by batch.
 
     queries: [N, d]; items: [L, d]; both float32 or float16, and both may be memory maps: they are read block by block,
     and products are of float32. device: ``cpu`` or ``cuda``. processes: GPUs that share the queries; a processor always
@@ -61,12 +79,11 @@ def top_k(
         raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
     said: dict[str, object] = {"index": "exact", "items": len(items)}
     if is_exact(len(items), device, exact_up_to):
-        found = _exact_on(_devices(device, processes), queries, items, k, largest)
+        yield from _exact_on(_devices(device, processes), queries, items, k, largest)
     else:
-        found = _approximate(queries, items, k, seed, largest, said)
+        yield from _approximate(queries, items, k, seed, largest, said)
     if notes is not None:
         notes["search"] = said
-    return found
 
 
 def is_exact(items: int, device: str, exact_up_to: int = EXACT_UP_TO) -> bool:
@@ -89,24 +106,26 @@ def _wide(vectors: np.ndarray) -> np.ndarray:
     return vectors.astype(np.float32, copy=False)
 
 
-def _exact_on(devices: Sequence[str], queries: np.ndarray, items: np.ndarray, k: int, largest: float) -> TopK:
+def _exact_on(devices: Sequence[str], queries: np.ndarray, items: np.ndarray, k: int, largest: float) -> Iterator[TopK]:
     """Exact search, the queries dealt out to the devices."""
     if len(devices) == 1:
-        return _exact(queries, items, k, devices[0], largest)
+        yield from _exact(queries, items, k, devices[0], largest)
+        return
     # Threads, not processes: products on a GPU, and the scores of pairs by numpy, leave the interpreter free, while
     # a process would take seconds to start and need a copy of the items.
     with ThreadPoolExecutor(len(devices)) as pool:
         shares = np.array_split(queries, len(devices))
-        found = pool.map(lambda share, device: _exact(share, items, k, device, largest), shares, devices)
-        return TopK.joined(found, k, len(queries))
+        yield from pool.map(
+            lambda share, device: TopK.joined(_exact(share, items, k, device, largest), k, len(share)), shares, devices
+        )
 
 
-def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest: float) -> TopK:
+def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest: float) -> Iterator[TopK]:
     """Candidates from a scan, scores by pairs, and a second scan of rows that are too close to call."""
     kept, fetched = min(k, len(items)), min(k + MARGIN, len(items))
     if not len(queries) or not kept:
-        return TopK.joined([], k, len(queries))
-    parts = []
+        yield TopK.joined([], k, len(queries))
+        return
     scan = _faiss_scan if device == "cpu" and find_spec("faiss") else partial(_torch_scan, device=device)
     for start, candidates in scan(queries, items, fetched):
         block = _wide(queries[start : start + len(candidates)])
@@ -116,8 +135,7 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
             slack = TOLERANCE * largest * np.linalg.norm(block, axis=1)
             for row in np.flatnonzero(scores[:, -1] - ranked.scores[:, -1] <= slack):
                 indices[row], scores[row] = _scanned_again(block[row], items, kept, slack[row])
-        parts.append(TopK(indices, scores))
-    return TopK.joined(parts, k, len(queries))
+        yield TopK.joined([TopK(indices, scores)], k)
 
 
 def _faiss_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -198,7 +216,7 @@ def _scanned_again(query: np.ndarray, items: np.ndarray, kept: int, slack: float
 
 def _approximate(
     queries: np.ndarray, items: np.ndarray, k: int, seed: int, largest: float, said: dict[str, object]
-) -> TopK:
+) -> Iterator[TopK]:
     import faiss
 
     index: Any = faiss.IndexHNSWFlat(items.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
@@ -212,15 +230,16 @@ def _approximate(
             index.add(_wide(part))
     finally:
         faiss.omp_set_num_threads(threads)
-    parts, step = [], max(1, _BLOCK // max(k, items.shape[1]))
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(queries))[:SAMPLE])
+    found, step = [np.empty((0, k), np.int32)], max(1, _BLOCK // max(k, items.shape[1]))
     for start in range(0, len(queries), step):
         block = _wide(queries[start : start + step])
         _, candidates = index.search(block, k)
-        parts.append(TopK.ranked(candidates, pair_scores(block, items, candidates)))
-    found = TopK.joined(parts, k, len(queries))
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(queries))[:SAMPLE])
-    exact = _exact(queries[drawn], items, k, "cpu", largest)
-    hits = sum(len(np.intersect1d(a[a >= 0], b)) for a, b in zip(exact.indices, found.indices[drawn], strict=True))
+        ranked = TopK.ranked(candidates, pair_scores(block, items, candidates))
+        found.append(ranked.indices[drawn[(drawn >= start) & (drawn < start + len(block))] - start])
+        yield ranked
+    exact = TopK.joined(_exact(queries[drawn], items, k, "cpu", largest), k, len(drawn))
+    hits = sum(len(np.intersect1d(a[a >= 0], b)) for a, b in zip(exact.indices, np.concatenate(found), strict=True))
     said |= {
         "index": "HNSW",
         "links": LINKS,
@@ -229,7 +248,6 @@ def _approximate(
         "recall": round(hits / max(1, int((exact.indices >= 0).sum())), 4),
         "recall_queries": len(drawn),
     }
-    return found
 
 
 def _largest_norm(vectors: np.ndarray) -> float:

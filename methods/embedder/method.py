@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -129,13 +130,15 @@ class Embedder(Method):
         self.notes["model"] = self._model.note()
         self._labels = self._model.shared(self.artifacts, raw_Y, "label", np.dtype(self.stored_as))
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels that are most similar to each text, by the model's own similarity."""
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            return self._nearest(vectors, self._labels, k, self.notes)
+            yield from self._nearest(vectors, self._labels, k, self.notes)
 
-    def _nearest(self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None) -> TopK:
-        """The k items with the largest inner product for each query, found where the model computes."""
+    def _nearest(
+        self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
+    ) -> Iterator[TopK]:
+        """The k items with the largest inner product for each query, batch by batch, found where the model computes."""
         from xmcbench.methods.dense.distributed import distributed_top_k
 
         return distributed_top_k(

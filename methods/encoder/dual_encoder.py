@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -194,14 +195,14 @@ class DualEncoder(Method):
         self.notes["cut_labels"] = labels.at_the_limit
         self._tower = tower
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest inner product for each text."""
         tower = self._tower
         assert tower is not None, "fit comes first"
         instances = tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = instances.at_the_limit
         with tower.embeddings(instances, dtype=self._dtype) as vectors:
-            return tower.nearest(vectors, self._labels, k, self.notes)
+            yield from tower.nearest(vectors, self._labels, k, self.notes)
 
     @property
     def _dtype(self) -> np.dtype:

@@ -18,7 +18,7 @@ from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.dropout import CheapDropout
 from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.hardware import TOKENS
-from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
 from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train
 

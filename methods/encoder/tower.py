@@ -14,8 +14,10 @@ from xmcbench.methods.dense.distributed import distributed_top_k
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
 from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
 from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.heads import Head
 from xmcbench.methods.encoder.model_card import read_card
-from xmcbench.methods.encoder.network import Encoder, Head, longest_input, open_encoder, open_tokenizer
+from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tokens import Tokenizer, TokenStore
 from xmcbench.methods.encoder.trained import trained
@@ -141,8 +143,13 @@ class Tower:
             with temporary_embeddings(self.encoder, store, self.artifacts, dtype, self.processes) as vectors:
                 yield vectors
 
-    def nearest(self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None) -> TopK:
-        """The k items with the largest inner product for each query, found where the tower computes; see ``top_k``."""
+    def nearest(
+        self, queries: np.ndarray, items: np.ndarray, k: int, notes: dict[str, object] | None = None
+    ) -> Iterator[TopK]:
+        """The k items with the largest inner product for each query, batch by batch, found where the tower computes.
+
+        See ``top_k``.
+        """
         return distributed_top_k(
             queries,
             items,

@@ -6,7 +6,7 @@ put sources together are ours: one ranking by the sum of their scores, or the la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,31 +58,34 @@ def tfidf_ranking(artifacts: Artifacts, raw_X: Texts, read: Texts, raw_Y: Texts,
 
     ngrams, max_df = RECIPES[recipe]
 
-    def search() -> TopK:
+    def search() -> Iterator[TopK]:
         return TfidfFeatures.shared(artifacts, raw_X, raw_Y, recipe, ngrams, max_df).nearest(read, depth)
 
     texts = [raw_X.digest, read.digest, raw_Y.digest]
     identity = {"by": "TF-IDF", "texts": texts, "recipe": [recipe, ngrams, max_df], "depth": depth}
-    return kept_ranking(artifacts, identity, search)
+    return kept_ranking(artifacts, identity, search, len(read), depth)
 
 
 def bm25_ranking(artifacts: Artifacts, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
     """The ``depth`` nearest labels of each text by BM25, made once for a corpus."""
     from xmcbench.methods.bm25 import BM25
 
-    def search() -> TopK:
+    def search() -> Iterator[TopK]:
         index = BM25()
         index.fit(raw_X, raw_Y)
-        return index.predict(raw_X, depth)
+        return index.predict_batches(raw_X, depth)
 
-    return kept_ranking(artifacts, {"by": "BM25", "texts": [raw_X.digest, raw_Y.digest], "depth": depth}, search)
+    identity = {"by": "BM25", "texts": [raw_X.digest, raw_Y.digest], "depth": depth}
+    return kept_ranking(artifacts, identity, search, len(raw_X), depth)
 
 
-def kept_ranking(artifacts: Artifacts, identity: Mapping[str, object], search: Callable[[], TopK]) -> TopK:
-    """A ranking from the artifacts, or made and put there: the rows of an ablation share it."""
+def kept_ranking(
+    artifacts: Artifacts, identity: Mapping[str, object], search: Callable[[], Iterator[TopK]], rows: int, depth: int
+) -> TopK:
+    """A ranking [rows, depth] from the artifacts, or made and put there: the rows of an ablation share it."""
 
     def build(folder: Path) -> None:
-        search().save(folder / "nearest.npz")
+        TopK.save_joined(folder / "nearest.npz", search(), rows, depth)
 
     return TopK.load(artifacts.get("nearest", identity, build, uses=(search,)) / "nearest.npz")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Unit
@@ -279,11 +280,11 @@ class SelfTraining(ContextEncoder):
             "seed": self.seed,
         }
 
-        def search() -> TopK:
+        def search() -> Iterator[TopK]:
             with tower.embeddings(instances) as queries, tower.embeddings(labels) as items:
-                return tower.nearest(queries, items, depth)
+                yield from tower.nearest(queries, items, depth)
 
-        return kept_ranking(tower.artifacts, identity, search)
+        return kept_ranking(tower.artifacts, identity, search, len(raw_X), depth)
 
 
 def _digest(*arrays: np.ndarray) -> str:

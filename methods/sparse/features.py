@@ -75,7 +75,8 @@ class TfidfFeatures:
 
         return vstack(list(self.batches(texts)), format="csr")
 
-    def nearest(self, texts: Texts, k: int) -> TopK:
-        """The k labels with the largest inner product for each text."""
+    def nearest(self, texts: Texts, k: int) -> Iterator[TopK]:
+        """The k labels with the largest inner product for each text, batch by batch."""
         index = SparseIndex(self.labels)
-        return TopK.joined((index.search(batch, k) for batch in self.batches(texts)), k, len(texts))
+        for batch in self.batches(texts):
+            yield index.search(batch, k)

@@ -164,18 +164,15 @@ class XRTransformer(Method):
         self.notes["training_instances"] = len(rows)
         self.notes["labels_with_a_classifier"] = self._ranker.labels
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k best labels that the beam reaches, with PECOS's scores; fewer if fewer labels have a pair."""
         tokens = self._tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = tokens.at_the_limit
-        with self._tower.embeddings(tokens) as vectors:
-            return TopK.joined(self._ranked(raw_X, vectors, k), k, len(raw_X))
-
-    def _ranked(self, texts: Texts, vectors: np.ndarray, k: int) -> Iterator[TopK]:
         start = 0
-        for X in self._features.batches(texts):
-            yield self._ranker.search(_beside(X, vectors[start : start + X.shape[0]]), k, self.beam_size)
-            start += X.shape[0]
+        with self._tower.embeddings(tokens) as vectors:
+            for X in self._features.batches(raw_X):
+                yield self._ranker.search(_beside(X, vectors[start : start + X.shape[0]]), k, self.beam_size)
+                start += X.shape[0]
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> Tower:
         from xmcbench.methods.encoder.tower import Tower
@@ -258,7 +255,7 @@ class XRTransformer(Method):
         """The clusters of a level that score highest for each instance."""
         queries = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)])
         count = min(self.guesses, len(classifiers))
-        return self._tower.nearest(queries, classifiers, count)
+        return TopK.joined(self._tower.nearest(queries, classifiers, count), count, len(queries))
 
     def _embedded(self, tokens: TokenStore, shared: bool = False) -> np.ndarray:
         with self._tower.embeddings(tokens, shared=shared) as vectors:

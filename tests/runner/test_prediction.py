@@ -1,6 +1,7 @@
 """How a method is called: what it is handed, and for what a pre-training is kept."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.sparse import csr_matrix
 from xmcbench import Artifacts, Method, Texts, TopK
 from xmcbench.environment import Compute
 from xmcbench.errors import MethodError
+from xmcbench.runner import prediction
 from xmcbench.runner.prediction import Phases, predict
 
 TEXTS = tuple(Texts.from_lists([f"{side} {row}" for row in range(4)]) for side in ("train", "label", "test"))
@@ -44,7 +46,8 @@ def run(tmp_path):
         method, phases = kind(**values), Phases()
         identity = {"method": "pretrained", "parameters": {"steps": getattr(method, "steps", 0)}}
         kept = {"artifacts": Artifacts(root), "identity": identity}
-        found = predict(method, texts, pairs, k, seed=seed, compute=Compute(), phases=phases, **kept)
+        parts = predict(method, texts, pairs, k, seed=seed, compute=Compute(), phases=phases, **kept)
+        found = TopK.joined(parts, k, len(texts[2]))
         assert {"fit", "predict"} <= {*phases.seconds} <= {"pretrain", "fit", "predict"}
         return method, found
 
@@ -125,13 +128,61 @@ def test_what_is_handed_is_what_it_is_asked_for(run, kind):
     ("body", "reason"),
     [
         (lambda self, raw_X, k=100: np.zeros((4, k)), "predict returned a ndarray"),
-        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((3, 4)), k), "predictions have the shapes"),
+        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((4, 4)), k - 1), "predictions have the shapes"),
+        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((3, 4)), k), "predictions have 3 rows, not 4"),
+        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((5, 4)), k), "predictions have 5 rows or more, not 4"),
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_the_method(run, kind, monkeypatch, body, reason):
     monkeypatch.setattr(kind, "predict", body)
     with pytest.raises(MethodError, match=reason):
         run(kind)
+
+
+@pytest.mark.parametrize(
+    ("batches", "reason"),
+    [
+        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((4, 4)), k), "predict_batches returned a TopK"),
+        (lambda self, raw_X, k=100: iter([np.zeros((4, k))]), "predict returned a ndarray"),
+        (lambda self, raw_X, k=100: iter([]), "predictions have 0 rows, not 4"),
+        (lambda self, raw_X, k=100: iter([scored(2, k), scored(1, k)]), "predictions have 3 rows, not 4"),
+        (lambda self, raw_X, k=100: (scored(3, k) for _ in range(9)), "predictions have 6 rows or more, not 4"),
+        (lambda self, raw_X, k=100: iter([scored(3, k), scored(1, k + 1)]), "predictions have the shapes"),
+        (lambda self, raw_X, k=100: iter([scored(3, k), TopK(scored(1, k).indices + 2, scored(1, k).scores)]), "row 3"),
+    ],
+)
+def test_batches_are_held_to_the_same_rules(run, kind, monkeypatch, batches, reason):
+    monkeypatch.setattr(kind, "predict_batches", batches)
+    with pytest.raises(MethodError, match=reason):
+        run(kind)
+
+
+def scored(rows, k):
+    """Predictions of some rows: labels 0, 1, ..."""
+    return TopK.from_scores(np.tile(np.arange(4.0)[::-1], (rows, 1)), k)
+
+
+def test_a_batch_is_predicted_when_it_is_asked_for(kind, tmp_path, monkeypatch):
+    """So that it can be written and dropped before the next one; the writing is not time of the method."""
+    made, clock = [], SimpleNamespace(now=0.0)
+    monkeypatch.setattr(prediction.time, "perf_counter", lambda: clock.now)
+
+    def batches(self, raw_X, k=100):
+        for row in range(len(raw_X)):
+            made.append(row)
+            clock.now += 1
+            yield scored(1, k)
+        self.notes["done"] = True
+
+    monkeypatch.setattr(kind, "predict_batches", batches)
+    method, phases, kept = kind(), Phases(), {"artifacts": Artifacts(tmp_path), "identity": {}}
+    parts = predict(method, TEXTS, None, 3, seed=0, compute=Compute(), phases=phases, **kept)
+    assert (kind.trained, made) == (1, [])
+    for row, part in enumerate(parts):
+        assert (made[-1], len(part)) == (row, 1)
+        clock.now += 100
+    assert phases.seconds["predict"] == 4
+    assert method.notes["done"]
 
 
 def test_notes_that_are_not_json_are_the_fault_of_the_method(run, kind, monkeypatch):

@@ -85,7 +85,7 @@ class Part:
                 identity={"method": self.name, "parameters": parameters.identity(declared, self.values)},
                 phases=Phases(),
             )
-            found.save(folder / _RANKING)
+            TopK.save_joined(folder / _RANKING, found, len(texts[2]), k)
             (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
         key = _identity(self.name, method, texts, pairs, k, self.outer.seed)

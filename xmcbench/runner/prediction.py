@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from xmcbench.texts import Texts
 
 
+_Item = TypeVar("_Item")
+
+
 class Phases:
     """Wall seconds of named phases."""
 
@@ -38,6 +41,20 @@ class Phases:
         finally:
             self.seconds[name] = time.perf_counter() - start
 
+    def each(self, name: str, items: Iterable[_Item]) -> Iterator[_Item]:
+        """The items; the phase is the making of them, without what is done with them in between."""
+        remaining = iter(items)
+        self.seconds[name] = 0.0
+        while True:
+            start = time.perf_counter()
+            try:
+                item = next(remaining)
+            except StopIteration:
+                return
+            finally:
+                self.seconds[name] += time.perf_counter() - start
+            yield item
+
 
 def predict(
     method: Method,
@@ -50,8 +67,11 @@ def predict(
     compute: Compute,
     identity: Mapping[str, object],
     phases: Phases,
-) -> TopK:
-    """Train a method and predict the k best labels of every test instance: a checked TopK [len(test), k].
+) -> Iterator[TopK]:
+    """Train a method and predict the k best labels of every test instance: checked parts of a TopK [len(test), k].
+
+    The training is done when this returns; each part is predicted when it is asked for, and the notes of the method are
+    complete after the last one.
 
     texts: of the training instances, the labels and the test instances. pairs: what the method may see of the training
     pairs, None in the zero-shot setting. identity: name and parameters of the method, as JSON values. Raises
@@ -64,12 +84,29 @@ def predict(
             method.pretrained = pretrained(method, train, labels, {**identity, "seed": seed})
     with phases("fit"):
         method.fit(train, labels, pairs)
-    with phases("predict"):
-        predictions = method.predict(test, k=k)
-    if not isinstance(predictions, TopK):
-        raise MethodError(f"predict returned a {type(predictions).__name__}", "it must return an xmcbench.TopK")
-    predictions.check(len(test), k, len(labels))
-    return predictions
+    batches = method.predict_batches(test, k=k)
+    if not isinstance(batches, Iterable):
+        raise MethodError(
+            f"predict_batches returned a {type(batches).__name__}", "it must yield an xmcbench.TopK for each batch"
+        )
+    return _checked(phases.each("predict", batches), len(test), k, len(labels))
+
+
+def _checked(parts: Iterator[TopK], instances: int, k: int, labels: int) -> Iterator[TopK]:
+    rows = 0
+    for part in parts:
+        if not isinstance(part, TopK):
+            raise MethodError(f"predict returned a {type(part).__name__}", "it must return an xmcbench.TopK")
+        part.check(len(part), k, labels, first=rows)
+        rows += len(part)
+        if rows > instances:
+            break
+        yield part
+    if rows != instances:
+        raise MethodError(
+            f"predictions have {rows} rows{' or more' if rows > instances else ''}, not {instances}",
+            "predict(raw_X, k) returns a row of k columns for every text",
+        )
 
 
 def pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:

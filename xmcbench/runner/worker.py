@@ -10,10 +10,11 @@ import faulthandler
 import resource
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 from xmcbench import progress
 from xmcbench.data.sealing import seal
@@ -31,6 +32,9 @@ from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import source_of
 from xmcbench.storage.syntax_cache import notes_folder
 from xmcbench.texts import Texts
+from xmcbench.topk import TopK
+
+_Item = TypeVar("_Item")
 
 
 def main(job_file: str) -> None:
@@ -93,8 +97,8 @@ def run(job: Job) -> Outcome:
         identity=identity,
         phases=phases,
     )
+    TopK.save_joined(Path(job.predictions), predictions, len(texts[2]), job.k)
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
-    predictions.save(Path(job.predictions))
     if not job.plugin and not method.uses():
         own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
         keep_ranking(job.method, method, texts, pairs, job.k, Path(job.predictions), own_s + artifacts.reused_s)
@@ -131,6 +135,10 @@ class _ReportedPhases(Phases):
         progress.phase(name)
         with super().__call__(name):
             yield
+
+    def each(self, name: str, items: Iterable[_Item]) -> Iterator[_Item]:
+        progress.phase(name)
+        yield from super().each(name, items)
 
 
 def _texts(file: TextFile) -> Texts:

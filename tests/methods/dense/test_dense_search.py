@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench import Artifacts, MethodError, TopK
 from xmcbench.methods.dense import distributed, search
-from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.dense.search import top_k, top_k_batches
 from xmcbench.methods.distributed.machines import Machines
 
 
@@ -89,7 +89,8 @@ def test_each_machine_searches_its_queries(artifacts, monkeypatch, number):
 
     def searched(worthwhile):
         monkeypatch.setitem(distributed.WORTHWHILE, "cpu", worthwhile)
-        return distributed.distributed_top_k(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
+        parts = distributed.distributed_top_k(queries, items, 70, artifacts=artifacts, device="cpu", processes=1)
+        return TopK.joined(parts, 70, len(queries))
 
     for found in (searched(0), searched(10**9)):
         assert np.array_equal(found.indices, expected.indices)
@@ -129,6 +130,16 @@ def test_engine_and_threads_do_not_show():
     faiss.omp_set_num_threads(threads)
     assert many.scores.tobytes() == one.scores.tobytes()
     assert many.indices.tobytes() == one.indices.tobytes()
+
+
+def test_queries_are_searched_a_batch_at_a_time(engine, monkeypatch):
+    monkeypatch.setattr(search, "_BLOCK", 1200)
+    queries, items = vectors(50), vectors(500, seed=1)
+    parts = list(top_k_batches(queries, items, 9))
+    assert len(parts) > 1 or engine == "torch", "blocks of the product on a GPU have a size of their own"
+    assert sum(map(len, parts)) == 50
+    joined = TopK.joined(parts, 9)
+    assert joined.indices.tolist() == exact(queries, items, 9).indices.tolist()
 
 
 def test_hnsw_above_the_stated_size_says_its_recall():

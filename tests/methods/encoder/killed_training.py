@@ -10,7 +10,7 @@ def run(artifacts_root, checkpoint, killed_at=None):
     """Train for 120 steps, two a point of the loss curve, with a checkpoint after each; returns weights and note."""
     from xmcbench import Artifacts, Texts
     from xmcbench.methods.encoder.contrastive import TwoViews
-    from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+    from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
     from xmcbench.methods.encoder.tokens import TokenStore
     from xmcbench.methods.encoder.trained import trained
     from xmcbench.methods.encoder.training import TrainingPlan

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench import Artifacts, Texts
+from xmcbench import Artifacts, Texts, TopK
 from xmcbench.methods.dense import distributed
 from xmcbench.methods.distributed import rows
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.encoding import shared_embeddings
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
 from xmcbench.methods.encoder.training import TrainingPlan
@@ -53,7 +53,8 @@ def embedded(artifacts, encoder, checkpoint):
     lines = [f"the {a} sees {b} and {c}" * 3 for a in WORDS for b in WORDS for c in WORDS]
     store = TokenStore.of(artifacts, Texts.from_lists(lines), open_tokenizer(Path(checkpoint)), 32)
     vectors = shared_embeddings(artifacts, encoder, store, {})
-    found = distributed.distributed_top_k(vectors, vectors[:20], 3, artifacts=artifacts, device="cpu", processes=1)
+    parts = distributed.distributed_top_k(vectors, vectors[:20], 3, artifacts=artifacts, device="cpu", processes=1)
+    found = TopK.joined(parts, 3, len(vectors))
     return {"vectors": vectors, "indices": found.indices, "scores": found.scores}
 
 

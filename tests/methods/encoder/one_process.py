@@ -15,7 +15,7 @@ def gradients(folder, checkpoint, kind):
     """Losses and gradients of one step on the whole batch, as this process sees them after the exchange."""
     from accelerate import Accelerator
 
-    from xmcbench.methods.encoder.network import open_encoder
+    from xmcbench.methods.encoder.opening import open_encoder
     from xmcbench.methods.encoder.training import DistributedContext
 
     accelerator = Accelerator(cpu=True)

@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench import MethodError, Texts
 from xmcbench.methods.encoder.cloze import context_pairs, without_title
-from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.opening import open_tokenizer
 
 
 @pytest.mark.parametrize(

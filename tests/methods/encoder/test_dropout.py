@@ -8,7 +8,7 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
 from xmcbench.methods.encoder.dropout import CheapDropout
-from xmcbench.methods.encoder.network import open_encoder
+from xmcbench.methods.encoder.opening import open_encoder
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel
 
 

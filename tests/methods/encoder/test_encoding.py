@@ -12,7 +12,7 @@ from xmcbench.methods.dense.search import top_k
 from xmcbench.methods.distributed import rows
 from xmcbench.methods.encoder import hardware
 from xmcbench.methods.encoder.encoding import StoreRows, encode, shared_embeddings, temporary_embeddings
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 
 

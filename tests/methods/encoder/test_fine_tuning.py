@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix, random
 from xmcbench.methods.encoder.epochs import BalancedEpochs
 from xmcbench.methods.encoder.fine_tuning import effort, held_out_labels
 from xmcbench.methods.encoder.label_retrieval import label_retrieval
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.sentbert import SentBERT
 

@@ -4,7 +4,7 @@ import torch
 
 from xmcbench import MethodError, TopK
 from xmcbench.methods.encoder.cloze import context_pairs
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
 from xmcbench.methods.maclr.clusters import clusters_of, k_means

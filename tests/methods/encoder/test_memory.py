@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from xmcbench.methods.encoder.contrastive import TwoViews
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from xmcbench import Texts, UsageError
-from xmcbench.methods.encoder.network import longest_input, open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, padded
 
 KINDS = ["bert", "distilbert", "roberta", "mpnet"]

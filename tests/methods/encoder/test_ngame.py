@@ -16,7 +16,8 @@ from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, Pai
 from xmcbench.methods.encoder.clustering import balanced_clusters
 from xmcbench.methods.encoder.contrastive import Vectors
 from xmcbench.methods.encoder.losses import triplet_loss
-from xmcbench.methods.encoder.network import Encoder, open_tokenizer
+from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.ngame import NGAME
 

@@ -9,7 +9,7 @@ from scipy.sparse import save_npz
 
 from xmcbench import Artifacts, Compute, MethodError
 from xmcbench.methods.encoder.contrastive import TwoViews
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
 from xmcbench.methods.encoder.training import TrainingPlan

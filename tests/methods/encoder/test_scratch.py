@@ -8,7 +8,7 @@ from transformers import BertForMaskedLM
 
 from xmcbench import Artifacts, UsageError
 from xmcbench.methods.encoder.backbone import find_backbone
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel, MaskedWords
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train

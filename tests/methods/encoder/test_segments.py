@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmcbench import MethodError, Texts, UsageError
-from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.segments import RandomSegments, SegmentCorpus, Segments
 from xmcbench.methods.rts import RTS
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from xmcbench import Texts
-from xmcbench.methods.encoder.network import open_tokenizer
+from xmcbench.methods.encoder.opening import open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
 
 

@@ -13,7 +13,7 @@ from xmcbench.methods.encoder import checkpoints
 from xmcbench.methods.encoder.contrastive import KnownPairs, Replayed, TwoViews
 from xmcbench.methods.encoder.epochs import Epochs
 from xmcbench.methods.encoder.hardware import chosen_precision
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.trained import trained
 from xmcbench.methods.encoder.training import DistributedContext, LossScale, TrainingPlan, train

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, TopK, UsageError
 from xmcbench.methods.dense.search import top_k
-from xmcbench.methods.encoder.network import open_encoder, open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
 from xmcbench.methods.label_tree.ranker import LinearRanker

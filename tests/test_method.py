@@ -1,0 +1,95 @@
+"""The base class: ``predict`` and ``predict_batches`` follow from each other."""
+
+import numpy as np
+import pytest
+
+from xmcbench import Method, Texts, TopK
+
+TEXTS = Texts.from_lists(["a", "b", "c"])
+
+
+def ranking(first, rows):
+    """Predictions of some rows, ``first`` before all other labels."""
+    return TopK.from_scores(np.tile(np.arange(5) == first, (rows, 1)).astype(float), 2)
+
+
+class Whole(Method):
+    """Defines predict."""
+
+    def predict(self, raw_X, k=100):
+        return ranking(1, len(raw_X))
+
+
+class Batches(Method):
+    """Defines predict_batches."""
+
+    def predict_batches(self, raw_X, k=100):
+        for _ in raw_X:
+            yield ranking(2, 1)
+
+
+def rows(method):
+    """The first labels by predict, of Texts and of a list, and those of the batches."""
+    method = method()
+    batches = list(method.predict_batches(TEXTS, 2))
+    predicted = [method.predict(texts, 2) for texts in (TEXTS, ["a", "b", "c"])]
+    assert predicted[0].indices.tolist() == predicted[1].indices.tolist() == TopK.joined(batches, 2).indices.tolist()
+    return predicted[0].indices[:, 0].tolist(), [len(each) for each in batches]
+
+
+def test_batches_follow_from_predict():
+    assert rows(Whole) == ([1, 1, 1], [3])
+
+
+def test_predict_follows_from_batches():
+    assert rows(Batches) == ([2, 2, 2], [1, 1, 1])
+
+
+@pytest.mark.parametrize("base", [Whole, Batches])
+def test_a_subclass_replaces_both_with_one(base):
+    class OtherWhole(base):
+        def predict(self, raw_X, k=100):
+            return ranking(3, len(raw_X))
+
+    class OtherBatches(base):
+        def predict_batches(self, raw_X, k=100):
+            yield ranking(4, len(raw_X))
+
+    assert rows(OtherWhole) == ([3, 3, 3], [3])
+    assert rows(OtherBatches) == ([4, 4, 4], [3])
+
+
+@pytest.mark.parametrize("base", [Whole, Batches])
+def test_a_subclass_builds_on_its_parent(base):
+    class OnWhole(base):
+        def predict(self, raw_X, k=100):
+            found = super().predict(raw_X, k)
+            return TopK.ranked(found.indices + 1, found.scores)
+
+    class OnBatches(base):
+        def predict_batches(self, raw_X, k=100):
+            for found in super().predict_batches(raw_X, k):
+                yield TopK.ranked(found.indices + 1, found.scores)
+
+    first = rows(base)[0][0]
+    assert rows(OnWhole)[0] == rows(OnBatches)[0] == [first + 1] * 3
+
+
+def test_a_mixin_can_define_it():
+    class Mixin:
+        def predict(self, raw_X, k=100):
+            return ranking(1, len(raw_X))
+
+    class Mixed(Mixin, Method):
+        pass
+
+    assert [len(each) for each in Mixed().predict_batches(TEXTS, 2)] == [3]
+
+
+def test_a_method_without_either_says_so():
+    class Neither(Method):
+        pass
+
+    for ask in (lambda: Neither().predict(TEXTS), lambda: list(Neither().predict_batches(TEXTS))):
+        with pytest.raises(TypeError, match="Neither does not define predict"):
+            ask()
