@@ -159,6 +159,17 @@ def test_parts_are_saved_as_the_whole_is(matrix, k, rows):
             }
 
 
+def test_loads_some_rows_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmcbench.topk._ROWS", 3)
+    whole = TopK.from_scores(np.random.RandomState(0).rand(7, 20), 4)
+    whole.save(tmp_path / "p.npz")
+    parts = list(TopK.load_parts(tmp_path / "p.npz"))
+    assert [len(each) for each in parts] == [3, 3, 1]
+    again = TopK.joined(TopK.checked(parts, 7, 4, 20), 4, 7)
+    assert np.array_equal(again.indices, whole.indices)
+    assert np.array_equal(again.scores, whole.scores)
+
+
 @pytest.mark.parametrize(("instances", "k"), [(3, 2), (5, 2), (4, 3)])
 def test_parts_of_another_shape_are_not_saved(tmp_path, instances, k):
     parts = [TopK.from_scores(np.eye(2), 2)] * 2
@@ -168,18 +179,19 @@ def test_parts_of_another_shape_are_not_saved(tmp_path, instances, k):
     assert [each.name for each in tmp_path.iterdir()] == ["right.npz"]
 
 
-def test_load_explains_a_bad_file(tmp_path):
+@pytest.mark.parametrize("load", [TopK.load, lambda path: list(TopK.load_parts(path))], ids=["whole", "parts"])
+def test_load_explains_a_bad_file(tmp_path, load):
     with pytest.raises(DataError, match="no prediction file at"):
-        TopK.load(tmp_path / "none.npz")
+        load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
     with pytest.raises(DataError, match="is not a prediction file"):
-        TopK.load(tmp_path / "text.npz")
+        load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     with pytest.raises(DataError, match="is not a prediction file: it has no array 'indices'"):
-        TopK.load(tmp_path / "other.npz")
+        load(tmp_path / "other.npz")
     np.savez(tmp_path / "flat.npz", indices=np.zeros(5, np.int32), scores=np.zeros(5, np.float32))
     with pytest.raises(DataError, match=r"the shapes \(5,\) and \(5,\)"):
-        TopK.load(tmp_path / "flat.npz")
+        load(tmp_path / "flat.npz")
 
 
 def test_save_into_a_file_is_a_storage_error(tmp_path):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError, MethodError
-from xmcbench.storage.arrays import read_arrays
+from xmcbench.storage.arrays import read_arrays, read_rows
 from xmcbench.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
@@ -197,17 +198,49 @@ class TopK:
     @classmethod
     def load(cls, path: Path) -> TopK:
         """Read what ``save`` wrote. Raises DataError when the file is missing or not such a file."""
-        try:
-            indices, scores = read_arrays(path, "indices", "scores")
-        except FileNotFoundError:
-            raise DataError(f"no prediction file at {path}") from None
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} is not a prediction file: {error}", _FILE) from error
+        with _read_errors(path):
+            return cls._of_two(*read_arrays(path, "indices", "scores"))
+
+    @classmethod
+    def load_parts(cls, path: Path) -> Iterator[TopK]:
+        """What ``load`` reads, some rows at a time; one part at least. Raises what ``load`` raises."""
+        with _read_errors(path):
+            for arrays in read_rows(path, _ROWS, "indices", "scores"):
+                yield cls._of_two(*arrays)
+
+    @classmethod
+    def _of_two(cls, indices: np.ndarray, scores: np.ndarray) -> TopK:
         if indices.ndim != 2 or scores.ndim != 2:
-            raise DataError(
-                f"{path} is not a prediction file: its arrays have the shapes {indices.shape} and {scores.shape}", _FILE
-            )
+            raise ValueError(f"its arrays have the shapes {indices.shape} and {scores.shape}")
         return cls(indices, scores)
+
+    @staticmethod
+    def checked(parts: Iterable[TopK], instances: int, k: int, labels: int) -> Iterator[TopK]:
+        """Parts of the predictions [instances, k], each checked when it comes. Raises what ``check`` raises."""
+        rows = 0
+        for part in parts:
+            if not isinstance(part, TopK):
+                raise MethodError(f"predict returned a {type(part).__name__}", "it must return an xmcbench.TopK")
+            part.check(len(part), k, labels, first=rows)
+            rows += len(part)
+            if rows > instances:
+                break
+            yield part
+        if rows != instances:
+            raise MethodError(
+                f"predictions have {rows} rows{' or more' if rows > instances else ''}, not {instances}",
+                "predict(raw_X, k) returns a row of k columns for every text",
+            )
+
+
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"no prediction file at {path}") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not a prediction file: {error}", _FILE) from error
 
 
 def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) -> None:

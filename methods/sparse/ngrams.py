@@ -98,7 +98,7 @@ class NgramTfidf:
             keys = np.where((left >= 0) & (right >= 0), left.astype(np.int64) * len(self._words) + right, -1)
             place = np.minimum(np.searchsorted(self._bigrams, keys), len(self._bigrams) - 1)
             found = np.where(self._bigrams[place] == keys, place + len(self._words), -1)
-            rows, columns = np.concatenate([rows, pairs.rows]), np.concatenate([columns, found[pairs.codes]])
+            rows, columns = np.concatenate([rows, pairs.rows]), np.concatenate([columns, pairs.repeat(found)])
         kept = columns >= 0
         counts = _counts(rows[kept], columns[kept], (len(batch), self.features))
         return self._weighted(counts)
@@ -141,21 +141,36 @@ def _tokens(batch: pa.Array, recipe: Recipe) -> Tokens:
 
 @dataclass(frozen=True)
 class _Bigrams:
-    """The bigrams of a batch: ``codes[i]`` is the place in ``left`` and ``right`` of bigram i, in text ``rows[i]``."""
+    """The distinct bigrams of a batch, and where they occur.
 
-    codes: NDArray[np.signedinteger[Any]]
+    left, right: the words of each bigram, by their codes in the batch. rows: the text of each occurrence, bigram by
+    bigram, rising within one. starts: where the occurrences of each bigram begin.
+    """
+
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
     rows: NDArray[np.signedinteger[Any]]
-    left: NDArray[np.signedinteger[Any]]
-    right: NDArray[np.signedinteger[Any]]
+    starts: NDArray[np.int64]
 
     @classmethod
     def of(cls, tokens: Tokens) -> _Bigrams:
         inside = tokens.rows[:-1] == tokens.rows[1:]
-        width = len(tokens.words)
-        keys = (tokens.codes[:-1].astype(np.int64) * width + tokens.codes[1:])[inside]
-        distinct, codes = np.unique(keys, return_inverse=True)
-        left, right = np.divmod(distinct, max(1, width))
-        return cls(codes, tokens.rows[:-1][inside], left, right)
+        bits = len(tokens.words).bit_length()
+        keys = (tokens.codes[:-1].astype(np.int64) << bits | tokens.codes[1:])[inside]
+        keys, order = _in_order(keys, 2 * bits)
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        distinct = keys[starts]
+        return cls(distinct >> bits, distinct & ((1 << bits) - 1), tokens.rows[:-1][inside][order], starts)
+
+    def repeat(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A value of each distinct bigram, for each of its occurrences."""
+        return np.repeat(values, np.diff(self.starts, append=len(self.rows)))
+
+    def document_frequency(self) -> NDArray[np.int32]:
+        """In how many texts each distinct bigram occurs."""
+        first = np.diff(self.rows, prepend=-1) != 0
+        first[self.starts] = True
+        return np.add.reduceat(first, self.starts, dtype=np.int32) if len(first) else np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -172,19 +187,15 @@ class _Counted:
 
 def _document_frequencies(batch: pa.Array, recipe: Recipe, ngrams: int) -> _Counted:
     tokens = _tokens(batch, recipe)
-    word_df = _frequencies(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
+    counts = _counts(tokens.rows, tokens.codes, (tokens.texts, len(tokens.words)))
+    word_df = np.bincount(counts.indices, minlength=len(tokens.words)).astype(np.int32)
     if ngrams < 2:
         none = np.empty(0, np.int32)
         return _Counted(tokens.texts, tokens.words, word_df, none, none, none)
     bigrams = _Bigrams.of(tokens)
-    bigram_df = _frequencies(bigrams.rows, bigrams.codes, (tokens.texts, len(bigrams.left)))
     # Codes of a batch fit in 32 bits: what is kept of every batch until the end stays small.
     left, right = bigrams.left.astype(np.int32), bigrams.right.astype(np.int32)
-    return _Counted(tokens.texts, tokens.words, word_df, left, right, bigram_df)
-
-
-def _frequencies(rows: NDArray[np.int64], codes: NDArray[np.int64], shape: tuple[int, int]) -> NDArray[np.int64]:
-    return np.bincount(_counts(rows, codes, shape).indices, minlength=shape[1]).astype(np.int32)
+    return _Counted(tokens.texts, tokens.words, word_df, left, right, bigrams.document_frequency())
 
 
 def _counts(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> csr_matrix:
@@ -245,10 +256,24 @@ def _bigrams_between(
         parts.append(left[inside].astype(np.int64) * words + code[each.right[inside]])
         frequencies.append(each.bigram_df[inside])
     keys, frequency = np.concatenate(parts), np.concatenate(frequencies)
-    order = np.argsort(keys)
-    keys, frequency = keys[order], frequency[order]
+    keys, order = _in_order(keys, 2 * words.bit_length())
+    frequency = frequency[order]
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[first], np.add.reduceat(frequency, first) if len(first) else frequency
+
+
+def _in_order(keys: NDArray[np.int64], bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Keys of so many bits in rising order, and the place where each was; equal ones stay in their order.
+
+    Keys with their places in the bits below are sorted in a third of the time of numpy's argsort.
+    """
+    below = len(keys).bit_length()
+    if bits + below > 63:
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+    both = keys << below | np.arange(len(keys))
+    both.sort()
+    return both >> below, both & ((1 << below) - 1)
 
 
 def _idf(frequency: NDArray[np.int64], recipe: Recipe, documents: int, max_df: float) -> NDArray[np.float32]:

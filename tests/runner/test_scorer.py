@@ -79,7 +79,7 @@ def test_ranks_are_written_where_they_are_to_be_kept(scorer, cell, store):
     ("values", "error", "reason"),
     [
         ({"depth": 116}, MethodError, "predictions have the shapes"),
-        ({"rows": 112}, MethodError, "predictions have the shapes"),
+        ({"rows": 112}, MethodError, "predictions have 112 rows, not 113"),
         ({"labels": 334}, MethodError, "outside 0..332"),
     ],
 )

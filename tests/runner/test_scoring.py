@@ -1,5 +1,7 @@
 """What the scoring process does with a request, without the process."""
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from xmcbench import load_dataset
 from xmcbench.errors import DataError, MethodError
 from xmcbench.metrics import VERSION
-from xmcbench.records import Cell, Store
+from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.standing import metrics_digest
 from xmcbench.runner import scorer, scoring
 from xmcbench.runner.scorer import Scorer
@@ -42,6 +44,24 @@ def asked(at_hand, tiny, tmp_path):
 
 
 RANDOM = np.random.RandomState(0).rand(30, 10)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 112])
+def test_predictions_are_ranked_some_rows_at_a_time(at_hand, rows):
+    """Rows, true pairs and filters of a part belong together."""
+    dataset = load_dataset(str(Path(__file__).parents[1] / "sample"))
+    assert len(dataset.filters) > 1
+    scores = np.random.RandomState(0).rand(len(dataset.test), len(dataset.labels))
+    scores[[3, 5, 112]] = -np.inf
+    whole, truth = TopK.from_scores(scores, 117), Truth.of(dataset)
+    parts = [TopK(whole.indices[at : at + rows], whole.scores[at : at + rows]) for at in range(0, len(whole), rows)]
+    expected, empty = scoring.rank([whole], dataset, truth, None)
+    found, empty_of_parts = scoring.rank(iter(parts), dataset, truth, None)
+    assert empty == empty_of_parts == 3
+    for name in dataset.filters:
+        assert expected.by_filter[name].any()
+        assert found.by_filter[name].tolist() == expected.by_filter[name].tolist()
+    assert expected.by_filter["none"].tolist() != expected.by_filter[dataset.card.filter].tolist()
 
 
 def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xmcbench.storage.arrays import read_arrays
+from xmcbench.storage.arrays import read_arrays, read_rows
 
 
 @pytest.fixture
@@ -31,10 +31,32 @@ def test_what_is_not_such_a_file_is_a_value_error(good, tmp_path):
     }
     for content in broken.values():
         good.write_bytes(content)
-        with pytest.raises(ValueError, match="."):
-            read_arrays(good, "a")
+        for read in (read_arrays, lambda *asked: list(read_rows(asked[0], 7, *asked[1:]))):
+            with pytest.raises(ValueError, match="."):
+                read(good, "a")
     good.write_bytes(whole)
     with pytest.raises(ValueError, match="no array 'c'"):
         read_arrays(good, "a", "c")
     with pytest.raises(FileNotFoundError):
         read_arrays(tmp_path / "none.npz", "a")
+
+
+@pytest.mark.parametrize(
+    ("length", "rows", "parts"), [(10, 3, [3, 3, 3, 1]), (10, 5, [5, 5]), (2, 3, [2]), (0, 3, [0])]
+)
+def test_rows_come_some_at_a_time(tmp_path, length, rows, parts):
+    a, b = np.random.RandomState(0).rand(length, 2), np.arange(length)
+    np.savez_compressed(tmp_path / "two.npz", a=a, b=b)
+    found = list(read_rows(tmp_path / "two.npz", rows, "b", "a"))
+    assert [len(each) for each, _ in found] == parts
+    assert np.array_equal(np.concatenate([each for each, _ in found]), b)
+    assert np.array_equal(np.concatenate([each for _, each in found]), a)
+
+
+@pytest.mark.parametrize("other", [np.zeros((4, 2)), np.zeros(()), np.asfortranarray(np.zeros((3, 2)))])
+def test_arrays_without_the_same_rows_do_not_come_by_rows(tmp_path, other):
+    np.savez(tmp_path / "two.npz", a=np.zeros((3, 2)), b=other)
+    with pytest.raises(ValueError, match="its arrays 'a' and 'b' are not row by row of one length"):
+        list(read_rows(tmp_path / "two.npz", 2, "a", "b"))
+    with pytest.raises(FileNotFoundError):
+        list(read_rows(tmp_path / "none.npz", 2, "a"))

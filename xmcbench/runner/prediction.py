@@ -89,24 +89,7 @@ def predict(
         raise MethodError(
             f"predict_batches returned a {type(batches).__name__}", "it must yield an xmcbench.TopK for each batch"
         )
-    return _checked(phases.each("predict", batches), len(test), k, len(labels))
-
-
-def _checked(parts: Iterator[TopK], instances: int, k: int, labels: int) -> Iterator[TopK]:
-    rows = 0
-    for part in parts:
-        if not isinstance(part, TopK):
-            raise MethodError(f"predict returned a {type(part).__name__}", "it must return an xmcbench.TopK")
-        part.check(len(part), k, labels, first=rows)
-        rows += len(part)
-        if rows > instances:
-            break
-        yield part
-    if rows != instances:
-        raise MethodError(
-            f"predictions have {rows} rows{' or more' if rows > instances else ''}, not {instances}",
-            "predict(raw_X, k) returns a row of k columns for every text",
-        )
+    return TopK.checked(phases.each("predict", batches), len(test), k, len(labels))
 
 
 def pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:

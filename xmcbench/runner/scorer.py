@@ -204,13 +204,11 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
         raise DataError("the subset is not the one that the setting and seed select", "run again")
     path = store.predictions_path(cell)
     sha256 = sha256_file(path)
-    predictions = TopK.load(path)
-    predictions.check(len(dataset.test), request.depth, len(dataset.labels))
-    empty = int((predictions.indices[:, 0] < 0).sum())  # best first: a row without a first prediction has none
+    parts = TopK.checked(TopK.load_parts(path), len(dataset.test), request.depth, len(dataset.labels))
+    ranks, empty = scoring.rank(parts, dataset, truth, subset.pairs if subset else None)
     kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth, empty=empty)
     if not len(truth.pairs):
         return _scored({}, dataset.card.filter, dataset.propensity, None, kept)
-    ranks = scoring.rank(predictions, dataset, truth, subset.pairs if subset else None)
     metrics = scoring.figures(ranks, truth, dataset.propensity)
     facts = RanksFacts(file=store.relative(store.ranks_path(cell)), sha256=ranks.digest, truth_sha256=truth.digest)
     if request.keep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from xmcbench.errors import DataError
 from xmcbench.metrics import (
     Scores,
+    TruePairs,
     evaluate_ranks,
     invariants,
     inverse_propensity_of,
@@ -27,16 +29,25 @@ if TYPE_CHECKING:
     from xmcbench.topk import TopK
 
 
-def rank(predictions: TopK, dataset: Dataset, truth: Truth, known: csr_matrix | None) -> Ranks:
+def rank(parts: Iterable[TopK], dataset: Dataset, truth: Truth, known: csr_matrix | None) -> tuple[Ranks, int]:
     """The ranks of the true pairs among predictions [n_test, k], under every filter the dataset has.
 
-    known: the pairs that the method was given, which say which labels were seen.
+    parts: the predictions, some rows after the others. known: the pairs that the method was given, which say which
+    labels were seen. Also returns the number of rows without a prediction.
     """
-    ranks: dict[str, np.ndarray] = {
-        name: true_ranks(predictions.indices, truth.pairs, dataset.filter(name)) for name in dataset.filters
-    }
+    removed = {name: dataset.filter(name) for name in dataset.filters}
+    found: dict[str, list[np.ndarray]] = {name: [np.empty(0, np.uint8)] for name in removed}
+    first = empty = 0
+    for part in parts:
+        last = first + len(part)
+        begin, end = np.searchsorted(truth.pairs.rows, (first, last))
+        pairs = TruePairs(truth.pairs.rows[begin:end] - first, truth.pairs.labels[begin:end], len(part))
+        for name, each in removed.items():
+            found[name].append(true_ranks(part.indices, pairs, None if each is None else each[first:last]))
+        empty += int((part.indices[:, 0] < 0).sum())  # best first: a row without a first prediction has none
+        first = last
     seen = label_frequency(known) > 0 if known is not None else np.zeros(len(truth.frequency), bool)
-    return Ranks(ranks, seen)
+    return Ranks({name: np.concatenate(ranks) for name, ranks in found.items()}, seen), empty
 
 
 def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict[str, FilteredFigures]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 
@@ -34,14 +36,47 @@ def read_all_arrays(path: Path) -> dict[str, np.ndarray]:
     return _read(path, None)
 
 
+def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
+    """The arrays of these names, so many rows at a time, without holding more of them.
+
+    At least one part comes, even of arrays without rows. Raises what ``read_arrays`` raises, at the latest after the
+    last part, and ValueError when the arrays have different numbers of rows.
+    """
+    with _archive(path) as archive, ExitStack() as opened:
+        members = _members(archive, names)
+        streams = {name: opened.enter_context(archive.open(member)) for name, member in members.items()}
+        headers = {name: _header(name, stream, members[name].file_size) for name, stream in streams.items()}
+        lengths = {shape[0] if shape and not in_columns else -1 for shape, in_columns, _ in headers.values()}
+        if len(lengths) > 1 or -1 in lengths:
+            raise ValueError(f"its arrays {' and '.join(map(repr, names))} are not row by row of one length")
+        (length,) = lengths
+        for start in range(0, max(1, length), rows):
+            count = min(rows, length - start)
+            yield [_filled(name, streams[name], (count, *headers[name][0][1:]), headers[name][2]) for name in names]
+        for name, stream in streams.items():
+            _end(name, stream)
+
+
 def _read(path: Path, names: tuple[str, ...] | None) -> dict[str, np.ndarray]:
+    found = {}
+    with _archive(path) as archive:
+        for name, member in _members(archive, names).items():
+            with archive.open(member) as stream:
+                found[name] = _array(name, stream, member.file_size)
+                _end(name, stream)
+    return found
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive at a path; whatever damage is met while it is read becomes a ValueError."""
     with open_regular(path) as stream:
         if not zipfile.is_zipfile(stream):
             raise ValueError("it is not in the .npz format")
         stream.seek(0)
         try:
             with zipfile.ZipFile(stream) as archive:
-                return _arrays(archive, names)
+                yield archive
         except MemoryError:
             raise ValueError("it needs more memory than there is") from None
         except (OSError, ValueError):
@@ -52,7 +87,8 @@ def _read(path: Path, names: tuple[str, ...] | None) -> dict[str, np.ndarray]:
             raise ValueError(f"it is damaged: {error}") from error
 
 
-def _arrays(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str, np.ndarray]:
+def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str, zipfile.ZipInfo]:
+    """The files of the arrays of these names, or of all, which do not unpack to more than the limit."""
     members: dict[str, zipfile.ZipInfo] = {}
     for each in archive.infolist():
         name = each.filename.removesuffix(_SUFFIX)
@@ -64,26 +100,38 @@ def _arrays(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str
         raise ValueError(f"it has no array {missing[0]!r}")
     wanted = {name: members[name] for name in (members if names is None else names)}
     check_size(sum(each.file_size for each in wanted.values()), ARRAYS, "what it unpacks to")
-    found = {}
-    for name, member in wanted.items():
-        with archive.open(member) as stream:
-            found[name] = _array(name, stream, member.file_size)
-            if stream.read(1):  # reads to the end, where the checksum is compared
-                raise ValueError(f"the array {name!r} is longer than its header says")
-    return found
+    return wanted
 
 
 def _array(name: str, stream: IO[bytes], size: int) -> np.ndarray:
     """An array of exactly ``size`` bytes, header included."""
+    shape, in_columns, dtype = _header(name, stream, size)
+    return _filled(name, stream, shape, dtype, "F" if in_columns else "C")
+
+
+def _end(name: str, stream: IO[bytes]) -> None:
+    if stream.read(1):  # reads to the end, where the checksum is compared
+        raise ValueError(f"the array {name!r} is longer than its header says")
+
+
+def _header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether it lies column by column, and type of an array of exactly ``size`` bytes, header included."""
     version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
         raise ValueError(f"the array {name!r} is of version {version} of its format")
     shape, in_columns, dtype = _HEADERS[version](stream)  # type: ignore[no-untyped-call]
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} holds Python objects, which are not read: they could run code")
-    expected = math.prod(shape) * dtype.itemsize
-    if any(each < 0 for each in shape) or expected != size - stream.tell():
+    if any(each < 0 for each in shape) or math.prod(shape) * dtype.itemsize != size - stream.tell():
         raise ValueError(f"the array {name!r} is not as long as its header says")
+    return shape, in_columns, dtype
+
+
+def _filled(
+    name: str, stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype, order: Literal["C", "F"] = "C"
+) -> np.ndarray:
+    """An array of the next bytes of a stream."""
+    expected = math.prod(shape) * dtype.itemsize
     content = bytearray(expected)
     view = memoryview(content)
     done = 0
@@ -93,4 +141,4 @@ def _array(name: str, stream: IO[bytes], size: int) -> np.ndarray:
         raise ValueError(f"the array {name!r} is truncated")
     if not dtype.itemsize:
         return np.zeros(shape, dtype)
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if in_columns else "C")
+    return np.frombuffer(content, dtype).reshape(shape, order=order)

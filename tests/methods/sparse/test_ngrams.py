@@ -1,13 +1,18 @@
 import copy
 import warnings
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import vstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xmcbench import Texts
+from xmcbench.methods.sparse import ngrams
 from xmcbench.methods.sparse.ngrams import NgramTfidf
 
 BLOCKS = [
@@ -169,3 +174,24 @@ def test_bigrams_that_are_sorted_in_parts_are_the_same(recipe, monkeypatch):
         parts = fitted(size)
         assert np.array_equal(parts._bigrams, whole._bigrams)
         assert np.array_equal(parts._bigram_idf, whole._bigram_idf)
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.sampled_from([6, 62]))
+def test_keys_in_order_beside_their_places_or_without(keys, bits):
+    """62 bits leave no room for the places."""
+    keys = np.array(keys, np.int64)
+    ordered, order = ngrams._in_order(keys, bits)
+    assert order.tolist() == np.argsort(keys, kind="stable").tolist()
+    assert ordered.tolist() == sorted(keys.tolist())
+
+
+@given(st.lists(st.lists(st.sampled_from(["aa", "bb", "cc"]), max_size=6), max_size=6))
+def test_a_bigram_is_counted_once_in_a_text(texts):
+    tokens = ngrams._tokens(pa.array([" ".join(words) for words in texts], pa.large_string()), "pecos")
+    found = ngrams._Bigrams.of(tokens)
+    names = tokens.words.to_pylist()
+    counted = {
+        (names[left], names[right]): frequency
+        for left, right, frequency in zip(found.left, found.right, found.document_frequency(), strict=True)
+    }
+    assert counted == Counter(pair for words in texts for pair in {*pairwise(words)})
