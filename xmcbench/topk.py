@@ -244,7 +244,7 @@ def _read_errors(path: Path) -> Iterator[None]:
 
 
 def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) -> None:
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
