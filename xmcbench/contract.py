@@ -35,11 +35,10 @@ from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.temporary import scratch
 from xmcbench.texts import Texts
+from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-    from xmcbench.topk import TopK
 
 _TOPICS = ("apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle")
 

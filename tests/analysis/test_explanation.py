@@ -12,7 +12,7 @@ import pytest
 
 from xmcbench import load_dataset
 from xmcbench.analysis import attributes, explanation_page
-from xmcbench.analysis.explanation import explain
+from xmcbench.analysis.explaining import explain
 from xmcbench.analysis.words import common_words, shared, words
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs

@@ -162,7 +162,7 @@ def test_json_is_one_document_and_dry_run_does_nothing(inside, tiny, tmp_path):
                 "raises": "ValueError: the matrix is singular",
                 "dies": "SIGSEGV",
                 "eats": "out of memory",
-                "shapeless": "shapes",
+                "shapeless": "rows, not 30",
                 "nan": "NaN",
                 "twice": "row 3 names a label twice",
                 "outside": "row 3 names a label outside 0..9",

@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.analysis import explanation_page
-    from xmcbench.analysis.explanation import explain
+    from xmcbench.analysis.explaining import explain
     from xmcbench.command import report
     from xmcbench.plugins.registry import Registry
 

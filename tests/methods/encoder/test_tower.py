@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xmcbench import Artifacts, Compute, Texts, Unavailable
+from xmcbench import Artifacts, Compute, Texts, TopK, Unavailable
 from xmcbench.methods.encoder import tower as tower_module
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
@@ -65,7 +65,7 @@ def cell(stories):
             identity={"method": type(method).__name__, "parameters": method.parameters()},
             phases=phases,
         )
-        return found, store
+        return TopK.joined(found, 10), store
 
     return run
 

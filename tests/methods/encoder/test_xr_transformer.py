@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, TopK, UsageError
-from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
@@ -208,7 +208,7 @@ def test_guesses_are_the_clusters_that_score_highest():
     rng = np.random.default_rng(0)
     vectors, classifiers = rng.standard_normal((9, 4), np.float32), rng.standard_normal((7, 5), np.float32)
     method = XRTransformer(guesses=3)
-    method._tower = SimpleNamespace(nearest=top_k)
+    method._tower = SimpleNamespace(nearest=top_k_batches)
     scores = vectors @ classifiers[:, :4].T + classifiers[:, 4]
     assert method._guessed(vectors, classifiers).indices.tolist() == np.argsort(-scores, axis=1)[:, :3].tolist()
     assert method._guessed(vectors, classifiers[:2]).indices.shape == (9, 2)
