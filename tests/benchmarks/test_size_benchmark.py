@@ -1,0 +1,136 @@
+"""Whole runs at the sizes of the paper's datasets: seconds by phase, and the peak memory of every process.
+
+The datasets are synthetic (``xmcbench data synth --like``), with 100 words a text. The bars, on two cores:
+
+* LF-Amazon-131K: TF-IDF and BM25 at most 4 GiB, XR-Linear with all pairs 12 GiB. An untrained encoder is reported.
+* LF-Amazon-1M, at scales 0.1, 0.3 and 1: TF-IDF and BM25 at most 8 GiB and, at scale 1, 10 minutes. Reading, fitting
+  and scoring grow no faster than the counts do; prediction includes the search, whose growth is reported.
+* LF-Wikipedia-500K: reading it and drawing a few-shot subset at most 4 GiB.
+
+It takes more than an hour and 20 GB of disk.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import pytest
+
+from xmcbench.data.imitation import imitate
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak memory of children is in KiB on Linux only"),
+    pytest.mark.timeout(7200),
+]
+
+SCALES = (0.1, 0.3, 1.0)
+#: How much more than the counts a phase may grow, for the noise of a shared machine.
+LINEAR = 1.25
+#: GiB.
+MEMORY_BAR = {"lf-amazon-131k": 4, "xr-linear": 12, "lf-amazon-1m": 8, "lf-wikipedia-500k": 4}
+SECONDS_BAR = 600
+UNTRAINED = ("--set", "ict.backbone=scratch:2x128", "--set", "ict.mlm_steps=0", "--set", "ict.steps=0")
+
+#: Runs a command and prints the largest peak among its processes, in KiB.
+WATCHED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+DRAW = """
+import sys
+from pathlib import Path
+from xmcbench import load_dataset
+from xmcbench.setting import Setting, draw
+dataset = load_dataset(Path(sys.argv[1]))
+print(len(dataset.train), len(draw(dataset.train_pairs(), Setting.of("fs", 0.01), 0).pairs.indices))
+"""
+
+
+def watched(*command):
+    """Seconds of a command, and the largest peak among its processes in GiB."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, sys.executable, *command], capture_output=True, text=True, check=True
+    )
+    return time.perf_counter() - begin, int(done.stdout) / 2**20
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Makes a dataset; the cache of datasets is the test's own."""
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
+    return lambda like, scale=1.0: imitate(tmp_path / f"{like}-{scale:g}", like, scale)
+
+
+@pytest.fixture
+def cell(tmp_path, capsys):
+    """Runs a method on a dataset: seconds by phase and the peak in GiB, which are printed."""
+
+    def run(folder, method, *words):
+        runs = tmp_path / "runs" / folder.name
+        read_s, read_gib = watched("-m", "xmcbench", "data", "verify", str(folder))
+        known = {*runs.glob("records/**/*.json")}
+        command = ["run", "--dataset", str(folder), "--methods", method, "--runs", str(runs), *words]
+        whole_s, gib = watched("-m", "xmcbench", *command)
+        (path,) = {*runs.glob("records/**/*.json")} - known
+        measured = json.loads(path.read_text())["measured"]
+        phases = {"read": read_s, **measured["wall_s"], "score and write": whole_s - sum(measured["wall_s"].values())}
+        with capsys.disabled():
+            said = ", ".join(f"{name} {seconds:.1f}" for name, seconds in phases.items())
+            print(f"\n{folder.name}, {method} {words[1]}: {said} s; {read_gib:.2f} GiB to read, {gib:.2f} to run")
+        return phases, max(gib, read_gib)
+
+    return run
+
+
+@pytest.mark.benchmark(group="LF-Amazon-131K, synthetic")
+def test_131k(benchmark, made, cell):
+    folder, peaks = made("lf-amazon-131k"), {}
+
+    def cells():
+        for method in ("tfidf", "bm25"):
+            peaks[method] = cell(folder, method, "--setting", "ez")[1]
+        peaks["xr-linear"] = cell(folder, "xr-linear", "--setting", "full")[1]
+        cell(folder, "ict", "--setting", "ez", *UNTRAINED)
+
+    benchmark.pedantic(cells, rounds=1)
+    benchmark.extra_info["peak_gib"] = peaks
+    for method, peak in peaks.items():
+        assert peak <= MEMORY_BAR.get(method, MEMORY_BAR["lf-amazon-131k"])
+
+
+@pytest.mark.benchmark(group="LF-Amazon-1M, synthetic")
+@pytest.mark.parametrize("method", ["tfidf", "bm25"])
+def test_1m(benchmark, made, cell, method):
+    found = {}
+
+    def cells():
+        for scale in SCALES:
+            found[scale] = cell(made("lf-amazon-1m", scale), method, "--setting", "ez")
+
+    benchmark.pedantic(cells, rounds=1)
+    benchmark.extra_info["phases"] = {f"{scale:g}": phases for scale, (phases, _) in found.items()}
+    for scale, larger in pairwise(SCALES):
+        for phase in ("read", "fit", "score and write"):
+            assert found[larger][0][phase] <= LINEAR * larger / scale * found[scale][0][phase]
+    phases, peak = found[1.0]
+    assert peak <= MEMORY_BAR["lf-amazon-1m"]
+    assert sum(phases.values()) - phases["read"] <= SECONDS_BAR
+
+
+@pytest.mark.benchmark(group="LF-Wikipedia-500K, synthetic")
+def test_500k(benchmark, made, capsys):
+    folder = made("lf-wikipedia-500k")
+    peaks = []
+    for what in ("read and drawn", "again"):
+        command = ("-c", DRAW, str(folder))
+        seconds, gib = watched(*command) if peaks else benchmark.pedantic(watched, args=command, rounds=1)
+        peaks.append(gib)
+        with capsys.disabled():
+            print(f"\n{folder.name}: {what} in {seconds:.1f} s, {gib:.2f} GiB")
+    assert max(peaks) <= MEMORY_BAR["lf-wikipedia-500k"]
