@@ -8,7 +8,7 @@ from xmcbench.environment import Compute, Hardware, Program
 from xmcbench.errors import StorageError
 from xmcbench.records import Cell, Record, Store, as_json, read_record
 from xmcbench.records import record as record_module
-from xmcbench.records.record import sealed
+from xmcbench.records.record_json import sealed
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json, sha256_json
 

@@ -1,17 +1,13 @@
-"""The record of a cell: one JSON file, its fields typed and checked when it is read.
+"""The record of a cell: its fields, typed, and checked when it is made.
 
 A cell is dataset x setting x subset x method x parameters x seed; its key is the SHA-256 of that as canonical JSON. A
-record holds the cell and everything about its result. Figures are fractions, times seconds, memory bytes.
-``sha256`` covers all the other fields, as canonical JSON: a record that was edited by hand is rejected.
-
-Decoding and its error messages are msgspec's: it checks types while it parses, names the wrong field, and
-imports in a few milliseconds, so that ``xmcbench ls`` stays fast. Schema 1, which lacks some fields, can be read too.
+record holds the cell and everything about its result. Figures are fractions, times seconds, memory bytes. How it is
+written and read is in ``record_json``.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,14 +16,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from xmcbench.environment import Compute, Hardware, Program
-from xmcbench.errors import StorageError, UsageError
+from xmcbench.errors import UsageError
 from xmcbench.metrics import METRICS
 from xmcbench.metrics.propensity import MIN_INSTANCES
-from xmcbench.output.escaping import visible
 from xmcbench.setting import Setting
-from xmcbench.storage.canonical import canonical_json, sha256_json
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.naming import check_name
-from xmcbench.storage.reading import read_bytes
 
 SCHEMA = 2
 
@@ -261,65 +255,3 @@ class Record(_Part, frozen=True, kw_only=True):
         """The command that runs its cell again and compares. runs: its folder, if not ``leaderboards``."""
         where = f" --runs {shlex.quote(runs)}" if runs else ""
         return f"xmcbench reproduce {self.key[:12]}{where}"
-
-
-def as_json(record: Record) -> dict[str, Any]:
-    """The record as JSON values."""
-    values: dict[str, Any] = msgspec.to_builtins(record, str_keys=True)
-    return values
-
-
-def sealed(record: Record) -> Record:
-    """The record with the checksum of its content."""
-    return msgspec.structs.replace(record, sha256=_seal(as_json(record)))
-
-
-def check_readable(part: Cell | Record) -> None:
-    """Raise ValueError, saying why, for a cell or a record that could be written but not be read back.
-
-    A method decides what its parameters and notes are: half of a surrogate pair, a number of a thousand digits.
-    """
-    try:
-        text = canonical_json(msgspec.to_builtins(part, str_keys=True))
-        msgspec.json.decode(text.encode(), type=type(part))
-    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(f"a record cannot hold it: {visible(str(error))}") from error
-
-
-def read_record(path: Path) -> Record:
-    """Read a record. Raises StorageError, naming the file, if it is damaged, edited or not a record."""
-    try:
-        values = msgspec.json.decode(read_bytes(path))
-        # Before all else: half a surrogate pair is JSON, but not text.
-        seal = _seal(values) if isinstance(values, dict) else sha256_json(values)
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
-    schema = values.get("schema") if isinstance(values, dict) else None
-    if schema not in (1, SCHEMA):
-        hint = "upgrade xmcbench" if isinstance(schema, int) else "delete it and run the cell again"
-        raise StorageError(f"{path} is not a record of schema 1 or {SCHEMA}", hint)
-    try:
-        record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
-    except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-        raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
-    if seal != values.get("sha256"):
-        raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
-    return record
-
-
-def _from_schema_1(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of schema 1, which had no ranks, propensities or commit, with today's fields."""
-
-    def figures(old: Mapping[str, Any]) -> dict[str, Any]:
-        new = {name: value for name, value in old.items() if name != "unlabelled"}
-        new["unlabeled"] = old["unlabelled"]
-        if "views" in old:
-            new["views"] = {group: figures(each) for group, each in old["views"].items()}
-        return new
-
-    metrics = {name: figures(each) for name, each in values.get("metrics", {}).items()}
-    return {**values, "schema": SCHEMA, "metrics": metrics}
-
-
-def _seal(values: Mapping[str, Any]) -> str:
-    return sha256_json({name: value for name, value in values.items() if name != "sha256"})

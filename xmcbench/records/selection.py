@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.records.record import Record, read_record
+from xmcbench.records.record import Record
+from xmcbench.records.record_json import read_record
 from xmcbench.records.store import Store
 from xmcbench.setting import Setting
 

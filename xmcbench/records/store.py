@@ -15,7 +15,8 @@ from pathlib import Path
 from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.records.ranks import Ranks, Truth
-from xmcbench.records.record import Cell, Record, as_json, check_readable, read_record, sealed
+from xmcbench.records.record import Cell, Record
+from xmcbench.records.record_json import as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import sweep_artifacts
 from xmcbench.storage.atomic import make_folder, move, write_json

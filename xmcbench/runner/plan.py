@@ -11,7 +11,7 @@ from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell, Record, Standing, Store
-from xmcbench.records.record import check_readable
+from xmcbench.records.record_json import check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.runner.rows import Request, Row, Skipped, leave_out, resolve
 from xmcbench.setting import Setting, Subset, draw
