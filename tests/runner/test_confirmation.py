@@ -1,5 +1,7 @@
 """Which records one check covers, and what lets them stand."""
 
+import shutil
+
 import msgspec
 import numpy as np
 import pytest
@@ -114,3 +116,53 @@ def test_a_cell_that_does_not_run_any_more_says_why(group, tiny, plugin):
     checked, _, store = group
     broken = Registry([plugin(METHOD.replace("self.labels = len(raw_Y)", "raise ValueError('gone')"), "broken.py")])
     assert confirm(checked, str(tiny), store, broken).problem == "failed: ValueError: gone"
+
+
+@pytest.fixture
+def elsewhere(group):
+    """The group as another machine would have made it: with other ranks and figures."""
+    checked, registry, store = group
+    made = []
+    for record in checked.records:
+        ranks = store.ranks(record, store.truth(record))
+        other = Ranks({name: np.where(each > 5, 0, each) for name, each in ranks.by_filter.items()}, ranks.seen)
+        other.save(store.ranks_path(record.cell))
+        facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
+        made.append(store.write(msgspec.structs.replace(record, ranks=facts)))
+    return Group(tuple(made)), registry, store
+
+
+@pytest.fixture
+def reference(group, tmp_path):
+    """What the older code gives here, for the second cell of the group alone; to be asked for before ``elsewhere``."""
+    checked, _, store = group
+    shutil.copytree(store.root, tmp_path / "older")
+    older = Store(tmp_path / "older")
+    older.record_path(checked.records[0].cell).unlink()
+    return older
+
+
+def test_a_result_from_another_machine_is_compared_with_one_of_this_machine(reference, elsewhere, tiny):
+    """The cell that the reference has is run, though it is not the cheapest."""
+    checked, registry, store = elsewhere
+    assert not confirm(checked, str(tiny), store, registry).stands
+    verdict = confirm(checked, str(tiny), store, registry, reference=reference)
+    assert (verdict.same_ranks, verdict.largest_change) == (1.0, 0.0)
+    for record in store.records():
+        (check,) = record.checks
+        assert check.key == checked.records[1].key
+        assert check.machine == record.environment.hardware.kind
+
+
+def test_a_reference_by_other_code_is_not_used(reference, elsewhere, tiny):
+    checked, registry, store = elsewhere
+    for record in reference.records():
+        method = msgspec.structs.replace(record.method, source_sha256="0" * 64)
+        reference.write(msgspec.structs.replace(record, method=method))
+    assert not confirm(checked, str(tiny), store, registry, reference=reference).stands
+
+
+def test_a_check_against_the_record_itself_names_no_machine(group, tiny, tmp_path):
+    checked, registry, store = group
+    assert confirm(checked, str(tiny), store, registry, reference=Store(tmp_path / "none")).stands
+    assert [each.checks[0].machine for each in store.records()] == [None, None]

@@ -6,6 +6,11 @@ check is written into all records of the group, which are then fresh again. The 
 
   xmcbench confirm --runs leaderboards
   xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
+
+Training gives other weights on another processor, also by the same code. Run the older code on this machine first, in a
+runs folder of its own, to compare with that:
+
+  xmcbench confirm --runs leaderboards --reference older-code
 """
 
 from __future__ import annotations
@@ -33,6 +38,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="only this dataset; may be repeated (default: all that are found by name)",
     )
     parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="DIR",
+        help="a runs folder with results of the older code on this machine, to compare with where it has one",
+    )
     flags.add_plugin(parser)
     flags.add_limits(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
@@ -49,8 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not (arguments.runs / "records").is_dir():
         raise UsageError(f"there are no records in {arguments.runs}", NO_RUNS)
+    if arguments.reference and not (arguments.reference / "records").is_dir():
+        raise UsageError(f"there are no records in {arguments.reference}", "run the older code with --runs DIR first")
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
+    reference = Store(arguments.reference) if arguments.reference else None
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
     found = [
         group
@@ -68,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         name = group.records[0].cell.dataset
         try:
-            verdict = confirmation.confirm(group, datasets.get(name, name), store, registry, limits)
+            verdict = confirmation.confirm(group, datasets.get(name, name), store, registry, limits, reference)
         except XmcbenchError as error:
             print(f"{place}: not confirmed: {error}", file=sys.stderr)
             refused += 1

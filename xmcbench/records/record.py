@@ -171,7 +171,8 @@ class SourceCheck(_Part, frozen=True, kw_only=True):
     """A later source that gives the same result according to a rerun of one cell (``xmcbench confirm``).
 
     source_sha256: of the later code. key: of the cell that was run again. date: when. same_ranks: share of its true
-    pairs whose rank is unchanged. largest_change: of any of its figures, as a fraction.
+    pairs whose rank is unchanged. largest_change: of any of its figures, as a fraction. machine: where both sources
+    were run, if the rerun was not compared with the record itself, which was made on another machine.
     """
 
     source_sha256: Sha256
@@ -179,6 +180,7 @@ class SourceCheck(_Part, frozen=True, kw_only=True):
     date: str
     same_ranks: Annotated[float, Meta(ge=0, le=1)]
     largest_change: Annotated[float, Meta(ge=0, le=1)]
+    machine: str | None = None
 
 
 class Record(_Part, frozen=True, kw_only=True):

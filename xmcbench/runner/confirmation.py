@@ -4,6 +4,9 @@ A change of code that changes no result, such as a renamed variable, makes every
 running all of them again, one cell is run for each method, parameters, dataset and kind of supervision (without pairs,
 or with pairs), from scratch, and its ranks are compared with the stored ones. The check is written into every record
 that it covers: which cell was run, when, and how much differed.
+
+Training an encoder gives other weights on another processor, also by the same code. Where the records were made on
+another machine, the rerun can therefore be compared with a run of the older code on this one.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from xmcbench.environment import Compute
 from xmcbench.errors import MethodError
 from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
+from xmcbench.records.standing import valid_sources
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan
@@ -77,13 +81,22 @@ def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
     return [Group(tuple(group)) for group in cheapest]
 
 
-def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits: Limits | None = None) -> Verdict:
+def confirm(
+    group: Group,
+    dataset: str,
+    store: Store,
+    registry: Registry,
+    limits: Limits | None = None,
+    reference: Store | None = None,
+) -> Verdict:
     """Run the group's cheapest cell again, in a runs folder of its own, and compare the ranks of its true pairs.
 
-    dataset: its name or folder. If the result is the same, the check is written into every record of the group. Raises
-    what planning the cell raises, and StorageError if the stored ranks are missing.
+    dataset: its name or folder. reference: results of the older code on this machine; if it has one of a cell of the
+    group, that cell is run, and compared with this result. If the result is the same, the check is written into every
+    record of the group. Raises what planning the cell raises, and StorageError if the stored ranks are missing.
     """
-    before = group.records[0]
+    referred = _referred(group, reference) if reference else None
+    before, base = (referred, reference) if referred and reference else (group.records[0], store)
     cell = before.cell
     with scratch() as folder:
         fresh = Store(folder)
@@ -94,7 +107,7 @@ def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits
         (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
         if not after.ok:
             return Verdict(group, problem=f"{after.status}: {after.reason}")
-        verdict = _compared(group, store, after, fresh)
+        verdict = _compared(group, before, base, after, fresh)
     if verdict.stands:
         check = SourceCheck(
             source_sha256=after.method.source_sha256,
@@ -102,6 +115,7 @@ def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits
             date=datetime.now(UTC).date().isoformat(),
             same_ranks=verdict.same_ranks,
             largest_change=verdict.largest_change,
+            machine=after.environment.hardware.kind if referred else None,
         )
         for record in group.records:
             with store.claim(record.cell) as claim:
@@ -111,8 +125,17 @@ def confirm(group: Group, dataset: str, store: Store, registry: Registry, limits
     return verdict
 
 
-def _compared(group: Group, store: Store, after: Record, fresh: Store) -> Verdict:
-    before, truth = group.records[0], fresh.truth(after)
+def _referred(group: Group, reference: Store) -> Record | None:
+    """The reference's result of a cell of the group, by code that is known to give the group's; the cheapest one."""
+    for record in group.records:
+        found = reference.find(record.cell)
+        if found and found.ok and found.ranks and found.method.source_sha256 in valid_sources(record):
+            return found
+    return None
+
+
+def _compared(group: Group, before: Record, store: Store, after: Record, fresh: Store) -> Verdict:
+    truth = fresh.truth(after)
     if before.ranks is None or after.ranks is None or before.ranks.truth_sha256 != after.ranks.truth_sha256:
         raise MethodError(f"{before.name} was scored against other true pairs", "run it again")
     old, new = store.ranks(before, truth).by_filter, fresh.ranks(after, truth).by_filter

@@ -16,8 +16,8 @@ from xmcbench.records.record import (
     Protocol,
     Status,
     SubsetFacts,
-    check_readable,
 )
+from xmcbench.records.record_json import check_readable
 from xmcbench.records.standing import metrics_digest
 from xmcbench.runner.job import Outcome
 
