@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from xmcbench.environment import Compute
+from xmcbench.environment import Compute, hardware
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Standing, Store
 from xmcbench.records.ranks import Ranks
@@ -54,6 +54,18 @@ def test_one_check_covers_the_cells_of_a_method_with_or_without_pairs(record, al
     assert found == [(quick, slow), (all_pairs, few), (other,)]
     assert Group((quick, slow)).name.endswith("on Tiny, without pairs: 2 records")
     assert Group((all_pairs, few)).name.endswith("on Tiny, with pairs: 2 records")
+
+
+def test_a_cell_of_this_class_of_machine_is_run_again_before_a_cheaper_one(record, altered):
+    here, there = hardware(), msgspec.structs.replace(hardware(), processor="another one")
+
+    def made(seed, machine, total_s):
+        hardware = (("environment", "hardware"), msgspec.to_builtins(machine))
+        return altered(record("a", seed), hardware, (("measured", "total_s"), total_s))
+
+    records = [made(0, there, 1.0), made(1, here, 9.0), made(2, here, 5.0), made(3, there, 0.5)]
+    (found,) = groups(records, Standing({"a": "0" * 64}))
+    assert [each.cell.seed for each in found.records] == [2, 1, 3, 0]
 
 
 @pytest.fixture

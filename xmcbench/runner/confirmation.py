@@ -5,8 +5,9 @@ running all of them again, one cell is run for each method, parameters, dataset 
 or with pairs), from scratch, and its ranks are compared with the stored ones. The check is written into every record
 that it covers: which cell was run, when, and how much differed.
 
-Training an encoder gives other weights on another processor, also by the same code. Where the records were made on
-another machine, the rerun can therefore be compared with a run of the older code on this one.
+Training an encoder gives other weights on another processor, also by the same code. A cell that was made on this class
+of machine is therefore preferred, and where all records are from another one, the rerun can be compared with a run of
+the older code on this machine.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from xmcbench.environment import Compute
+from xmcbench.environment import Compute, hardware
 from xmcbench.errors import MethodError
 from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
@@ -41,7 +42,7 @@ MOST_OTHER_RANKS, LARGEST_CHANGE = 0.001, 0.0005
 
 @dataclass(frozen=True)
 class Group:
-    """Records that one check covers; the first one, the cheapest, is run again."""
+    """Records that one check covers. The first one is run again: the cheapest that this class of machine made."""
 
     records: tuple[Record, ...]
 
@@ -77,8 +78,12 @@ def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
             pairs = cell.setting.kind != "ez"
             covered = [cell.dataset_sha256, cell.method, cell.parameters, pairs, record.method.source_sha256]
             found.setdefault(canonical_json(covered), []).append(record)
-    cheapest = [sorted(group, key=lambda record: (record.measured.total_s, record.key)) for group in found.values()]
-    return [Group(tuple(group)) for group in cheapest]
+    here = hardware().kind
+
+    def order(record: Record) -> tuple[bool, float, str]:
+        return record.environment.hardware.kind != here, record.measured.total_s, record.key
+
+    return [Group(tuple(sorted(group, key=order))) for group in found.values()]
 
 
 def confirm(
@@ -89,7 +94,7 @@ def confirm(
     limits: Limits | None = None,
     reference: Store | None = None,
 ) -> Verdict:
-    """Run the group's cheapest cell again, in a runs folder of its own, and compare the ranks of its true pairs.
+    """Run the group's first cell again, in a runs folder of its own, and compare the ranks of its true pairs.
 
     dataset: its name or folder. reference: results of the older code on this machine; if it has one of a cell of the
     group, that cell is run, and compared with this result. If the result is the same, the check is written into every
