@@ -82,6 +82,17 @@ def test_rows_put_equal_scores_in_order_where_float32_cannot_tell_them_apart():
     assert TopK.from_rows(np.array([0]), np.empty(0, int), np.empty(0), 2).indices.shape == (0, 2)
 
 
+def test_missing_candidates_are_ranked_last():
+    found = TopK.ranked(np.array([[3, -1, 2]]), np.array([[1.0, 5.0, 2.0]]))
+    assert found.indices.tolist() == [[2, 3, -1]]
+    assert found.scores.tolist() == [[2.0, 1.0, -np.inf]]
+    assert TopK.ranked(np.array([[-1, 4]]), np.full((1, 2), -np.inf)).indices.tolist() == [[4, -1]]
+
+
+def test_without_labels_nothing_is_predicted():
+    assert TopK.from_scores(np.zeros((2, 0)), 3).indices.tolist() == [[-1] * 3] * 2
+
+
 def test_parts_are_joined_below_one_another():
     first = TopK.from_scores(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), 2)
     second = TopK.from_scores(np.array([[1.0, 5.0, 3.0]]), 1)
@@ -126,6 +137,14 @@ def test_check_names_what_is_wrong(indices, values, reason):
     TopK(np.array(GOOD[0], np.int32), np.array(GOOD[1], np.float32)).check(1, 3, 4)
     with pytest.raises(MethodError, match=reason):
         TopK(np.array(indices, np.int32), np.array(values, np.float32)).check(1, 3, 4)
+
+
+@pytest.mark.parametrize("wrong", ["indices", "scores"])
+def test_check_wants_both_arrays_of_the_shape(wrong):
+    arrays = {"indices": np.array(GOOD[0], np.int32), "scores": np.array(GOOD[1], np.float32)}
+    arrays[wrong] = arrays[wrong][:, :2]
+    with pytest.raises(MethodError, match="shapes"):
+        TopK(**arrays).check(1, 3, 4)
 
 
 def test_check_wants_int32_and_float32():

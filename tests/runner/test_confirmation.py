@@ -174,6 +174,22 @@ def test_a_reference_by_other_code_is_not_used(reference, elsewhere, tiny):
     assert not confirm(checked, str(tiny), store, registry, reference=reference).stands
 
 
+def test_what_somebody_else_recorded_meanwhile_stays_as_it_is(group, tiny, monkeypatch):
+    checked, registry, store = group
+    theirs = []
+
+    def executed(planned, place):
+        if not theirs:
+            measured = msgspec.structs.replace(checked.records[1].measured, total_s=12345.0)
+            theirs.append(store.write(msgspec.structs.replace(checked.records[1], measured=measured)))
+        return execute(planned, place)
+
+    monkeypatch.setattr(confirmation, "execute", executed)
+    assert confirm(checked, str(tiny), store, registry).stands
+    assert store.find(checked.records[0].cell).checks
+    assert store.find(checked.records[1].cell) == theirs[0]
+
+
 def test_a_check_against_the_record_itself_names_no_machine(group, tiny, tmp_path):
     checked, registry, store = group
     assert confirm(checked, str(tiny), store, registry, reference=Store(tmp_path / "none")).stands

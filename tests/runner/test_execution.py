@@ -2,6 +2,7 @@
 
 import re
 import resource
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import Ending
 from xmcbench.records import Store
 from xmcbench.runner import audit, execution, recording, scorer, worker
+from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import Job, Outcome
 from xmcbench.runner.place import Limits
 from xmcbench.runner.plan import plan
@@ -273,6 +275,19 @@ def test_what_a_failed_cell_was_writing_is_removed(run_here, at_hand, methods, m
 def test_a_place_shares_no_gpu_unless_it_is_told_to(store):
     place = execution.Place(store)
     assert (place.cells_per_gpu, place.jobs, place.on) == (1, None, "local")
+
+
+def test_who_watches_is_told_for_how_long_a_cell_has_run(at_hand, methods, store, tiny, monkeypatch):
+    looks, watch = iter([True]), Local.watch
+    # At the first look the cell has not ended yet.
+    monkeypatch.setattr(Local, "watch", lambda self, *rest: [] if next(looks, False) else watch(self, *rest))
+    made, seen = plan([Request(str(tiny), Setting.of("ez"), methods=["chance"])], Registry([methods]), store), []
+    begin = time.perf_counter()
+    execution.execute(made, execution.Place(store), watch=seen.append)
+    took = time.perf_counter() - begin
+    underway = [each for cells in seen for each in cells]
+    assert underway
+    assert all(0 <= each.since_s <= took for each in underway)
 
 
 def test_a_result_that_came_in_between_is_taken(at_hand, methods, store, tiny):

@@ -131,3 +131,8 @@ def test_too_many_rules_hide_nothing(monkeypatch, root):
     assert isolation._allow(kernel, 77, 4, [root / "open", root / "beside"])
     assert kernel.calls == 3 * [445]
     assert not isolation._allow(kernel, 77, 4, [root / "open", root / "beside", root / "secret"])
+
+
+def test_a_libc_without_system_calls_hides_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(isolation.ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
+    assert isolation.hide([tmp_path], []) is False

@@ -4,6 +4,7 @@ from xmcbench import UsageError, load_dataset
 from xmcbench.errors import PluginError, Unavailable, UnknownName
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
+from xmcbench.runner import rows
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request, resolve, status, variants
 from xmcbench.setting import Setting, draw
@@ -332,3 +333,8 @@ def test_earlier_results_stay_those_of_a_method_that_grew_a_parameter(tiny, plug
 
     assert cell(before, "before.py").key == cell(after, "after.py").key
     assert cell(after, "after.py", analyzer="icu").parameters == {"k1": 1.5, "analyzer": "icu"}
+
+
+@pytest.mark.parametrize(("value", "shown"), [("/m/minilm/", "minilm"), ("a/b", "b"), ("plain", "plain"), ("/", "/")])
+def test_a_path_is_short_in_the_name_of_a_row(value, shown):
+    assert rows._short(value) == shown

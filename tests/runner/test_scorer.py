@@ -163,3 +163,12 @@ def test_an_answer_that_nobody_waited_for_is_not_that_of_the_next_request(cell, 
             with pytest.raises(KeyboardInterrupt):
                 scorer.score(one, store.root, SAMPLE, 117)
         assert scorer.score(other, store.root, SAMPLE, 117).ranks.file == good.ranks.file
+
+
+def test_there_is_something_to_wait_for_while_an_answer_is_due(scorer, cell, store):
+    assert scorer.files == []
+    predict(store, cell())
+    scorer.begin(cell(), store.root, SAMPLE, 117)
+    assert len(scorer.files) == 1
+    scorer.answer()
+    assert scorer.files == []

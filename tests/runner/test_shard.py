@@ -9,6 +9,7 @@ from xmcbench.records import Store
 from xmcbench.runner import waiting
 from xmcbench.runner.estimate import pretraining_key
 from xmcbench.runner.execution import execute
+from xmcbench.runner.executors.local import Local
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
@@ -97,7 +98,7 @@ def test_a_method_is_in_a_shard_with_its_parts(planned, number):
 def test_what_is_no_shard(text):
     with pytest.raises(UsageError, match="is not i/n"):
         Shard.parse(text)
-    assert Shard.parse("2/3") == Shard(2, 3)
+    assert [Shard.parse(each) for each in ("2/3", "3/3", "1/1")] == [Shard(2, 3), Shard(3, 3), Shard(1, 1)]
 
 
 def test_pretrainings_ahead_are_done_once_and_found(planned, store, at_hand, tmp_path):
@@ -164,3 +165,42 @@ def test_a_cell_that_was_lost_is_left_to_who_has_it(planned, store, at_hand, mon
     monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
     (record,) = execute(made, Place(store))
     assert record == taken[0]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_cell_that_was_lost_is_recorded_unless_somebody_else_did(
+    planned, store, at_hand, monkeypatch, tmp_path, recorded
+):
+    """Whoever took the cell over has ended since, with a record or without."""
+    made = planned(["learner"], seeds=[0], settings=[EZ])
+    (theirs,) = execute(made, Place(store, compute=Compute(threads=1)))
+    store.record_path(theirs.cell).unlink()
+    claim, lost = store.claim(made.cells[0].cell), []
+
+    def mine(self):
+        if self.path == claim.path and not lost:
+            lost.append(self.path.unlink())
+            if recorded:
+                store.write(theirs)
+            return False
+        return True
+
+    started = []
+    monkeypatch.setattr(type(claim), "mine", mine)
+    monkeypatch.setattr(type(claim), "beat", lambda _: None)
+    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
+    (record,) = execute(made, Place(store), lambda cell, place, ended: started.append(ended))
+    assert (record.measured == theirs.measured) is recorded
+    assert started.count(None) == 1, "the cell ran once"
+
+
+def test_claims_are_given_back_when_pretraining_is_interrupted(planned, store, at_hand, monkeypatch):
+    made = planned(["learner"], seeds=[0])
+
+    def interrupted(self, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Local, "watch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(made, Place(store))
+    assert not [*store.root.rglob("*.claim")]

@@ -1,0 +1,63 @@
+"""Predictions for texts that are in no dataset."""
+
+import numpy as np
+import pytest
+
+from xmcbench import Texts, Unavailable
+from xmcbench.errors import MethodError
+from xmcbench.plugins.registry import Registry
+from xmcbench.records import Store
+from xmcbench.runner.fitting import predict_texts
+from xmcbench.runner.place import Place
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import Request
+from xmcbench.setting import Setting
+
+METHODS = """
+    import numpy as np
+    from xmcbench import Method, TopK, Unavailable
+
+    class Lengths(Method):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            self.labels = np.arange(len(raw_Y))
+
+        def predict(self, raw_X, k=100):
+            own = np.array([len(text) for text in raw_X])
+            return TopK.from_scores(-np.abs(own[:, None] - self.labels).astype(np.float32), k)
+
+    class Lacking(Lengths):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise Unavailable("the weights are not here", "get-weights")
+
+    class Broken(Lengths):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise ValueError("no luck")
+"""
+TEXTS = Texts.from_lists(["ab", "abcde"])
+
+
+@pytest.fixture
+def asked(at_hand, plugin, tiny, tmp_path):
+    """Ask a method for the best labels of the texts."""
+    store, registry = Store(tmp_path / "runs"), Registry([plugin(METHODS)])
+
+    def ask(method, k):
+        (cell,) = plan([Request(str(tiny), Setting.of("ez"), methods=[method])], registry, store).cells
+        return predict_texts(cell, Place(store), TEXTS, k)
+
+    ask.store = store
+    return ask
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_method_is_asked_for_new_texts(asked, k):
+    found = asked("lengths", k)
+    assert found.indices.tolist() == np.array([[2, 1, 3], [5, 4, 6]])[:, :k].tolist()
+    assert not [*asked.store.root.rglob("*.json")], "nothing is recorded"
+
+
+def test_what_stands_in_the_way_is_said(asked):
+    with pytest.raises(Unavailable, match="the weights are not here"):
+        asked("lacking", 3)
+    with pytest.raises(MethodError, match="broken: failed: ValueError: no luck|ValueError: no luck"):
+        asked("broken", 3)
