@@ -136,3 +136,8 @@ def test_too_many_rules_hide_nothing(monkeypatch, root):
 def test_a_libc_without_system_calls_hides_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(isolation.ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
     assert isolation.hide([tmp_path], []) is False
+
+
+def test_a_kernel_without_landlock_hides_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(isolation, "_ruleset", lambda libc: (isolation._READ_FILE, -1))
+    assert isolation.hide([tmp_path], []) is False
