@@ -1,8 +1,9 @@
 """Run one cell of every stale row again, and keep the results that it covers if it gives the same result.
 
 A change of code makes the results of a method stale, even if it changes none of them. For each method, parameters,
-dataset and kind of supervision the cheapest cell is run again, from scratch. If its ranks equal the stored ones, the
-check is written into all records of the group, which are then fresh again. The others need `run --refresh`.
+dataset and kind of supervision the cheapest cell is run again, from scratch: of those made on this class of machine, if
+there are any. If its ranks equal the stored ones, the check is written into all records of the group, which are then
+fresh again. The others need `run --refresh`.
 
   xmcbench confirm --runs leaderboards
   xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25

@@ -131,7 +131,7 @@ def confirm(
 
 
 def _referred(group: Group, reference: Store) -> Record | None:
-    """The reference's result of a cell of the group, by code that is known to give the group's; the cheapest one."""
+    """The reference's result of a cell of the group, by code that is known to give the group's."""
     for record in group.records:
         found = reference.find(record.cell)
         if found and found.ok and found.ranks and found.method.source_sha256 in valid_sources(record):
