@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -79,7 +80,7 @@ class Rerank(Method):
         self._texts, self._pairs = (raw_X, raw_Y), pairs
         self._model = self._opened()
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The labels of the first method, the first ``depth`` in the order of the cross-encoder."""
         import time
 
@@ -87,28 +88,28 @@ class Rerank(Method):
 
         part = Part.of(self.first, self)
         found, notes = part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth))
-        start = time.perf_counter()
-        scores = self._scores(raw_X, found.indices[:, : self.depth])
         self.notes["first"] = {part.spec: notes}
         self.notes["pairs_read"] = int((found.indices[:, : self.depth] >= 0).sum())
-        self.notes["reading_s"] = round(time.perf_counter() - start, 2)
-        ordered = reordered(found, scores)
-        return TopK(ordered.indices[:, :k], ordered.scores[:, :k])
+        names, reading_s, step = list(self._texts[1]), 0.0, max(1, _PAIRS // self.depth)
+        for start in range(0, len(raw_X), step):
+            rows = slice(start, start + step)
+            block = TopK(found.indices[rows], found.scores[rows])
+            begin = time.perf_counter()
+            scores = self._scores(list(raw_X[rows]), names, block.indices[:, : self.depth])
+            reading_s += time.perf_counter() - begin
+            ordered = reordered(block, scores)
+            yield TopK(ordered.indices[:, :k], ordered.scores[:, :k])
+        self.notes["reading_s"] = round(reading_s, 2)
 
-    def _scores(self, raw_X: Texts, labels: np.ndarray) -> np.ndarray:
+    def _scores(self, texts: list[str], names: list[str], labels: np.ndarray) -> np.ndarray:
         """The score of each instance with its labels: float32 [N, depth], -inf where there is no label."""
-        names = list(self._texts[1])
         out = np.full(labels.shape, -np.inf, np.float32)
-        step = max(1, _PAIRS // max(1, labels.shape[1]))
-        for start in range(0, len(labels), step):
-            block = labels[start : start + step]
-            rows, places = np.nonzero(block >= 0)
-            texts = list(raw_X[start : start + len(block)])
-            read = [(texts[row], names[block[row, place]]) for row, place in zip(rows, places, strict=True)]
-            if read:
-                out[start + rows, places] = self._model.predict(
-                    read, batch_size=self.batch, show_progress_bar=False, convert_to_numpy=True
-                ).astype(np.float32)
+        rows, places = np.nonzero(labels >= 0)
+        read = [(texts[row], names[labels[row, place]]) for row, place in zip(rows, places, strict=True)]
+        if read:
+            out[rows, places] = self._model.predict(
+                read, batch_size=self.batch, show_progress_bar=False, convert_to_numpy=True
+            ).astype(np.float32)
         return out
 
     def _opened(self) -> Any:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Interval, Unit
 
-from xmcbench import Doc, Method, UsageError
+from xmcbench import Doc, Method, TopK, UsageError
 from xmcbench.methods.hybrid.fusion import Normalization
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from xmcbench import Part, Texts, TopK
+    from xmcbench import Part, Texts
 
 #: Instances at most on which weights are fitted.
 _MOST_HELD_OUT = 1000
+#: Instances whose rankings are fused at a time.
+_BATCH = 16_384
 
 
 class Hybrid(Method):
@@ -85,14 +88,17 @@ class Hybrid(Method):
         if self.weights == "fit" and pairs is not None:
             self._fit_weights(pairs)
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest sum over the parts."""
         from xmcbench.methods.hybrid.fusion import fused
 
         made = [part.ranking((*self._texts, raw_X), self._pairs, max(k, self.depth)) for part in self._parts]
         self.notes["parts"] = {part.spec: notes for part, (_, notes) in zip(self._parts, made, strict=True)}
         self.notes["weights"] = dict(zip((part.spec for part in self._parts), self._weights, strict=True))
-        return fused([ranking for ranking, _ in made], self._weights, self.normalization, len(self._texts[1]), k)
+        for start in range(0, len(raw_X), _BATCH):
+            rows = slice(start, start + _BATCH)
+            rankings = [TopK(ranking.indices[rows], ranking.scores[rows]) for ranking, _ in made]
+            yield fused(rankings, self._weights, self.normalization, len(self._texts[1]), k)
 
     def _fit_weights(self, pairs: csr_matrix) -> None:
         from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen

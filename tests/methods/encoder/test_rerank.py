@@ -32,9 +32,13 @@ def run(predicted):
     return go
 
 
-def test_the_first_labels_are_in_the_order_of_the_cross_encoder(cross_encoder, run, stories, tmp_path):
+@pytest.mark.parametrize("pairs", [3, 8192])
+def test_the_first_labels_are_in_the_order_of_the_cross_encoder(
+    cross_encoder, run, stories, tmp_path, monkeypatch, pairs
+):
     from sentence_transformers import CrossEncoder
 
+    monkeypatch.setattr("xmcbench.methods.rerank._PAIRS", pairs)
     folder = cross_encoder()
     found, method = run(folder, depth=2)
     first = Tfidf()
