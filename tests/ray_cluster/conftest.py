@@ -78,7 +78,8 @@ def connected(cluster):
     import ray
 
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    if len([each for each in ray.nodes() if each["Alive"]]) < 2:
+    # The cluster takes a moment to notice that a node was killed, so `ray.nodes()` may still name it.
+    if not cluster.worker_nodes:
         cluster.add_node(**cluster.arguments)
     yield cluster
     ray.shutdown()

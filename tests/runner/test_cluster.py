@@ -4,6 +4,7 @@ import builtins
 import socket
 import sys
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -501,3 +502,18 @@ def test_an_address_that_does_not_answer(ray, monkeypatch):
     ):
         pass
     assert connection.os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@pytest.mark.parametrize(("failures", "tried"), [(2, 3), (3, 3)])
+def test_a_server_for_the_client_that_ends_at_once(failures, tried):
+    """Ray starts a process for each client, which may die; another attempt gets another process."""
+    attempts = []
+
+    def init(**_):
+        attempts.append(None)
+        if len(attempts) <= failures:
+            raise ConnectionAbortedError("Initialization failure from server:\nStarting Ray client server failed")
+
+    with nullcontext() if failures < tried else pytest.raises(UsageError, match="Starting Ray client server failed"):
+        connection._connect(SimpleNamespace(init=init), "ray://127.0.0.1:10001")
+    assert len(attempts) == tried

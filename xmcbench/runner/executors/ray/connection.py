@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _INSTALL = "pip install 'xmcbench[ray]'"
 #: Seconds that a port, and the processes of a cluster, have to answer.
 _PORT_S, _PROBE_S = 10.0, 120.0
+#: Connections that are tried. For each client, the head starts a server, which rarely ends before it serves (Ray 2.60).
+_ATTEMPTS = 3
 #: Bytes of the object store of a cluster that is started here. Files travel in chunks, and not many at once.
 _STORE_BYTES = 1 << 29
 
@@ -147,12 +149,16 @@ def _connect(ray: Any, address: str) -> None:
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == "local":
         options |= {"num_cpus": machine_cores(), "include_dashboard": False, "object_store_memory": _STORE_BYTES}
-    try:
-        ray.init(address=address, **options)
-    except ImportError as error:
-        raise Unavailable(f"--on {address}: {_line(error)}", _INSTALL) from None
-    except Exception as error:  # Ray raises whatever it is: ConnectionError, RuntimeError, ValueError, errors of gRPC
-        raise UsageError(f"the Ray cluster at {address} cannot be used: {_line(error)}") from None
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            ray.init(address=address, **options)
+        except ImportError as error:
+            raise Unavailable(f"--on {address}: {_line(error)}", _INSTALL) from None
+        except Exception as error:  # Ray raises whatever it is: RuntimeError, ValueError, errors of gRPC
+            if isinstance(error, ConnectionAbortedError) and attempt < _ATTEMPTS:
+                continue
+            raise UsageError(f"the Ray cluster at {address} cannot be used: {_line(error)}") from None
+        return
 
 
 def _check_answers(address: str) -> None:
