@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,10 +43,10 @@ class LinearRanker:
         if not len(seen):
             return cls(seen, None)
         by_label = pairs[:, seen].tocsc().astype(np.float32)
-        with quiet_pecos():
+        with TemporaryDirectory() as folder, quiet_pecos():
             from pecos.xmc.xlinear.model import XLinearModel
 
-            model = XLinearModel.train(
+            XLinearModel.train(
                 X,
                 by_label,
                 C=label_tree(X, by_label, nr_splits=nr_splits, max_leaf_size=max_leaf_size, seed=seed),
@@ -56,8 +57,10 @@ class LinearRanker:
                 Cn=cost,
                 threshold=threshold,
                 threads=usable_cores(),
-            )
-        return cls(seen, model)
+            ).save(folder)
+            # A model that only predicts multiplies a query with all children of a node at once. PECOS makes one from
+            # files only.
+            return cls(seen, XLinearModel.load(folder, is_predict_only=True))
 
     @property
     def labels(self) -> int:

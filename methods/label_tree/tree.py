@@ -87,7 +87,8 @@ def _children(tree: ClusterChain, place: int, above: int) -> csr_matrix:
 
 @contextmanager
 def quiet_pecos() -> Iterator[None]:
-    """Without the warning that PECOS draws from scipy by its use of a deprecated namespace."""
+    """Without the warnings that PECOS causes: it uses a deprecated namespace of scipy, and does not close its files."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*scipy.sparse.sputils", category=DeprecationWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
         yield

@@ -1,0 +1,32 @@
+"""The ranker of a label tree gives what PECOS's model gives."""
+
+import numpy as np
+from scipy.sparse import random as random_matrix
+
+from xmcbench.methods.label_tree.ranker import LinearRanker
+from xmcbench.methods.label_tree.tree import label_tree, quiet_pecos
+
+
+def test_it_ranks_as_the_trained_model_does():
+    from pecos.xmc.xlinear.model import XLinearModel
+
+    rng = np.random.default_rng(1)
+    X, asked = (random_matrix(n, 60, 0.2, "csr", np.float32, rng) for n in (300, 40))
+    pairs = random_matrix(300, 50, 0.05, "csr", np.float32, rng)
+    pairs.data[:] = 1
+    pairs = pairs[:, np.arange(50) != 7].tocsr()
+    pairs.resize(300, 60)  # labels 49 to 59 have no pair
+    seen = np.unique(pairs.indices)
+    tree = {"nr_splits": 4, "max_leaf_size": 5}
+    found = LinearRanker.train(X, pairs, **tree, cost=1.0, threshold=0.0, seed=3).search(asked, 8, 6)
+    with quiet_pecos():
+        known = pairs[:, seen].tocsc()
+        options = {"solver_type": "L2R_L2LOSS_SVC_DUAL", "negative_sampling_scheme": "tfn", "threshold": 0.0}
+        model = XLinearModel.train(X, known, C=label_tree(X, known, **tree, seed=3), nr_splits=4, **options)
+        expected = model.predict(asked, beam_size=6, only_topk=8).toarray()
+    assert found.indices.shape == (40, 8)
+    assert set(found.indices.ravel()) <= {-1, *seen}
+    for row, (labels, scores) in enumerate(zip(found.indices, found.scores, strict=True)):
+        there = labels >= 0
+        np.testing.assert_allclose(scores[there], expected[row, np.searchsorted(seen, labels[there])], rtol=1e-6)
+        assert there.sum() == np.count_nonzero(expected[row])
