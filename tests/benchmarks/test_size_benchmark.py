@@ -60,11 +60,20 @@ def watched(*command):
     return time.perf_counter() - begin, int(done.stdout) / 2**20
 
 
-@pytest.fixture
-def made(tmp_path, monkeypatch):
-    """Makes a dataset; the cache of datasets is the test's own."""
-    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "cache"))
-    return lambda like, scale=1.0: imitate(tmp_path / f"{like}-{scale:g}", like, scale)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Makes a dataset once; the cache of datasets is that of these tests."""
+    folder = tmp_path_factory.mktemp("sizes")
+    made = {}
+
+    def make(like, scale=1.0):
+        if (like, scale) not in made:
+            made[like, scale] = imitate(folder / f"{like}-{scale:g}", like, scale)
+        return made[like, scale]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XMCBENCH_CACHE", str(folder / "cache"))
+        yield make
 
 
 @pytest.fixture
