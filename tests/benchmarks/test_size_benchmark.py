@@ -33,7 +33,7 @@ LINEAR = 1.25
 #: GiB.
 MEMORY_BAR = {"lf-amazon-131k": 4, "xr-linear": 12, "lf-amazon-1m": 8, "lf-wikipedia-500k": 4}
 SECONDS_BAR = 600
-UNTRAINED = ("--set", "ict.backbone=scratch:2x128", "--set", "ict.mlm_steps=0", "--set", "ict.steps=0")
+UNTRAINED = ("--set", "sentbert.backbone=scratch:2x128", "--set", "sentbert.mlm_steps=0")
 
 #: Runs a command and prints the largest peak among its processes, in KiB.
 WATCHED = """
@@ -105,7 +105,7 @@ def test_131k(benchmark, made, cell):
         for method in ("tfidf", "bm25"):
             peaks[method] = cell(folder, method, "--setting", "ez")[1]
         peaks["xr-linear"] = cell(folder, "xr-linear", "--setting", "full")[1]
-        cell(folder, "ict", "--setting", "ez", *UNTRAINED)
+        cell(folder, "sentbert", "--setting", "ez", *UNTRAINED)
 
     benchmark.pedantic(cells, rounds=1)
     benchmark.extra_info["peak_gib"] = peaks
