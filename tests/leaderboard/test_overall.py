@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.errors import UsageError
-from xmcbench.leaderboard import diagram, files, overall, pages
+from xmcbench.leaderboard import diagram, differences, files, overall, pages, write
 from xmcbench.leaderboard.blocks import Heading
 from xmcbench.setting import Setting
 
@@ -111,9 +111,17 @@ def test_the_diagram_and_the_page(results, check_boxes):
     assert "figures/over-datasets-ez-p1.svg" in page
     assert "over-datasets.md" in content["README.md"]
     lines = [*csv.DictReader(io.StringIO(content["figures/over-datasets-ez-p1.csv"]))]
-    assert [line["A"] for line in lines] == ["90.0000", "80.0000", "10.0000", "5.0000"]
+    assert [line["value"] for line in lines if line["dataset"] == "A"] == ["90.0000", "80.0000", "10.0000", "5.0000"]
     # With one dataset there is no such page.
     assert "over-datasets.md" not in files(pages(results(one=(0.9, None, None)), ()), "markdown", ())
+
+
+def test_a_board_can_grow_by_a_dataset(results, tmp_path):
+    """Files of the smaller board are known as generated, whatever datasets they are about."""
+    write(tmp_path, files(pages(results(one=(0.9, 0.1, None), two=(0.8, 0.2, None)), ()), "markdown", ()))
+    grown = files(pages(results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4)), ()), "markdown", ())
+    write(tmp_path, grown)
+    assert differences(tmp_path, grown) == []
 
 
 def test_markers_of_equal_ranks_are_all_seen(results, check_boxes):

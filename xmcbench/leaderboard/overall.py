@@ -174,14 +174,19 @@ def without_cells(made: Overall) -> str:
 
 
 def as_csv(made: Overall) -> str:
-    """One line per method: rank, interval, win rate, and the metric on each dataset in percent."""
-    head = ["setting", "metric", "method", "average_rank", "low", "high", "wins", *made.datasets, "protocol", "marks"]
-    lines = [head]
+    """One line per method and dataset: rank, interval, win rate, and the metric on the dataset in percent.
+
+    The columns do not depend on the datasets: by its columns a file is known as generated.
+    """
+    lines = [
+        ["setting", "metric", "method", "average_rank", "low", "high", "wins", "dataset", "value", "protocol", "marks"]
+    ]
     for each in made.methods:
         figures = [f"{value:.4f}" for value in (each.rank, each.low, each.high, each.wins)]
-        on = [f"{100 * each.values[name]:.4f}" for name in made.datasets]
-        how = [str(protocol.VERSION), " ".join(each.marks)]
-        lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
+        for name in made.datasets:
+            on = [name, f"{100 * each.values[name]:.4f}"]
+            how = [str(protocol.VERSION), " ".join(each.marks)]
+            lines.append([made.setting.slug, made.metric, each.name, *figures, *on, *how])
     return escaping.csv_file(lines)
 
 
