@@ -97,7 +97,7 @@ class MACLR(SelfTraining):
         Gt(0),
         Doc(
             "temperature of label regularization alone; the head paper has none. From MiniLM the loss is near 0 at .05 "
-            "and moves nothing, and at .5 it pushes contexts off their titles too; from scratch .15 does that",
+            "and moves nothing, and at .5 it pushes contexts off their titles too; from scratch .05 is better",
             "title retrieval on LF-Debian-20K",
         ),
     ] = 0.15
