@@ -176,7 +176,7 @@ def without_cells(made: Overall) -> str:
 def as_csv(made: Overall) -> str:
     """One line per method and dataset: rank, interval, win rate, and the metric on the dataset in percent.
 
-    The columns do not depend on the datasets: by its columns a file is known as generated.
+    The columns are the same for any datasets, because a generated file is recognized by them.
     """
     lines = [
         ["setting", "metric", "method", "average_rank", "low", "high", "wins", "dataset", "value", "protocol", "marks"]
