@@ -51,7 +51,8 @@ class MACLR(SelfTraining):
         "hour": "the values of small; nothing else was chosen",
         "gpu": "the values of small; nothing else was chosen",
         "scratch": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: label_temperature, "
-        "pseudo_mix, pseudo_top and the two numbers of steps; the encoder and rate of ICT",
+        "pseudo_top, the sources of pseudo labels and the two numbers of steps; the encoder and rate of ICT; "
+        "pseudo_mix was not compared",
     }
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
