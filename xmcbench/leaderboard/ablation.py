@@ -103,7 +103,7 @@ def _measured(group: tuple[str, str, Records], ablation: Ablation, standing: Sta
     yield Heading(3, name)
     if any(row.figures for row in made):
         caption = captions.measured_ablation(name, records, filter_name, ablation) + left_out
-        yield ablation_table(made, ablation.switches, lambda row: _index(row.parameters, ablation), stem, caption)
+        yield ablation_table(made, ablation.switches, lambda row: index(row.parameters, ablation), stem, caption)
     drawn = loss_curves(records, f"ablation-{stem}", lambda record: _label(record.cell.parameters, ablation))
     if drawn:
         yield Figures(drawn)
@@ -124,12 +124,12 @@ def _shared_seeds(records: Records) -> tuple[Records, str]:
 
 def _order(parameters: Mapping[str, object], ablation: Ablation) -> tuple[int, tuple[bool, ...]]:
     indices = [index for index, _, _ in ablation.rows]
-    own = _index(parameters, ablation)
+    own = index(parameters, ablation)
     return indices.index(own) if own in indices else len(indices), _switched(parameters, ablation)
 
 
-def _index(parameters: Mapping[str, object], ablation: Ablation) -> str:
-    """The number of the published row with the same switches."""
+def index(parameters: Mapping[str, object], ablation: Ablation) -> str:
+    """The number of the published row with the same switches; ``NO_INDEX`` if there is none."""
     own = ["yes" if on else "no" for on in _switched(parameters, ablation)]
     return next((index for index, switched, _ in ablation.rows if [*switched.values()] == own), NO_INDEX)
 
@@ -138,8 +138,8 @@ def _label(parameters: Mapping[str, object], ablation: Ablation) -> str:
     """A short name of a row for a legend, without line breaks: "4 (MAC, LR)"; without a number "MAC, E"."""
     heads = [head for head, _ in ablation.switches.values()]
     on = ", ".join(head for head, own in zip(heads, _switched(parameters, ablation), strict=True) if own) or "none"
-    index = _index(parameters, ablation)
-    return (on if index == NO_INDEX else f"{index} ({on})").replace(" ", "\N{NO-BREAK SPACE}")
+    number = index(parameters, ablation)
+    return (on if number == NO_INDEX else f"{number} ({on})").replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _switched(parameters: Mapping[str, object], ablation: Ablation) -> tuple[bool, ...]:

@@ -34,6 +34,12 @@ send records of your own, see CONTRIBUTING.md."""
 
 STATISTICS = "Instances, labels and pairs. D BoW: dimension of the bag-of-words features."
 
+CLAIMS = """\
+What a publication says of its methods, and what the measured rows say. A figure is the difference of two rows in
+points: the first minus the second. *Published* is the range over the datasets of the publication. The other columns
+are presets: the mean over seeds, and in how many of them the difference is positive. A row without presets is compared
+in every column. Datasets for tuning (`-dev`) are left out. `xmcbench compare` tests two rows in pairs."""
+
 BORROWED = "measured without pairs, which this method ignores"
 
 OVERALL = """\
@@ -174,6 +180,11 @@ def ablation(printed: Ablation, source: Source) -> str:
     switches = ", ".join(f"{head}: {meaning}" for head, meaning in printed.switches.values())
     head = f"{printed.dataset}, {printed.setting.title}. Published: {_short(source)}, {source.protocol}."
     return f"{head} {switches}."
+
+
+def claims(dataset: str, source: Source, filter_name: str) -> str:
+    """The caption of the claims of a publication, tried on one dataset."""
+    return f"{dataset}: the claims of {_short(source)}; published figures {source.protocol}. {_protocol(filter_name)}."
 
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:

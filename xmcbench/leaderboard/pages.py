@@ -7,7 +7,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.leaderboard import ablation, captions, consistency, overall
+from xmcbench.leaderboard import ablation, captions, claims, consistency, overall
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations
 from xmcbench.leaderboard.budgets import budget_curves
 from xmcbench.leaderboard.curves import curve
@@ -34,7 +34,7 @@ def pages(
     measured_only: bool = False,
     runs: str = "",
 ) -> list[Page]:
-    """The index, a page for each dataset that has records or published rows, and the ablation.
+    """The index, a page for each dataset that has records or published rows, the ranking, the ablation, the claims.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
     -> text; default: none). standing: today's code, by which stale rows are marked. measured_only: leave out datasets
@@ -46,11 +46,12 @@ def pages(
     for record in sorted(records, key=lambda record: record.key):
         datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
+    standing = standing or Standing()
+    claimed = claims.page(datasets, printed, standing)
     if measured_only:
         printed = tuple(each.of_datasets(datasets) for each in printed)
     names = sorted({*datasets, *(row.dataset for source in printed for row in source.rows)})
     _check_names(names)
-    standing = standing or Standing()
     told = remarks or {}
     context = Context(printed, standing, runs)
     made = [_dataset_page(name, datasets.get(name, []), context, told.get(name.lower(), "")) for name in names]
@@ -58,14 +59,15 @@ def pages(
     if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
         ablations = None
     ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
-    others = [each for each in (ranked, ablations) if each]
+    others = [each for each in (ranked, ablations, claimed) if each]
     board = [_index(datasets, printed, names, others), *made, *others]
     return _with_remarks(board, told)
 
 
 def _check_names(names: Iterable[str]) -> None:
     """Raise an error if the file names of two pages differ only in case."""
-    taken = {"readme": "the index", "ablation": "the ablation", OVERALL: "the ranking over datasets"}
+    taken = {"readme": "the index", "ablation": "the ablation"}
+    taken |= {OVERALL: "the ranking over datasets", claims.NAME: "the claims"}
     for name in names:
         other = taken.setdefault(name.lower(), name)
         if other != name:
@@ -100,6 +102,8 @@ def _index(
     if "ablation" in (page.name for page in others):
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
         lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
+    if claims.NAME in (page.name for page in others):
+        lines.append(f"* [The claims of the papers, tried]({claims.NAME}.md)")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]

@@ -1,7 +1,7 @@
 """Published figures, with their citations.
 
 A source is a ``.toml`` file in ``leaderboards/published``, beside the ``.csv`` files it names. Figures are
-kept as printed text; nothing is computed from them.
+kept as printed text; only the page of claims takes differences of them.
 """
 
 from __future__ import annotations
@@ -57,6 +57,24 @@ class Ablation:
 
 
 @dataclass(frozen=True)
+class Side:
+    """What a claim compares: a method under a setting, or a row of the ablation, by its printed number."""
+
+    setting: Setting
+    method: str | None = None
+    row: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That one side has higher figures than the other, in a few words."""
+
+    text: str
+    better: Side
+    worse: Side
+
+
+@dataclass(frozen=True)
 class Source:
     """One publication. ``column_notes``: table -> metric -> note on that column in every row."""
 
@@ -70,14 +88,24 @@ class Source:
     column_notes: Mapping[str, Mapping[str, tuple[str, ...]]]
     statistics: tuple[Mapping[str, str], ...]
     ablation: Ablation | None
+    claims: tuple[Claim, ...] = ()
 
     def of_datasets(self, names: Container[str]) -> Source:
-        """The source with its rows and statistics of these datasets; its ablation stays."""
+        """The source with its rows and statistics of these datasets; its ablation and its claims stay."""
         return replace(
             self,
             rows=tuple(row for row in self.rows if row.dataset in names),
             statistics=tuple(line for line in self.statistics if line["dataset"] in names),
         )
+
+    def figures(self, side: Side) -> dict[str, Mapping[str, str]]:
+        """The printed figures of one side of a claim: dataset -> metric -> figure."""
+        if side.row is not None:
+            rows = {number: figures for number, _, figures in self.ablation.rows} if self.ablation else {}
+            return {self.ablation.dataset: rows[side.row]} if self.ablation and side.row in rows else {}
+        return {
+            row.dataset: row.figures for row in self.rows if (row.method, row.setting) == (side.method, side.setting)
+        }
 
 
 @cache
@@ -119,6 +147,24 @@ class _AblationFile(Struct, frozen=True, forbid_unknown_fields=True):
     switches: dict[str, tuple[str, str]]
 
 
+class _SideFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """One side of a claim: a method with its setting, or the printed number of a row of the ablation."""
+
+    method: str | None = None
+    setting: str = "ez"
+    ratio: float | None = None
+    by: str | None = None
+    row: str | None = None
+
+
+class _ClaimFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A claim in a few words, and the two sides whose published figures support it."""
+
+    claim: str
+    better: _SideFile
+    worse: _SideFile
+
+
 class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The file of a source: texts, names of CSV files beside it, and errata."""
 
@@ -132,6 +178,7 @@ class _SourceFile(Struct, frozen=True, forbid_unknown_fields=True):
     statistics: str | None = None
     errata: list[_Erratum] = []
     ablation: _AblationFile | None = None
+    claims: list[_ClaimFile] = []
 
 
 class _ResultLine(Struct, frozen=True):
@@ -154,7 +201,7 @@ def read_source(path: Path) -> Source:
         statistics = _lines(path.with_name(described.statistics)) if described.statistics else []
         if not _LINK.fullmatch(described.homepage.strip()) or not _KEY.fullmatch(described.key.strip()):
             raise ValueError("homepage must be an http address, and key a BibTeX key")
-        return Source(
+        source = Source(
             key=described.key.strip(),
             citation=described.citation.strip(),
             homepage=described.homepage.strip(),
@@ -166,6 +213,7 @@ def read_source(path: Path) -> Source:
             statistics=tuple(map(_sizes, statistics)),
             ablation=_ablation(path, described.ablation) if described.ablation else None,
         )
+        return replace(source, claims=tuple(_claim(each, source) for each in described.claims))
     except (OSError, ValueError, KeyError, RecursionError, csv.Error, UsageError) as error:
         raise DataError(f"cannot read the published figures in {path}: {error}", "reinstall xmcbench") from error
 
@@ -226,3 +274,19 @@ def _ablation(path: Path, described: _AblationFile) -> Ablation:
     lines = _lines(path.with_name(described.file))
     rows = tuple((line["index"], {name: line[name] for name in described.switches}, _figures(line)) for line in lines)
     return Ablation(described.method, described.dataset, Setting.of(described.setting), described.switches, rows)
+
+
+def _claim(described: _ClaimFile, source: Source) -> Claim:
+    """A claim. Raises ValueError if the published figures do not have both of its sides on one dataset."""
+    sides = []
+    for each in (described.better, described.worse):
+        if (each.method is None) == (each.row is None):
+            raise ValueError(f"the claim {described.claim!r} must name a method or a row on each side")
+        setting = Setting.of(each.setting, each.ratio, each.by)
+        if each.row and source.ablation:
+            setting = source.ablation.setting
+        sides.append(Side(setting, each.method, each.row))
+    better, worse = sides
+    if not source.figures(better).keys() & source.figures(worse).keys():
+        raise ValueError(f"the claim {described.claim!r} compares figures that are not printed for the same dataset")
+    return Claim(described.claim, better, worse)

@@ -1,0 +1,167 @@
+"""The claims of a publication, tried on measured rows: which rows are compared, and what is shown of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from xmcbench.errors import DataError
+from xmcbench.leaderboard import files, pages, sources
+from xmcbench.leaderboard.published import read_source
+from xmcbench.records import Standing
+from xmcbench.setting import Setting
+
+FEW = Setting.of("fs", 0.01)
+SWITCHES = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
+
+
+@pytest.fixture
+def row(record, altered):
+    """A record of a method of the paper, by its title and variant; ``components``: those of MACLR that are on."""
+
+    def make(title, variant="", value=0.5, seed=0, setting=None, components="xxxx", **parameters):
+        if title == "MACLR":
+            parameters |= {name: each == "x" for name, each in zip(SWITCHES, components, strict=True)}
+            off = [f"{name}=False" for name, each in zip(SWITCHES, components, strict=True) if each != "x"]
+            variant = ", ".join([variant, *off])
+        made = record(title.lower(), seed, value, setting=setting, **parameters)
+        return altered(made, (("method", "title"), title), (("method", "variant"), variant))
+
+    return make
+
+
+def text(records, **options):
+    """The page in Markdown; empty if there is none. Without the paper's pages, which would take most of the time."""
+    board = pages(records, measured_only=True, **options)
+    return files([page for page in board if page.name == "claims"]).get("claims.md", "")
+
+
+def table(records, claim=None, **options):
+    """The lines of the page's only table: claim -> {head: cell}; or one of them."""
+    lines = text(records, **options).splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line[:1] == "|"]
+    found = {name: dict(zip(rows[0][1:], cells, strict=True)) for name, *cells in rows[2:]}
+    return found[claim] if claim else found
+
+
+def test_differences_are_taken_seed_by_seed(row):
+    ours = [row("MACLR", "small", value, seed) for seed, value in enumerate((0.5, 0.4, 0.6))]
+    theirs = [row("ICT", "small", value, seed) for seed, value in enumerate((0.4, 0.45, 0.5))]
+    found = table([*ours, *theirs], "MACLR is above ICT")
+    assert found["P@1 small"] == found["R@100 small"] == "+5.00 (2 of 3)"
+    assert table([*ours[:2], *theirs[1:]], "MACLR is above ICT")["P@1 small"] == "-5.00 (0 of 1)"
+    assert not text([*ours, row("ICT", "small", 0.4, 7), row("ICT", "small", 0.4, 8)])
+
+
+def test_published_differences_are_a_range_over_the_paper_s_datasets(row):
+    """18.13 - 13.82 on LF-Amazon-131K, 16.31 - 10.76, 28.44 - 17.74, 9.58 - 8.66 on LF-Amazon-1M."""
+    found = table([row("MACLR", "small"), row("ICT", "small")], "MACLR is above ICT")
+    assert found["P@1 published"] == "+0.92 to +10.70"
+    assert found["R@100 published"] == "+6.81 to +19.01"
+    rows = [row("MACLR", "small", components=components) for components in ("xx--", "----")]
+    found = table([*rows, row("ICT", "small")], "Stage I is better than ICT (rows 4, 1)")
+    assert found["P@1 published"] == "+2.55"
+    assert found["P@1 small"] == "+0.00 (0 of 1)"
+
+
+def test_a_row_without_seeds_or_presets_is_compared_with_every_seed_and_preset(row):
+    ours = [row("MACLR", preset, 0.5 + seed / 10, seed) for preset in ("small", "scratch") for seed in (0, 1)]
+    others = [row("TF-IDF", "", 0.4), row("TF-IDF", "pecos", 0.9), row("Astec", "15 epochs", 0.2)]
+    records = [*ours, *others, row("ICT", "small"), row("ICT", "scratch")]
+    found = table(records)
+    assert found["MACLR is above TF-IDF"] == {
+        "P@1 published": "+1.90 to +8.14",
+        "P@1 scratch": "+15.00 (2 of 2)",
+        "P@1 small": "+15.00 (2 of 2)",
+        "R@100 published": "+3.44 to +11.93",
+        "R@100 scratch": "+15.00 (2 of 2)",
+        "R@100 small": "+15.00 (2 of 2)",
+    }
+    assert set(found) == {"MACLR is above TF-IDF", "MACLR is above ICT"}
+
+
+def test_only_rows_that_a_preset_gives_unchanged_are_compared(row):
+    changed = [row("MACLR", "small, steps=3", 0.9, steps=3), row("ICT", "small, steps=0", 0.1, steps=0)]
+    whole = [row("MACLR", "small", 0.5, steps=20), row("ICT", "small", 0.4, steps=60)]
+    assert table([*changed, *whole], "MACLR is above ICT")["P@1 small"] == "+10.00 (1 of 1)"
+    ablated = [
+        row("MACLR", "small, steps=3", 0.9, components="x---", steps=3),
+        row("MACLR", "small", 0.3, components="x---", steps=20),
+        row("MACLR", "small", 0.2, components="----", steps=20),
+    ]
+    found = table([*ablated, *whole], "Clusters help ICT (rows 2, 1)")
+    assert found["P@1 small"] == "+10.00 (1 of 1)"
+
+
+def test_settings_and_presets_are_not_mixed(row):
+    records = [
+        row("MACLR", "small", 0.5),
+        row("MACLR", "small", 0.6, setting=FEW),
+        row("MACLR", "scratch", 0.3),
+        row("SentBERT", "small", 0.4),
+    ]
+    found = table(records)
+    assert found["1% of the labels help MACLR"]["P@1 small"] == "+10.00 (1 of 1)"
+    assert found["MACLR is above SentBERT"]["P@1 small"] == "+10.00 (1 of 1)"
+    assert not any("scratch" in head for line in found.values() for head in line)
+
+
+def test_of_two_rows_of_a_name_the_one_of_today_s_code_is_compared(row):
+    """A preset may have changed. Without a fresh one, the row with more seeds counts, and a note says it is stale."""
+    ict = row("ICT", "small", 0.4)
+    old = [row("MACLR", "small", 0.8, seed, steps=40, code="before") for seed in (0, 1)]
+    new = row("MACLR", "small", 0.5, steps=20)
+    standing = Standing({"maclr": new.method.source_sha256})
+    found = table([ict, *old, new], "MACLR is above ICT", standing=standing)
+    assert found["P@1 small"] == "+10.00 (1 of 1)"
+    page = text([ict, *old, row("MACLR", "small", 0.5, steps=9, code="before")], standing=standing)
+    assert re.search(r"MACLR is above ICT<sup>a</sup> .*\+40\.00 \(2 of 2\)", page)
+    assert "<sup>a</sup> stale:" in page
+    assert "mixed" not in page
+
+
+def test_datasets_for_tuning_have_no_claims(row, altered):
+    records = [row("MACLR", "small"), row("ICT", "small")]
+    for name in ("Tiny-dev", "Other"):
+        named = [altered(each, (("cell", "dataset"), name)) for each in records]
+        page = text(named)
+        assert ("## Other" in page) == (name == "Other")
+        assert "Tiny-dev" not in page
+
+
+def test_every_claim_of_the_paper_is_so_in_print():
+    (source,) = sources()
+    assert len(source.claims) == len({claim.text for claim in source.claims}) == 22
+    for claim in source.claims:
+        better, worse = source.figures(claim.better), source.figures(claim.worse)
+        shared = better.keys() & worse.keys()
+        assert shared, claim
+        for dataset in shared:
+            for metric in ("P@1", "R@100"):
+                assert float(better[dataset][metric]) > float(worse[dataset][metric]), (claim.text, dataset, metric)
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ('better = { method = "MACLR" }\nworse = { method = "Nobody" }', "not printed for the same dataset"),
+        ('better = { row = "9" }\nworse = { row = "1" }', "not printed for the same dataset"),
+        ('better = { method = "MACLR" }\nworse = { row = "1" }', None),
+        ('better = { method = "MACLR", row = "1" }\nworse = { method = "ICT" }', "must name a method or a row"),
+        ('better = {}\nworse = { method = "ICT" }', "must name a method or a row"),
+        ('better = { method = "MACLR", setting = "few" }\nworse = { method = "ICT" }', "setting"),
+        ('better = { method = "MACLR" }', "worse"),
+    ],
+)
+def test_a_claim_that_cannot_be_tried_is_refused(tmp_path, claim, reason):
+    folder = Path(__file__).parents[2] / "leaderboards" / "published"
+    for path in folder.glob("maclr_www22*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    text = (folder / "maclr_www22.toml").read_text() + f'\n[[claims]]\nclaim = "It is so"\n{claim}\n'
+    path = tmp_path / "source.toml"
+    path.write_text(text)
+    if reason is None:  # one dataset has both
+        assert read_source(path).claims[-1].text == "It is so"
+        return
+    with pytest.raises(DataError, match=reason):
+        read_source(path)

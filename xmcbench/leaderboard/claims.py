@@ -1,0 +1,160 @@
+"""The page of claims: what a publication says about its methods, and what the measured rows say.
+
+A claim is that one published figure is above another: of two methods, of two settings of one method, or of two rows of
+the ablation. It is tried on each measured dataset, preset by preset, with the rows that a preset gives unchanged.
+Differences are taken seed by seed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from xmcbench.leaderboard import ablation, captions
+from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
+from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
+from xmcbench.leaderboard.rows import grouped
+from xmcbench.leaderboard.tables import Table, text_table, without_switches
+from xmcbench.records import Record, Standing
+
+NAME = "claims"
+#: The metrics of the page.
+METRICS = ("P@1", "R@100")
+#: The first part of a variant, if it is a preset's name: "small", not "15 epochs".
+_PRESET = re.compile(r"[a-z][a-z0-9-]*")
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A claim on one dataset. differences: preset -> metric -> difference in percent, seed by seed."""
+
+    claim: Claim
+    differences: Mapping[str, Mapping[str, Sequence[float]]]
+    marks: tuple[str, ...]
+
+
+def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], standing: Standing) -> Page | None:
+    """The page; None if no claim can be tried. ``datasets``: name -> records.
+
+    Datasets for tuning (``-dev``) are left out.
+    """
+    blocks: list[Block] = []
+    for name in sorted(datasets):
+        if name.lower().endswith("-dev"):
+            continue
+        for source in printed:
+            if table := _table(name, [record for record in datasets[name] if record.ok], source, standing):
+                blocks += [Heading(2, name), table]
+    if not blocks:
+        return None
+    return Page(NAME, "The claims of the papers, tried", (captions.CLAIMS, *blocks, *citations(printed)))
+
+
+def _table(dataset: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:
+    presets = _shared_presets(records, source.claims)
+    tried = [_tried(claim, records, source, presets, standing) for claim in source.claims]
+    tried = [each for each in tried if each.differences]
+    if not tried:
+        return None
+    presets = [preset for preset in presets if any(preset in each.differences for each in tried)]
+    heads = [f"{metric} {kind}" for metric in METRICS for kind in ("published", *presets)]
+    lines = []
+    for each in tried:
+        texts = []
+        for metric in METRICS:
+            texts.append(_range(_published(each.claim, source, metric)))
+            texts += [_mean(each.differences.get(preset, {}).get(metric, ())) for preset in presets]
+        lines.append((each.claim.text, texts, 0))
+    notes = {each.claim.text: each.marks for each in tried}
+    caption = captions.claims(dataset, source, records[0].protocol.filter)
+    return text_table(dataset.lower(), caption, "Claim", heads, lines, notes=notes)
+
+
+def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[str]:
+    """The presets that two of the methods have in common."""
+    methods = {side.method for claim in claims for side in (claim.better, claim.worse)}
+    found: dict[str, set[str]] = {}
+    for record in records:
+        preset = _preset(record)
+        if preset and record.method.title in methods:
+            found.setdefault(preset, set()).add(record.method.title)
+    return sorted(preset for preset, titles in found.items() if len(titles) > 1)
+
+
+def _tried(
+    claim: Claim, records: Sequence[Record], source: Source, presets: Iterable[str], standing: Standing
+) -> _Tried:
+    differences: dict[str, dict[str, list[float]]] = {}
+    marks: list[str] = []
+    for preset in presets:
+        better, worse = (_row(side, records, source, preset, standing) for side in (claim.better, claim.worse))
+        if pairs := _pairs(better, worse):
+            differences[preset] = {
+                metric: [100 * (_value(first, metric) - _value(second, metric)) for first, second in pairs]
+                for metric in METRICS
+            }
+            marks += [*standing.problems(better), *standing.problems(worse)]
+    return _Tried(claim, differences, tuple(dict.fromkeys(marks)))
+
+
+def _row(side: Side, records: Sequence[Record], source: Source, preset: str, standing: Standing) -> list[Record]:
+    """The records of one side of a claim, one per seed; none if the board does not have it."""
+    inside = [record for record in records if record.cell.setting == side.setting]
+    if side.row is not None and source.ablation:
+        own = [record for record in inside if _is_row(record, side.row, source.ablation) and _preset(record) == preset]
+    else:
+        whole, _ = ablation.parted(inside, [source])
+        unchanged = [each for each in whole if each.method.title == side.method and "=" not in each.method.variant]
+        own = [each for each in unchanged if _preset(each) == preset]
+        own = own or [each for each in unchanged if not _preset(each)]  # a method without presets
+    # A preset may have changed between two runs: its rows by today's code come first, then those with more seeds.
+    return min(grouped(own).values(), key=lambda group: (len(standing.problems(group)), -len(group)), default=[])
+
+
+def _is_row(record: Record, row: str, printed: Ablation) -> bool:
+    """Whether it is this row of the ablation, with all other parameters as a preset has them."""
+    return (
+        record.method.title == printed.method
+        and "=" not in without_switches(record.method.variant, printed.switches)
+        and ablation.index(record.cell.parameters, printed) == row
+    )
+
+
+def _pairs(better: Sequence[Record], worse: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """The records of both sides by seed; a side with a single one, as of a deterministic method, goes with all."""
+    if not better or not worse:
+        return []
+    if len(better) == 1 or len(worse) == 1:
+        longer = max(len(better), len(worse))
+        return list(zip([*better] * (longer // len(better)), [*worse] * (longer // len(worse)), strict=True))
+    by_seed = {record.cell.seed: record for record in worse}
+    return [(record, by_seed[record.cell.seed]) for record in better if record.cell.seed in by_seed]
+
+
+def _preset(record: Record) -> str:
+    first = record.method.variant.split(", ")[0]
+    return first if _PRESET.fullmatch(first) else ""
+
+
+def _value(record: Record, metric: str) -> float:
+    return record.metrics[record.protocol.filter].values[metric]
+
+
+def _published(claim: Claim, source: Source, metric: str) -> list[float]:
+    """The published differences, one per dataset that both sides have."""
+    better, worse = source.figures(claim.better), source.figures(claim.worse)
+    return [float(better[name][metric]) - float(worse[name][metric]) for name in better if name in worse]
+
+
+def _range(differences: Sequence[float]) -> str:
+    ends = sorted({f"{end:+.2f}" for end in (min(differences), max(differences))}, key=float)
+    return " to ".join(ends)
+
+
+def _mean(differences: Sequence[float]) -> str:
+    if not differences:
+        return ""
+    above = sum(difference > 0 for difference in differences)
+    return f"{fmean(differences):+.2f} ({above} of {len(differences)})"
