@@ -15,7 +15,7 @@ from statistics import fmean
 from xmcbench.leaderboard import ablation, captions
 from xmcbench.leaderboard.blocks import Block, Heading, Page, citations
 from xmcbench.leaderboard.published import Ablation, Claim, Side, Source
-from xmcbench.leaderboard.rows import grouped
+from xmcbench.leaderboard.rows import for_tuning, grouped
 from xmcbench.leaderboard.tables import Table, text_table, without_switches
 from xmcbench.records import Record, Standing
 
@@ -42,17 +42,18 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
     """
     blocks: list[Block] = []
     for name in sorted(datasets):
-        if name.lower().endswith("-dev"):
-            continue
-        for source in printed:
-            if table := _table(name, [record for record in datasets[name] if record.ok], source, standing):
-                blocks += [Heading(2, name), table]
+        done = [record for record in datasets[name] if record.ok and not for_tuning(name)]
+        tables = (
+            _table(f"{name.lower()}-{number}", done, source, standing) for number, source in enumerate(printed, 1)
+        )
+        if found := [table for table in tables if table]:
+            blocks += [Heading(2, name), *found]
     if not blocks:
         return None
     return Page(NAME, "The claims of the papers, tried", (captions.CLAIMS, *blocks, *citations(printed)))
 
 
-def _table(dataset: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:
+def _table(name: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:
     presets = _shared_presets(records, source.claims)
     tried = [_tried(claim, records, source, presets, standing) for claim in source.claims]
     tried = [each for each in tried if each.differences]
@@ -68,8 +69,8 @@ def _table(dataset: str, records: Sequence[Record], source: Source, standing: St
             texts += [_mean(each.differences.get(preset, {}).get(metric, ())) for preset in presets]
         lines.append((each.claim.text, texts, 0))
     notes = {each.claim.text: each.marks for each in tried}
-    caption = captions.claims(dataset, source, records[0].protocol.filter)
-    return text_table(dataset.lower(), caption, "Claim", heads, lines, notes=notes)
+    caption = captions.claims(records[0].cell.dataset, source, records[0].protocol.filter)
+    return text_table(name, caption, "Claim", heads, lines, notes=notes)
 
 
 def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[str]:
@@ -123,12 +124,11 @@ def _is_row(record: Record, row: str, printed: Ablation) -> bool:
 
 
 def _pairs(better: Sequence[Record], worse: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """The records of both sides by seed; a side with a single one, as of a deterministic method, goes with all."""
-    if not better or not worse:
-        return []
-    if len(better) == 1 or len(worse) == 1:
-        longer = max(len(better), len(worse))
-        return list(zip([*better] * (longer // len(better)), [*worse] * (longer // len(worse)), strict=True))
+    """The records of both sides by seed. A deterministic method that was run once goes with every seed."""
+    if len(worse) == 1 and worse[0].method.deterministic:
+        return [(record, worse[0]) for record in better]
+    if len(better) == 1 and better[0].method.deterministic:
+        return [(better[0], record) for record in worse]
     by_seed = {record.cell.seed: record for record in worse}
     return [(record, by_seed[record.cell.seed]) for record in better if record.cell.seed in by_seed]
 

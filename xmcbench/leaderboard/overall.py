@@ -11,7 +11,7 @@ import numpy as np
 from xmcbench.errors import UsageError
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.plot import Marked, WithoutNotes
-from xmcbench.leaderboard.rows import borrowed_from, grouped, names
+from xmcbench.leaderboard.rows import borrowed_from, for_tuning, grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import friedman, protocol
 from xmcbench.metrics.friedman import Friedman
@@ -89,7 +89,7 @@ def overall(
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside})
-    chosen = [name for name in there if not name.lower().endswith("-dev")] if datasets is None else list(datasets)
+    chosen = [name for name in there if not for_tuning(name)] if datasets is None else list(datasets)
     for name in chosen:
         if name not in there:
             raise UsageError(

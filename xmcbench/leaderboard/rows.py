@@ -78,6 +78,11 @@ def rows(records: Iterable[Record], filter_name: str, standing: Standing | None 
     return sorted(made, key=lambda row: (-row.figures["P@1"].value if row.figures else 1.0, row.name))
 
 
+def for_tuning(dataset: str) -> bool:
+    """Whether a dataset exists to choose hyperparameters, by its name; what is chosen there is not compared there."""
+    return dataset.lower().endswith("-dev")
+
+
 def measured_on(record: Record) -> str:
     """The class of machine that times and memory of a record belong to, with threads and neighbors if they are noted.
 
