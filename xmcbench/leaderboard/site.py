@@ -127,7 +127,16 @@ def _markdown() -> MarkdownIt:
 
     made = MarkdownIt("commonmark", {"html": False}).enable("table")
     made.core.ruler.push("pages", lambda state: _relink(state.tokens))
+    made.add_render_rule("table_open", lambda _, tokens, place, *__: _around_table(tokens[:place])[0])
+    made.add_render_rule("table_close", lambda _, tokens, place, *__: _around_table(tokens[:place])[1])
     return made
+
+
+def _around_table(before: Sequence[Token]) -> tuple[str, str]:
+    """The beginning and the end of a table that scrolls by itself; its number tells it apart for a screen reader."""
+    number = 1 + sum(token.type == "table_close" for token in before)
+    begin, end = document.scrolling(f"table {number} of the remarks", "\n").split("\n")
+    return f"{begin}<table>\n", f"</table>{end}\n"
 
 
 def _relink(tokens: Iterable[Token]) -> None:
