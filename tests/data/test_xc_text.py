@@ -117,6 +117,13 @@ def test_an_empty_corpus_is_said(tmp_path, kind):
         load_corpus(json_part(path, kind), tmp_path)
 
 
+def test_a_byte_order_mark_is_left_out(tmp_path):
+    path = tmp_path / "lbl.json"
+    path.write_bytes('\ufeff{"title": "one"}\n'.encode())
+    (rows,) = read_rows(path, "labels", 9)
+    assert rows.titles == ["one"]
+
+
 def test_a_file_cut_inside_a_line_is_said(tmp_path):
     path = tmp_path / "trn.json"
     path.write_text(json.dumps(GOOD) + '\n{"uid": "2", "ti')

@@ -198,8 +198,10 @@ def source_of(listing: Listing) -> Listing:
     """The dataset that this one is derived from. Raises DataError unless it has its own data."""
     parent = find(listing.card.derive.source if listing.card and listing.card.derive else listing.slug)
     if parent.card is None or parent.place is None:
+        derived = parent.card.derive if parent.card else None
         reason = parent.problem or f"{parent.name} is itself derived"
-        raise DataError(f"{listing.name} is derived from {parent.slug}: {reason}", parent.hint)
+        hint = parent.hint or (f"derive it from {derived.source}" if derived else "")
+        raise DataError(f"{listing.name} is derived from {parent.slug}: {reason}", hint)
     return parent
 
 

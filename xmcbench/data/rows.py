@@ -86,6 +86,14 @@ class Places:
         return self._files[first][1], self._lines[row]
 
 
+def decoded(path: Path, number: int, line: bytes) -> str:
+    """A line of a file as text in UTF-8, without a byte-order mark. Raises DataError with file and line."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
+
+
 def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
     """The error of a broken line: file and 1-based line number first."""
     return DataError(f"{path}, line {line}: {what}", hint)

@@ -180,7 +180,7 @@ def _assemble(path: Path, blocks: list[_Parsed], rows: int, columns: int) -> csr
     twice = twice[~np.isin(twice, matrix.indptr)]
     if len(twice):
         row = int(np.searchsorted(matrix.indptr, twice[0], "right")) - 1
-        raise at(path, row + 2, f"column {matrix.indices[twice[0]]} is given more than once in the row")
+        raise at(path, row + 2, f"column {matrix.indices[twice[0]]} is given more than once in the row", "give it once")
     return matrix
 
 

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from xmcbench.data.compression import atomic_gzip, lines, open_source
-from xmcbench.data.rows import CHARACTERS, Kind, Row, Rows, at, no_rows
+from xmcbench.data.rows import CHARACTERS, Kind, Row, Rows, at, decoded, no_rows
 from xmcbench.errors import DataError
 
 
 def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
     """The rows of a JSON-lines file (.gz or plain), at most ``size`` at a time.
 
-    Labels without a uid get their row number; either all have one or none. So it is with the ``target_ind`` of
-    instances. Raises DataError with file and line if a
-    line is not a JSON object in UTF-8, lacks a key or has a value of the wrong type, or if a label has no text.
+    Labels without a uid get their row number; either all have one or none. The same holds for the ``target_ind`` of
+    instances. Raises DataError with file and line if a line is not a JSON object in UTF-8, lacks a key or has a value
+    of the wrong type, or if a label has no text.
     """
     check = _Instances().check if kind == "instances" else _Labels().check
     rows, held = no_rows(), 0
@@ -63,7 +63,7 @@ class _Instances:
         try:
             rows.targets.extend(targets)
         except OverflowError:
-            raise at(path, number, f"target_ind {max(targets, key=abs)} is out of range") from None
+            raise at(path, number, f"target_ind {max(targets, key=abs)} is out of range", "0-based line numbers of lbl") from None
         rows.lengths.append(len(targets))
 
 
@@ -87,11 +87,11 @@ class _Labels:
 
 
 def _entry(path: Path, number: int, line: bytes) -> dict[str, object]:
+    text = decoded(path, number, line)
     try:
-        entry = json.loads(line.decode())
+        entry = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else f"is not JSON: {error}"
-        raise at(path, number, reason, "expected one JSON object per line, no blank lines") from None
+        raise at(path, number, f"is not JSON: {error}", "expected one JSON object per line, no blank lines") from None
     if type(entry) is not dict:
         raise at(path, number, "is not a JSON object", 'a row looks like {"uid": "7", "title": "..."}')
     return entry
@@ -100,8 +100,9 @@ def _entry(path: Path, number: int, line: bytes) -> dict[str, object]:
 def _ill_typed(path: Path, number: int, entry: dict[str, object]) -> DataError:
     values = {"uid": entry.get("uid"), "title": entry.get("title"), "content": entry.get("content", "")}
     key = next(key for key, value in values.items() if not isinstance(value, str))
-    what = f"is {json.dumps(entry[key])[:40]}, not a string" if key in entry else "is missing"
-    return at(path, number, f"{key} {what}")
+    if key not in entry:
+        return at(path, number, f"{key} is missing", 'a row looks like {"uid": "7", "title": "..."}')
+    return at(path, number, f"{key} is {json.dumps(entry[key])[:40]}, not a string", "put it in quotes")
 
 
 def write_instances(path: Path, rows: Iterable[Row]) -> None:

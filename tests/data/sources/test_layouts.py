@@ -133,7 +133,7 @@ def test_every_layout_gives_the_same_dataset(made, name):
 
 
 def test_what_is_not_used_is_said(made):
-    assert load_dataset(made(ANNIF, "a")).found == ("1 subjects of test.tsv are not in the vocabulary and left out",)
+    assert load_dataset(made(ANNIF, "a")).found == ("1 subject of test.tsv left out: not in the vocabulary",)
     notes = load_dataset(made(LAYOUTS["zestxml"], "b")).found
     assert notes == (
         "bags of words are not read, methods get the raw text: Xf.txt",
@@ -228,6 +228,51 @@ def test_a_broken_file_is_one_error_with_file_and_line(made, layout, path, conte
         made({path: content})
     with pytest.raises(DataError, match=message):
         load_dataset(folder)
+
+
+def test_a_row_of_json_lines_need_not_have_every_key(made):
+    rows = ['{"text": "one"}', '{"text": "two", "labels": ["a"], "title": "Two"}', '{"text": "three", "year": 1}']
+    folder = made({"train.jsonl": "\n".join(rows), "test-0.jsonl": rows[0], "test-1.jsonl": rows[1]})
+    dataset = load_dataset(folder)
+    assert [*dataset.train.titles] == ["", "Two", ""]
+    assert [*dataset.train.contents] == ["one", "two", "three"]
+    assert dataset.train_pairs().toarray().tolist() == [[0], [1], [0]]
+    assert dataset.test_pairs().toarray().tolist() == [[0], [1]]
+    made({"train.jsonl": '{"id": "1", "text": "one", "labels": []}\n{"text": "two"}'})
+    with pytest.raises(DataError, match=r"train\.jsonl, line 2: id is missing \(give every row one, or none\)"):
+        load_dataset(folder)
+
+
+def test_parts_with_different_columns_are_noted_each(made):
+    folder = made({"train.csv": "text,labels\none,a\n", "test.csv": "text,classes\ntwo,a\n"})
+    assert load_dataset(folder).notes[:2] == (
+        "columns of train.csv: text=text, labels=labels",
+        "columns of test.csv: text=text; there is no column of labels",
+    )
+    both = made({"train.csv": "text,labels\none,a\n", "test.csv": "text,labels\ntwo,a\n"}, "both")
+    assert load_dataset(both).notes[0] == "columns of train.csv and test.csv: text=text, labels=labels"
+
+
+def test_a_table_of_labels_needs_a_title(made):
+    folder = made({"train.csv": "text,labels\none,0\n", "labels.csv": "id,name\n0,a\n"})
+    with pytest.raises(UsageError, match=r"labels\.csv has no column of texts .*call them uid and title; it has: id, name"):
+        load_dataset(folder)
+
+
+def test_a_code_without_a_name_is_no_label(made, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    noted = {"huggingface": json.dumps({"info": {"features": {"label": {"names": ["neg", "pos"]}}}})}
+    train = pa.table({"text": ["x", "y", "z"], "label": [1, -1, 0]}).replace_schema_metadata(noted)
+    for split in ("train", "test"):
+        parquet.write_table(train, tmp_path / f"{split}.parquet")
+    dataset = load_dataset(tmp_path)
+    assert [*dataset.labels] == ["pos", "neg"]
+    assert dataset.train_pairs().toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
+    parquet.write_table(pa.table({"text": ["x"], "label": [2]}).replace_schema_metadata(noted), tmp_path / "train.parquet")
+    with pytest.raises(DataError, match="line 1: label has the code 2 .*0 to 1"):
+        load_dataset(tmp_path)
 
 
 def test_an_error_names_the_shard(made):

@@ -131,7 +131,8 @@ def _instances(path: Path, documents: Iterable[_Document], subjects: _Subjects, 
     for line, uid, title, content, named, uris in documents:
         yield path, line, (uid, title, content, subjects.places(named, uris))
     if subjects.unknown:
-        notes.append(f"{subjects.unknown:,} subjects of {path.name} are not in the vocabulary and left out")
+        left = "1 subject" if subjects.unknown == 1 else f"{subjects.unknown:,} subjects"
+        notes.append(f"{left} of {path.name} left out: not in the vocabulary")
 
 
 def _short_texts(path: Path) -> Iterator[_Document]:

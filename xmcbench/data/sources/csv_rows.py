@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from xmcbench.data.compression import lines, open_source
-from xmcbench.data.rows import at
+from xmcbench.data.rows import at, decoded
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import LINE, raised
 
@@ -39,7 +39,10 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
                     raise at(path, texts.line, f"has {len(row)} cells", f"the header has {len(header)}")
                 yield texts.line, dict(zip(header, row, strict=True))
         except csv.Error as error:
-            raise at(path, texts.line, f"is not {'TSV' if delimiter == chr(9) else 'CSV'}: {error}") from None
+            if quoting == csv.QUOTE_NONE:
+                raise at(path, texts.line, f"is not TSV: {error}") from None
+            hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
+            raise at(path, texts.line, f"is not CSV: {error}", hint) from None
 
 
 class _Texts:
@@ -54,10 +57,7 @@ class _Texts:
     def __next__(self) -> str:
         line = next(self._lines)
         self.line += 1
-        try:
-            return line.decode("utf-8-sig" if self.line == 1 else "utf-8")
-        except UnicodeDecodeError:
-            raise at(self._path, self.line, "is not UTF-8", "convert the file, for example with iconv") from None
+        return decoded(self._path, self.line, line)
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

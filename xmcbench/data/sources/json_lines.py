@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from xmcbench.data.compression import lines, open_source
-from xmcbench.data.rows import at
-from xmcbench.data.sources.text_lines import decoded
+from xmcbench.data.rows import at, decoded
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
@@ -38,6 +37,7 @@ def string_of(path: Path, number: int, entry: Mapping[str, object], key: str, de
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        what = f"is {json.dumps(value)[:40]}, not a string" if key in entry else "is missing"
-        raise at(path, number, f"{key} {what}")
+        if key not in entry:
+            raise at(path, number, f"{key} is missing", f'a row looks like {{"{key}": "...", ...}}')
+        raise at(path, number, f"{key} is {json.dumps(value)[:40]}, not a string", "put it in quotes")
     return value

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 ARROW = ".arrow"
 
+#: The code of a row without a label.
+_NO_LABEL = -1
+
 #: Rows of a Parquet file that are taken at a time.
 _ROWS = 4096
 
@@ -43,13 +46,13 @@ class Record:
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str):
-            raise at(self.path, self.line, f"{column} is {str(value)[:40]!r}, not a text")
+            raise at(self.path, self.line, f"{column} is {str(value)[:40]!r}, not a text", "texts or integers")
         return value
 
     def labels(self, column: str | None, separator: str) -> list[str]:
         """The labels in a column: a list, a text that is a JSON list, or a text with a separator.
 
-        Raises DataError for other values.
+        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for other values.
         """
         value = self.cells.get(column or "")
         if isinstance(value, str):
@@ -58,6 +61,8 @@ class Record:
             value = []
         elif not isinstance(value, list):
             value = [value]
+        if self.names.get(column or ""):
+            value = [each for each in value if type(each) is not int or each != _NO_LABEL]
         return [self._name(column or "", each) for each in value]
 
     def _listed(self, cell: str, separator: str) -> list[object]:
@@ -73,9 +78,13 @@ class Record:
     def _name(self, column: str, value: object) -> str:
         names = self.names.get(column, ())
         if isinstance(value, int) and not isinstance(value, bool):
-            if names and 0 <= value < len(names):
-                return names[value]
-            return str(value)
+            if not names:
+                return str(value)
+            if not 0 <= value < len(names):
+                raise at(
+                    self.path, self.line, f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}"
+                )
+            return names[value]
         if not isinstance(value, str):
             raise at(
                 self.path, self.line, f"{column} has {str(value)[:40]!r}, which is not a label", "texts or integers"
@@ -95,18 +104,29 @@ def records(paths: Iterable[Path]) -> Iterator[Record]:
         yield from readers[suffix_of(path)](path)
 
 
-def columns_of(path: Path) -> list[str]:
-    """The columns of a table; of JSON Lines, those of the first row. Raises DataError for a table without rows."""
+def columns_of(paths: Iterable[Path]) -> list[str]:
+    """The columns of the shards of a table; of JSON Lines, the keys of all rows. Raises DataError where no row is."""
+    paths = [*paths]
+    found = [*dict.fromkeys(name for path in paths for name in _columns(path))]
+    if not found:
+        raise DataError(f"{paths[0]} is empty", "a table needs rows")
+    return found
+
+
+def _columns(path: Path) -> Iterator[str]:
     if suffix_of(path) == ".parquet":
         with _opened(path) as file:
-            return list(file.schema_arrow.names)
-    if suffix_of(path) == ARROW:
+            yield from file.schema_arrow.names
+    elif suffix_of(path) == ARROW:
         with _streamed(path) as stream:
-            return list(stream.schema.names)
-    first = next(records((path,)), None)
-    if first is None:
-        raise DataError(f"{path} is empty", "a table needs rows")
-    return list(first.cells)
+            yield from stream.schema.names
+    elif suffix_of(path) == ".jsonl":  # a row need not have every key
+        for row in records((path,)):
+            yield from row.cells
+    else:
+        for row in records((path,)):
+            yield from row.cells
+            return
 
 
 def _csv(path: Path) -> Iterator[Record]:

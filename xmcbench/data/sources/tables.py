@@ -37,6 +37,10 @@ class Columns:
     labels: str | None
     separator: str
 
+    def __str__(self) -> str:
+        used = [f"{role}={name}" for role in DEFAULTS if (name := getattr(self, role))]
+        return f"{', '.join(used)}{'' if self.labels else '; there is no column of labels'}"
+
     @classmethod
     def of(cls, present: Sequence[str], options: Mapping[str, str], where: Path, labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
@@ -50,9 +54,9 @@ class Columns:
                 raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
             found[role] = wanted or next((name for name in usual if name in present), None)
         if found["text"] is None and found["title"] is None:
+            hint = "call them uid and title" if labels else "name it: --columns text=COLUMN,labels=COLUMN"
             raise UsageError(
-                f"{where} has no column of texts that has a usual name",
-                f"name it: --columns text=COLUMN,labels=COLUMN; it has: {', '.join(present)}",
+                f"{where} has no column of texts that has a usual name", f"{hint}; it has: {', '.join(present)}"
             )
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
 
@@ -111,17 +115,19 @@ class _Table:
         self, parts: Mapping[str, tuple[Path, ...]], labels: tuple[Path, ...], options: Mapping[str, str]
     ) -> None:
         self._parts, self._labels, self._options = parts, labels, options
+        self._found: dict[tuple[Path, ...], Columns] = {}
 
     def notes(self) -> tuple[str, ...]:
-        """What the columns are."""
-        files = next(iter(self._parts.values()))
-        columns = self._columns(files)
-        used = [f"{role}={name}" for role in DEFAULTS if (name := getattr(columns, role))]
-        missing = "" if columns.labels else "; there is no column of labels"
-        return (f"columns of {files[0].name}: {', '.join(used)}{missing}",)
+        """What the columns are; parts with the same columns share a note."""
+        found: dict[Columns, list[str]] = {}
+        for files in self._parts.values():
+            found.setdefault(self._columns(files), []).append(files[0].name)
+        return tuple(f"columns of {' and '.join(names)}: {columns}" for columns, names in found.items())
 
-    def _columns(self, files: tuple[Path, ...], labels: bool = False) -> Columns:
-        return Columns.of(columns_of(files[0]), self._options, files[0], labels)
+    def _columns(self, files: tuple[Path, ...]) -> Columns:
+        if files not in self._found:
+            self._found[files] = Columns.of(columns_of(files), self._options, files[0])
+        return self._found[files]
 
     def part(self, name: str) -> Part:
         files = self._parts[name]
@@ -147,12 +153,12 @@ class _Table:
         if not self._labels:
             yield from ((path, line, (title, title, "", ())) for title, (path, line) in self._values.items())
             return
-        columns = self._columns(self._labels, labels=True)
+        columns = Columns.of(columns_of(self._labels), {}, self._labels[0], labels=True)
         for row, each in enumerate(records(self._labels)):
             title = each.text(columns.title or columns.text)
             if not title.strip():
                 raise at(each.path, each.line, "the label has no text", "every label needs one")
-            yield each.path, each.line, (each.text(columns.uid) if columns.uid else str(row), title, "", ())
+            yield each.path, each.line, (_uid(columns, row, each), title, "", ())
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -192,8 +198,16 @@ def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:
     """Uid, title and content of a row; text without a title is the title."""
     text = each.text(columns.text) if columns.text else ""
     title = each.text(columns.title) if columns.title else ""
-    uid = each.text(columns.uid) if columns.uid else str(row)
+    uid = _uid(columns, row, each)
     return (uid, title, text) if columns.title else (uid, text, "")
+
+
+def _uid(columns: Columns, row: int, each: Record) -> str:
+    if columns.uid is None:
+        return str(row)
+    if each.cells.get(columns.uid) is None:
+        raise at(each.path, each.line, f"{columns.uid} is missing", "give every row one, or none")
+    return each.text(columns.uid)
 
 
 def files_of(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:

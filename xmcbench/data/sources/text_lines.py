@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.compression import find_source, lines, open_source
-from xmcbench.data.rows import ROWS, Row, Rows, at, batched
+from xmcbench.data.rows import ROWS, Row, Rows, at, batched, decoded
 from xmcbench.data.sources.source import Part
 from xmcbench.data.sources.writing import joined, named, one_line, parted, write_lines
 from xmcbench.errors import DataError
@@ -25,16 +25,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     with open_source(path) as stream:
         for number, line in enumerate(lines(stream), 1):
-            yield decoded(path, number, line)
-
-
-def decoded(path: Path, number: int, line: bytes) -> str:
-    """A line as text, without its end."""
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError:
-        raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
-    return text.removesuffix("\n").removesuffix("\r")
+            yield decoded(path, number, line).removesuffix("\n").removesuffix("\r")
 
 
 def beside(path: Path) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 
 from xmcbench.data.card import Recipe
 from xmcbench.data.compression import lines, open_source, sha256_unpacked
-from xmcbench.data.rows import at
+from xmcbench.data.rows import at, decoded
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import DataError
 
@@ -128,10 +128,7 @@ def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     field, start = "", 1
     with open_source(path) as stream:
         for number, raw in enumerate(lines(stream), 1):
-            try:
-                line = raw.decode().rstrip("\n")
-            except UnicodeDecodeError:
-                raise at(path, number, "is not UTF-8") from None
+            line = decoded(path, number, raw).rstrip("\n")
             if not line.strip():
                 if stanza:
                     yield start, stanza
