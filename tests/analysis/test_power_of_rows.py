@@ -52,6 +52,21 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
     assert psp.returncode == 0
 
 
+def test_rows_that_never_differ_are_left_out(inside, few):
+    store = Store(few)
+    (one,) = [each for each in store.records() if each.cell.method == "bm25"]
+    cell = msgspec.structs.replace(one.cell, method="twin")
+    named = msgspec.structs.replace(one.method, title="Twin")
+    store.write(msgspec.structs.replace(one, key=cell.key, cell=cell, method=named))
+    ranks = [(few / "ranks" / each.path).with_suffix(".npz") for each in (one.cell, cell)]
+    shutil.copy(*ranks)
+    ended = inside("power", "bm25", "twin", "--detect", "5", "--runs", few)
+    assert ended.returncode == 2
+    assert "rows are left out: with the same scores on every instance" in ended.stderr
+    ended = inside("power", "--detect", "5", "--runs", few)
+    assert "Left out, with the same scores on every instance: BM25 and Twin." in ended.stdout
+
+
 def test_many_pairs_are_summed_up():
     pairs = tuple(power.Pair("a", f"b{n}", Spread(0.01 * n, (), 100)) for n in range(1, 21))
     made = power.Needed("D", Setting.of("ez"), "P@1", "none", 0.1, 0.8, 100, pairs, {})

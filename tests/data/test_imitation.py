@@ -23,10 +23,12 @@ def test_it_has_the_counts_and_the_shape_of_the_other(tmp_path):
     frequency = np.bincount(dataset.train_pairs().indices, minlength=1311)
     assert (frequency == 0).sum() > 100
     assert frequency.max() > 20 * np.median(frequency[frequency > 0])
-    # Half of the smaller side are labels too, and both filters remove them.
+    # Half of the smaller side are labels too, both filters remove them, and no true pair is among them.
     assert dataset.filters == ("none", "self", "file")
     assert dataset.filter("self").nnz == 655
     assert (dataset.filter("self") != dataset.filter("file")).nnz == 0
+    assert dataset.filter("self").multiply(dataset.test_pairs()).nnz == 0
+    assert np.diff(dataset.test_pairs().indptr).min() > 0
 
 
 def test_a_text_says_something_about_its_labels(tmp_path):

@@ -101,6 +101,17 @@ def test_a_deterministic_row_without_presets_is_compared_with_every_seed_and_pre
     assert table(records, "TF-IDF is above SentBERT")["P@1 small"] == "+30.00 (2 of 2)"
 
 
+def test_a_method_that_uses_the_pairs_of_its_seed_is_compared_with_that_seed(row, altered):
+    claim = "At 1% of the labels, MACLR is above ZestXML"
+    ours = [row("MACLR", "small", 0.5 + seed / 10, seed, FEW) for seed in (0, 1)]
+    other = altered(row("ZestXML", "", 0.4, 0, FEW, deterministic=True), (("method", "supervision"), "required"))
+    assert other.subset is not None
+    shared = row("ICT", "small")
+    assert table([*ours, other, shared], claim)["P@1 small"] == "+10.00 (1 of 1)"
+    unaware = altered(other, (("method", "supervision"), "unused"))
+    assert table([*ours, unaware, shared], claim)["P@1 small"] == "+15.00 (2 of 2)"
+
+
 def test_only_rows_that_a_preset_gives_unchanged_are_compared(row):
     changed = [row("MACLR", "small, steps=3", 0.9, steps=3), row("ICT", "small, steps=0", 0.1, steps=0)]
     whole = [row("MACLR", "small", 0.5, steps=20), row("ICT", "small", 0.4, steps=60)]

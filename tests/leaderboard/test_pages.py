@@ -30,6 +30,15 @@ def test_pages_do_not_depend_on_the_order_of_records(some):
         assert files(pages(some), layout) == files(pages(shuffled), layout)
 
 
+def test_a_row_with_fewer_subsets_says_so_where_they_decide_the_labels(some):
+    page = files(pages([each for each in some if (each.cell.method, each.cell.seed) != ("a", 1)]))["tiny.md"]
+    few = page[page.index("## Few-shot, 1% of the labels") :]
+    said = "seen and unseen labels are those of the subset of seed 0 only"
+    assert said in few[few.index("By label: seen, unseen") : few.index("By label: head")]
+    assert said not in few[few.index("By label: head") : few.index("## Few-shot, 5%")]
+    assert said not in files(pages(some))["tiny.md"]
+
+
 def test_a_page_in_the_order_of_the_paper(some):
     page = files(pages(some))["tiny.md"]
     headings = re.findall(r"^##+ .*", page, re.MULTILINE)

@@ -93,6 +93,16 @@ def test_the_power_of_a_t_test():
     assert Spread(0.0, (), 10).power(0.1, 50, 1) == 1
 
 
+def test_fewer_rows_than_flips_can_judge_show_nothing():
+    """Rows that all differ alike: whatever the difference, p is 2 / 2^N at least."""
+    found = Spread(0.0001, (), 100)
+    for rows in range(2, 9):
+        p = flips.verdicts({"P@1": np.full(rows, 0.5)}, {}, seed=0)["P@1"].p
+        assert (found.power(0.5, rows, 1) > 0.99) == (p < 0.05), rows
+    assert found.rows_needed(0.5, 1) == 6
+    assert Spread(0.0001, ((0.0, 0.0001),), 100).rows_needed(0.5, 3) < 6  # a t-test
+
+
 def test_what_is_needed_is_the_fewest_that_are_enough():
     found = Spread(0.1, ((0.0001, 0.01), (0.0, 0.02)), 500)
     rows = found.rows_needed(0.05, 3)

@@ -209,7 +209,12 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
         first, second = (_stacked(scores[place], metric) for place in (one, other))
         weights = scores[one][0].attainable.get(metric)
         weight = np.ones(first.shape[1]) if weights is None else weights / weights.mean()
-        pairs.append(Pair(called[str(one)], called[str(other)], spread(first, second, weight, subsets)))
+        names_of_both = called[str(one)], called[str(other)]
+        found = spread(first, second, weight, subsets)
+        if found.sides or found.row:
+            pairs.append(Pair(*names_of_both, found))
+        else:
+            left_out.setdefault("with the same scores on every instance", []).append(" and ".join(names_of_both))
     instances = next(iter(scores.values()))[0].scored if scores else 0
     cell = record.cell
     return Needed(cell.dataset, cell.setting, metric, chosen, detect, power, instances, tuple(pairs), left_out)

@@ -2,9 +2,9 @@
 
 Counts and propensity constants are those of the card. Labels belong to topics; topics, labels within a topic, and
 words are drawn by Zipf's law, so that many labels have no training pair. A text has words of everybody, of its topic
-and of its labels. Its length varies by a factor of fifteen. Half of the test instances are labels too, with the uid and
-the words of the label: the filter ``self`` removes them, and so does the filter file. Nothing else is taken from the
-known dataset.
+and of its labels. Its length varies by a factor of fifteen. Half as many test instances as there are labels or test
+instances, whichever are fewer, are labels too, with the uid and the words of the label. It is none of their true labels:
+the filter ``self`` removes it, and so does the filter file. Nothing else is taken from the known dataset.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ class _Corpus:
                     uid = f"l{label}"
                     said = [*self._names[self._label_words[label, : self._label_lengths[label]]], *said]
                 first = label_ends[row - 1] if row else 0
-                ids = sorted({*labels[first : label_ends[row]].tolist()})
+                ids = sorted({*labels[first : label_ends[row]].tolist()} - {*mine[row : row + 1].tolist()})
+                # An instance that has lost its only label gets the next one of its topic.
+                ids = ids or [int((mine[row] + self._topics) % self._size)]
                 yield uid, " ".join(said[:_TITLE]), " ".join(said[_TITLE:]), ids
 
     def _texts(self, topics: np.ndarray, lengths: np.ndarray, labels: np.ndarray, ends: np.ndarray) -> np.ndarray:

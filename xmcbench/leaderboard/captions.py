@@ -150,6 +150,11 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
     return f"{dataset}, {setting.title}: by group of labels; {_protocol(filter_name)}. {'; '.join(meanings)}."
 
 
+def subsets(seeds: Sequence[int]) -> str:
+    """The note on a row whose seen and unseen labels are those of fewer subsets than other rows have."""
+    return f"seen and unseen labels are those of the subset of seed {' and '.join(map(str, seeds))} only"
+
+
 def efficiency(dataset: str, setting: Setting, machine: str) -> str:
     """The caption of a table of times."""
     return (
@@ -184,7 +189,7 @@ def ablation(printed: Ablation, source: Source) -> str:
 
 def claims(dataset: str, source: Source, filter_name: str) -> str:
     """The caption of the claims of a publication, tried on one dataset."""
-    return f"{dataset}: the claims of {_short(source)}; published figures {source.protocol}. {_protocol(filter_name)}."
+    return f"{dataset}: the claims of {_short(source)}; published figures {source.protocol}; ours {_protocol(filter_name)}."
 
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:

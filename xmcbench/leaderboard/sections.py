@@ -106,8 +106,16 @@ def _groups(
     drawn = group_figure(made, groups, dataset, setting, filter_name, f"{dataset.lower()}-{name}")
     return [
         Heading(3, f"By label: {', '.join(groups)}"),
-        group_table(made, groups, name, caption),
+        group_table(_with_subsets(made) if "seen" in groups else made, groups, name, caption),
         *([Figures((drawn,))] if drawn else []),
+    ]
+
+
+def _with_subsets(made: Sequence[Row]) -> list[Row]:
+    """Rows with a note where they lack subsets of others, as is so for one that ignores them and is run once."""
+    seeds = {seed for row in made for seed in row.seeds}
+    return [
+        row if {*row.seeds} == seeds else replace(row, marks=(*row.marks, captions.subsets(row.seeds))) for row in made
     ]
 
 

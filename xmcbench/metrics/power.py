@@ -6,7 +6,8 @@ each side that depends on the seed. With n runs on each such side and N rows, a 
     sum over sides of (V_seed + V_both / N) / n  +  V_row / N
 
 and the test is that of ``paired.compare``: its power is that of a t-test with the same degrees of freedom, so the
-probability that a noncentral t lies beyond the critical value.
+probability that a noncentral t lies beyond the critical value. Where no side depends on the seed, signs are flipped, and
+of fewer than six rows even the most extreme of the 2^N flips is not significant: p is at least 2 / 2^N.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ LEVEL, POWER = 0.05, 0.8
 
 #: No search goes beyond these.
 MOST_ROWS, MOST_RUNS = 1_000_000_000, 10_000
+#: The fewest rows of which a test by flipped signs can be significant at ``LEVEL``: 2 / 2^N is less.
+_LEAST_FLIPPED = 6
 #: Student's t of more degrees is normal.
 _MANY_DEGREES = 1e6
 
@@ -64,6 +67,8 @@ class Spread:
 
         if rows < 2 or runs < self.least_runs:
             raise DataError(f"nothing can be tested with {rows} rows and {runs} runs")
+        if not self.sides and rows < _LEAST_FLIPPED:
+            return 0.0
         degrees, error = self._degrees(rows, runs), self.error(rows, runs)
         if not error:
             return 1.0 if difference else 0.0
