@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import re
 import sys
 from xml.etree import ElementTree as ET
 
@@ -67,6 +68,9 @@ def stamps(folder):
 
 
 def test_every_public_name_is_there():
+    assert {*xmcbench.__all__, "arrow", "progress"} <= {*dir(xmcbench)}
+    assert xmcbench.progress.__name__ == "xmcbench.progress"
+    assert xmcbench.arrow.__name__ == "xmcbench.arrow"
     for name in xmcbench.__all__:
         assert getattr(xmcbench, name).__doc__
     assert set(xmcbench.__all__) == set(xmcbench._PUBLIC)
@@ -265,12 +269,26 @@ def test_all_leaves_out_what_cannot_run(tiny, options, monkeypatch):
         ({"methods": "bm25", "filter": "file"}, "has no filter 'file'"),
         ({"methods": "bm25", "set": {"bm25": {"b": 2}}}, "out of range"),
         ({"methods": "bm25", "preset": "lucen"}, "did you mean 'lucene'"),
+        ({"methods": "bm25", "seed": -1}, "the seed -1 is outside"),
+        ({"methods": "bm25", "seed": 0.5}, "the seed 0.5 is not an integer"),
+        ({"methods": "bm25", "setting": "fs", "ratio": "0.1"}, "the ratio '0.1' is not a number"),
     ],
 )
 def test_a_request_that_makes_no_sense(tiny, words, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         xmcbench.run(tiny, **words)
     assert not (tmp_path / "runs").exists()
+
+
+def test_arguments_may_be_of_numpy_and_paths_may_be_texts(tiny, tmp_path):
+    options = Options(runs=str(tmp_path / "elsewhere"))
+    made = xmcbench.run(tiny, methods="bm25", seed=np.arange(1), options=options)
+    assert made.ok
+    assert [each.cell.seed for each in xmcbench.run(tiny, methods="bm25", seed=np.int64(0), options=options)] == [0]
+    compared = xmcbench.compare("bm25", "bm25", seed=0, runs=options.runs)
+    assert compared.first.seeds == [0]
+    with pytest.raises(UsageError, match="jobs='x' is not a number of cells"):
+        Options(jobs="x")
 
 
 def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path):
@@ -348,6 +366,21 @@ def test_an_ablation_has_its_rows_in_order(tiny, plugin):
     assert "failed: ValueError: twice" in text
 
 
+def test_an_ablation_with_several_values_has_a_row_of_each(tiny, plugin):
+    options = Options(plugins=(plugin(SWITCHED, "switched.py"),))
+    made = xmcbench.ablation(tiny, "switched", set={"switched": {"broken": [False, True]}}, options=options)
+    rows = [re.split(r"\s{2,}", line)[0] for line in str(made).splitlines()[2:7]]
+    assert sorted(rows) == sorted(
+        ["none, broken=False", "none, broken=True", "both, broken=False", "one, broken=False", "one, broken=True"]
+    )
+
+
+def test_rows_of_an_ablation_that_are_one_cell_are_refused(tiny, plugin):
+    same = SWITCHED.replace('"one": {"up": True}', '"one": {"up": False}')
+    with pytest.raises(UsageError, match="row 'one' of the ablation is the same as an earlier one"):
+        xmcbench.ablation(tiny, "switched", options=Options(plugins=(plugin(same, "switched.py"),)))
+
+
 def test_an_ablation_that_cannot_be(tiny, plugin, options):
     both = Options(plugins=(plugin(SWITCHED, "switched.py"),))
     with pytest.raises(UsageError, match=r"--method is required; methods with an ablation: maclr, switched"):
@@ -375,7 +408,7 @@ def test_two_rows_compared(tiny, options):
     turned = xmcbench.compare("popular", "bm25", runs="runs", dataset=str(tiny), setting="full", seed=[0])
     assert turned.first.seeds == [0]
     assert turned.differences["P@1"].delta == pytest.approx(-found.differences["P@1"].delta)
-    with pytest.raises(UsageError, match="ratio and by need the setting fs"):
+    with pytest.raises(UsageError, match="ratio and by can only be used with the setting fs"):
         xmcbench.compare("bm25", "popular", ratio=0.5)
     with pytest.raises(UnknownName, match="did you mean 'popular'"):
         xmcbench.compare("bm25", "populr")

@@ -85,7 +85,17 @@ __all__ = [
 ]
 
 
+#: The public modules.
+_MODULES = ("arrow", "progress")
+
+
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"xmcbench.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'xmcbench' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC, *_MODULES})

@@ -7,7 +7,8 @@ results.frame()
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from xmcbench.plugins.description import class_path
 from xmcbench.plugins.inspection import Inspection, Plugin
 from xmcbench.plugins.loading import method_name
 from xmcbench.runner.grid import Grid
-from xmcbench.setting import Setting, settings
+from xmcbench.setting import Setting, check_seeds, settings
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def curve(
     options = options or Options()
     names = (methods,) if isinstance(methods, str) else tuple(methods)
     shares = [Setting.at(share, by) for share in ratios]
-    grid = Grid(_datasets(dataset), shares, names, preset, set or {}, _several(seed))
+    grid = Grid(_datasets(dataset), shares, names, preset, set or {}, _seeds(seed))
     planned = CurveRun.planned([grid], options, options.registry(), filter, by, ratios)
     return planned.execute() if execute_missing else planned.finished()
 
@@ -156,20 +157,29 @@ def _grid(wanted: Mapping[str, Any], options: Options) -> tuple[Grid, Options]:
     names, options, instances = _named(wanted["methods"], options)
     kinds, ratios, units = (_several(wanted[name]) for name in ("setting", "ratio", "by"))
     overrides = _merged(wanted["set"] or {}, instances)
-    seeds = _several(wanted["seed"])
-    grid = Grid(_datasets(wanted["dataset"]), settings(kinds, ratios, units), names, wanted["preset"], overrides, seeds)
-    return grid, options
+    settled = settings(kinds, ratios, units)
+    datasets, seeds = _datasets(wanted["dataset"]), _seeds(wanted["seed"])
+    return Grid(datasets, settled, names, wanted["preset"], overrides, seeds), options
 
 
 def _datasets(given: str | Path | Sequence[str | Path] | None) -> tuple[str, ...]:
     return tuple(map(str, _several(given))) or (default_dataset(),)
 
 
+def _seeds(given: Any) -> tuple[int, ...]:
+    try:
+        seeds = tuple(operator.index(each) for each in _several(given))
+    except TypeError:
+        raise UsageError(f"the seed {given!r} is not an integer", "seed=0, or seed=[0, 1, 2]") from None
+    check_seeds(seeds)
+    return tuple(dict.fromkeys(seeds))
+
+
 def _several(given: Any) -> tuple[Any, ...]:
     """One value or several, each once; nothing for None."""
     if given is None:
         return ()
-    return (given,) if isinstance(given, str | int | float | Path) else tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(given)) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
 def _named(

@@ -13,7 +13,7 @@ from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
 from xmcbench.output.layout import laid_out
-from xmcbench.records import Record, Standing, as_json
+from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, Selected, choose
 from xmcbench.runner.rescoring import evaluations
@@ -137,7 +137,7 @@ def compare(
     setting: str | None = None,
     ratio: float | None = None,
     by: str | None = None,
-    seed: Sequence[int] | None = None,
+    seed: int | Sequence[int] | None = None,
     filter: str | None = None,  # noqa: A002 - the name of the flag
     force: bool = False,
     standing: Standing | None = None,
@@ -153,10 +153,12 @@ def compare(
     missing.
     """
     chosen = Setting.optional(setting, ratio, by)
-    one, other = choose(Path(runs), first, second, Choice(dataset, chosen, seed, force))
+    one, other = choose(
+        Store(Path(runs)), first, second, Choice(dataset, chosen, (seed,) if isinstance(seed, int) else seed, force)
+    )
     unpaired = _obstacle(one, other)
     if unpaired and not force:
-        raise UsageError(f"the two rows differ in their {unpaired}", "--force compares them anyway, without a test")
+        raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
     judged = standing or Standing()
     return Comparison(
@@ -191,6 +193,10 @@ def _differences(
     if unpaired:
         nan = float("nan")
         filters = [filter_name or row.records[0].protocol.filter for row in (first, second)]
+        for row, name in zip((first, second), filters, strict=True):
+            if any(name not in record.metrics for record in row.records):
+                known = ", ".join(row.records[0].metrics)
+                raise UsageError(f"{row.records[0].name} has no figures under the filter {name}", f"it has: {known}")
         one, other = (row.means(name) for row, name in zip((first, second), filters, strict=True))
         found = {
             name: Difference(one[name], other[name], one[name] - other[name], nan, nan, nan, False, False)

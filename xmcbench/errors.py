@@ -49,9 +49,9 @@ class UsageError(XmcbenchError):
 
 
 class UnknownName(UsageError):
-    """There is no method, dataset, parameter, ... of this name."""
+    """There is no method, dataset, parameter, ... of this name. where: "of tfidf", "in runs"."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "", where: str = "") -> None:
         known = sorted(known)
         near = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in known], n=1, cutoff=0.6)
         if near:
@@ -59,7 +59,7 @@ class UnknownName(UsageError):
             hint = f"did you mean {name_near!r}?"
         elif not hint:
             hint = f"known: {', '.join(known)}" if known else "there are none"
-        super().__init__(f"unknown {kind} {name!r}", hint)
+        super().__init__(f"unknown {kind} {name!r} {where}".rstrip(), hint)
 
 
 class DataError(XmcbenchError):

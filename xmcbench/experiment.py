@@ -55,6 +55,13 @@ class Options:
     cells_per_gpu: int = 1
     on: str = HERE
 
+    def __post_init__(self) -> None:
+        """Take texts as paths. Raise UsageError for a number of jobs that is none."""
+        object.__setattr__(self, "runs", Path(self.runs))
+        object.__setattr__(self, "plugins", tuple(map(Path, self.plugins)))
+        if self.jobs not in (None, "auto") and (type(self.jobs) is not int or self.jobs < 1):
+            raise UsageError(f"jobs={self.jobs!r} is not a number of cells", 'jobs=2, or jobs="auto"')
+
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""
         check_imported()
@@ -199,6 +206,12 @@ class AblationRun(Experiment["Ablated"]):
         """
         rows = [each for grid in grids for each in ablation_rows(grid, registry)]
         found = options.planned([request for _, request in rows], registry)
+        planned = {cell.request for cell in found.cells}
+        if not found.skipped and (same := [row for number, (row, _) in enumerate(rows) if number not in planned]):
+            raise UsageError(
+                f"row {same[0]!r} of the ablation is the same as an earlier one",
+                "a preset has these values: choose another, or set other parameters",
+            )
         return cls(found, options, shown_filter(found, name), tuple(row for row, _ in rows))
 
     def results(self, records: Sequence[Record]) -> Ablated:

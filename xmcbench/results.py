@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import Unavailable, UsageError
 from xmcbench.leaderboard import curves, hypertext, markup, published, tables
-from xmcbench.leaderboard.rows import Row, grouped, names, rows, silence, without_common
+from xmcbench.leaderboard.rows import Row, apart, grouped, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
 from xmcbench.records import Record, Standing
 
@@ -199,19 +199,29 @@ class Ablated(Results):
     def tables(self) -> str:
         """The rows in the method's order, components first, as in the paper's table."""
         components = list(dict.fromkeys(name for changes in self.changes.values() for name in changes))
-        made = {row: rows(each, self.filter, self.standing)[0] for row, each in self.by_row.items()}
-        done = {row: each for row, each in made.items() if each.figures}
+        done = [
+            (row, difference, each)
+            for row, records in self.by_row.items()
+            for each, difference in _told_apart(rows(records, self.filter, self.standing))
+            if each.figures
+        ]
         # One table of all rows, so that all have the column of seeds if one has.
-        measured = tables.metric_table(list(done.values()), published.MAIN)
+        measured = tables.metric_table([each for _, _, each in done], published.MAIN)
         lines = [
             tables.TableLine(
-                row, (*(tables.TableCell(_shown(self.changes[row].get(name))) for name in components), *line.cells)
+                row + difference,
+                (*(tables.TableCell(_shown(self.changes[row].get(name))) for name in components), *line.cells),
             )
-            for row, line in zip(done, measured.lines, strict=True)
+            for (row, difference, _), line in zip(done, measured.lines, strict=True)
         ]
         heads = [tables.Column("", name.replace("_", " ")) for name in components]
         table = tables.Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
         return markup.plain(table) if lines else ""
+
+
+def _told_apart(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:
+    """Rows, each with ", name=value" of the parameters in which they differ."""
+    return zip(found, apart([row.parameters for row in found]), strict=True)
 
 
 def files_of(record: Record, runs: Path) -> str:

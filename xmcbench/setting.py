@@ -11,7 +11,7 @@ Draws are nested: under one seed the subset of a smaller ratio lies inside that 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -46,6 +46,8 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
             return cls(kind)  # type: ignore[arg-type]
         if ratio is None:
             raise UsageError("the few-shot setting needs a ratio", "for example 0.01")
+        if not isinstance(ratio, int | float):
+            raise UsageError(f"the ratio {ratio!r} is not a number", "for example 0.01")
         if not 0 < ratio <= 1:
             raise UsageError(f"the ratio {ratio:g} is outside (0, 1]", "0.01 is 1%; for no pairs use --setting ez")
         if by not in (None, "label", "pair"):
@@ -56,7 +58,7 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     def optional(cls, kind: str | None, ratio: float | None = None, by: str | None = None) -> Setting | None:
         """The setting where a kind is given, else None. Raises UsageError."""
         if kind is None and (ratio is not None or by):
-            raise UsageError("ratio and by need the setting fs")
+            raise UsageError("ratio and by can only be used with the setting fs", "--setting fs")
         return cls.of(kind, ratio, by) if kind else None
 
     @classmethod
@@ -99,6 +101,13 @@ def settings(kinds: Sequence[str], ratios: Sequence[float] = (), by: Sequence[st
         Setting.of(kind, ratio, unit) for kind in kinds for ratio, unit in (few if kind == "fs" else [(None, None)])
     ]
     return tuple(dict.fromkeys(found))
+
+
+def check_seeds(seeds: Iterable[int]) -> None:
+    """Raise UsageError for a seed that numpy does not take."""
+    for seed in seeds:
+        if not 0 <= seed < 2**32:
+            raise UsageError(f"the seed {seed} is outside 0..2^32-1")
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,11 @@ def test_two_rows_and_all_rows_of_a_dataset(inside, few):
     assert "BM25 and TF-IDF (pecos)" in ended.stdout
     assert "Left out, without stored ranks: Label expansion." in ended.stdout
     assert "TF-IDF and XR-Linear" in ended.stdout
+    (damaged,) = (few / "records").rglob("bm25-*.json")
+    damaged.write_text("{")
+    ended = inside("power", "--detect", "0.5", *where)
+    assert (ended.returncode, ended.stderr.count("left out: ")) == (1, 1)
+    damaged.unlink()
     psp = inside("power", "--detect", "2", "--metric", "PSP@1", *where)
     assert psp.returncode == 0
 
@@ -84,7 +89,7 @@ def test_what_is_refused(inside, tmp_path):
         (("--detect", "1", "--power", "100"), "--power 100 must be between"),
         (("--detect", "1", "--metric", "X"), "unknown metric 'X'"),
         (("--detect", "1", "--dataset", "lf-yso-25k", "--setting", "full", "--seed", "5"), "has no result"),
-        (("--detect", "1", "--setting", "fs", "--ratio", "0.33"), "has no result in this dataset and setting"),
+        (("--detect", "1", "--setting", "fs", "--ratio", "0.33"), "has no result with this dataset, setting and seed"),
     ):
         ended = inside("power", *words, "--runs", BOARD)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr

@@ -52,7 +52,7 @@ def test_what_cannot_be_shown_is_refused(inside, runs, tiny):
         (("tfidf", "--text", "a", "--filter", "none"), "--filter goes with --instance"),
         (("nothing", "--text", "a"), "unknown row"),
         (("nothing", "--instance", "0100"), "unknown row"),
-        (("tfidf", "--instance", "0100", "--ratio", "0.1"), "ratio and by need the setting fs"),
+        (("tfidf", "--instance", "0100", "--ratio", "0.1"), "ratio and by can only be used with the setting fs"),
     ):
         ended = inside("show", *words, "--dataset", tiny)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr

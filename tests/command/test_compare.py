@@ -169,9 +169,9 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
         (("bm25", "bm25"), "several results in common (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
-        (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result in this dataset and setting"),
-        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result in this dataset and setting"),
-        (("bm25", "bm25", "--ratio", "0.1"), "need the setting fs"),
+        (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result with this dataset, setting and seed"),
+        (("tfidf:pecos", "bm25", "--seed", "9"), "has no result with this dataset, setting and seed"),
+        (("bm25", "bm25", "--ratio", "0.1"), "can only be used with the setting fs"),
         (("bm25", "runs/none.json"), "no record at runs/none.json"),
         (("bm25", "tfidf", "--runs", "none"), "no runs folder at none"),
     ):
@@ -186,7 +186,7 @@ def test_a_folder_is_the_dataset_that_its_card_names(inside, tiny):
         ended = inside("compare", "bm25", "tfidf", *given)
         assert (ended.returncode, ended.stderr) == (0, "")
     ended = inside("compare", "bm25", "tfidf", "--dataset", "lf-debian-2k")
-    assert (ended.returncode, "bm25 has no result in this dataset and setting" in ended.stderr) == (2, True)
+    assert (ended.returncode, "bm25 has no result with this dataset, setting and seed" in ended.stderr) == (2, True)
 
 
 def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):
@@ -195,6 +195,8 @@ def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, ti
     (mine,) = (runs / "records").rglob("ez/bm25-s0*.json")
     ended = inside("compare", mine, file)
     assert (ended.returncode, "differ in their datasets" in ended.stderr) == (2, True)
+    ended = inside("compare", mine, file, "--force", "--filter", "file")
+    assert (ended.returncode, "BM25 has no figures under the filter file (it has: " in ended.stderr) == (2, True)
     forced = inside("compare", mine, file, "--force")
     assert forced.returncode == 0, forced.stderr
     assert "not tested: the rows differ in their datasets: LF-Debian-2K and tiny" in forced.stdout

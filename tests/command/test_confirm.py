@@ -1,5 +1,6 @@
 """`xmcbench confirm` and `--refresh`: what becomes of results whose code has changed."""
 
+import gzip
 import json
 import shutil
 
@@ -93,7 +94,13 @@ def test_a_cell_that_fails_now_is_not_confirmed(inside, tiny, code, runs):
 
 
 def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeypatch):
-    assert inside("confirm", "--methods", "tfidf", "--plugin", code("renamed")).stdout == "no record is stale\n"
+    for words, said in (
+        (("--methods", "bas"), "unknown method 'bas' in runs (did you mean 'base'?)"),
+        (("--methods", "base:quick"), "unknown method 'base:quick' in runs"),
+        (("--dataset", "lf-debian-2k"), "runs has no record of LF-Debian-2K"),
+    ):
+        ended = inside("confirm", *words, "--plugin", code("renamed"))
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     ended = inside("confirm", "--plugin", code("renamed"), "--runs", runs.root)
@@ -107,7 +114,7 @@ def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code,
     words = ("leaderboard", "--runs", "runs", "--out", "pages", "--plugin", path, "--dataset", tiny)
     marked = inside(*words)
     assert marked.returncode == 0
-    assert "4 of 4 records are stale; their rows are marked" in marked.stderr
+    assert "stale records: 4 of 4; their rows are marked" in marked.stderr
     ended = inside(*words, "--refresh")
     assert (ended.returncode, ended.stderr.count(": ok, ")) == (0, 4)
     made = runs.records()
@@ -116,6 +123,15 @@ def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code,
     logs = {path: path.stat().st_mtime_ns for path in (runs.root / "logs").rglob("*.log")}
     assert inside(*words, "--refresh").returncode == 0
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
+
+
+def test_the_board_does_not_add_a_cell_beside_the_stale_one(inside, tiny, code, runs):
+    before, path = runs.records(), code(seed=6)
+    (tiny / "tst.json").write_bytes(gzip.decompress((tiny / "tst.json.gz").read_bytes()).split(b"\n", 1)[1])
+    (tiny / "tst.json.gz").unlink()
+    ended = inside("leaderboard", "--runs", "runs", "--out", "pages", "--plugin", path, "--dataset", tiny, "--refresh")
+    assert (ended.returncode, ended.stderr.count("select another cell today")) == (1, 4), ended.stderr
+    assert runs.records() == before
 
 
 @pytest.mark.parametrize("words", [["run", "--setting", "ez", "--methods", "base", "--seed", "0,1"], ["leaderboard"]])

@@ -108,6 +108,10 @@ def test_wrong_requests(inside, runs):
         (("add", "nowhere"), "there are no records in nowhere"),
         (("--format", "word"), "invalid choice"),
         (("sent",), "invalid choice"),
+        (("--runs", "sent", "--check", "--refresh"), "--check changes nothing, and --refresh runs cells"),
+        (("add", "sent", "--refresh"), "leaderboard add does not take --refresh"),
+        (("add", "sent", "--published"), "leaderboard add does not take --published"),
+        (("add", "sent", "--out", "a", "--runs", "b"), "--out and --runs are the same folder"),
     ):
         ended = inside("leaderboard", *words)
         assert (ended.returncode, reason in ended.stderr) == (2, True), ended.stderr
@@ -124,6 +128,13 @@ def test_good_records_are_added_and_stand_on_the_pages(inside, tiny, runs, tmp_p
     assert inside("leaderboard", "add", "board", "--out", "board", "--dataset", tiny).returncode == 0
     compared = inside("compare", "tfidf", "bm25", "--setting", "ez", "--runs", "board", "--dataset", tiny)
     assert compared.returncode == 0, compared.stderr
+
+
+def test_records_are_added_to_the_board_that_is_named(inside, tiny, runs, tmp_path):
+    ended = inside("leaderboard", "add", "sent", "--dataset", tiny, "--runs", "own")
+    assert ended.returncode == 0, ended.stderr
+    assert len(Store(tmp_path / "own").records()) == len(Store(runs).records())
+    assert not (tmp_path / "leaderboards").exists()
 
 
 def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs, tmp_path):

@@ -239,10 +239,40 @@ def test_a_broken_card_is_named_and_breaks_no_listing(xmcbench, inside, monkeypa
     assert "lf-debian-2k" in listed.stdout
 
 
+def test_a_command_without_a_settings_file_refuses_one(inside, tmp_path):
+    (tmp_path / "json.toml").write_text("json = true")
+    ended = inside("ls", "layouts", "--config", "json.toml")
+    assert (ended.returncode, "unrecognized argument '--config'" in ended.stderr) == (2, True), ended.stderr
+
+
 def test_an_ls_without_results_says_where_they_would_be(inside):
     ended = inside("ls", "results")
     assert ended.returncode == 2
     assert "no runs folder at runs" in ended.stderr
+
+
+FAILING = """
+    from xmcbench import Method
+
+    class Failing(Method):
+        title = "Failing"
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise ValueError("no")
+        def predict(self, raw_X, k=100):
+            pass
+"""
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_run_that_failed_says_so_without_a_reader_too(tiny, plugin, tmp_path, unbuffered):
+    read, write = os.pipe()
+    os.close(read)
+    words = ["run", "--dataset", tiny, "--setting", "ez", "--plugin", plugin(FAILING), "--methods", "failing", "--json"]
+    command = [sys.executable, *(["-u"] if unbuffered else []), "-m", "xmcbench", *map(str, words)]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, cwd=tmp_path)
+    os.close(write)
+    assert ended.returncode == 1
+    assert b"Broken pipe" not in ended.stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["ls", "datasets"], ["doctor"]])

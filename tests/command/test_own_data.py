@@ -108,6 +108,9 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert inside(*words, "--out", "labels.tsv", "--overwrite").returncode == 0
     missing = inside(*words[:5], "--documents", "no.txt", "--out", "other.tsv")
     assert (missing.returncode, "there is no file or folder at no.txt" in missing.stderr) == (2, True)
+    assert inside("clean", "--kind", "predictions", "--remove").returncode == 0
+    ended = inside(*words, "--out", "labels.tsv", "--overwrite")
+    assert ended.returncode == 0, ended.stderr
     assert "2 documents; 1 of them without a suggestion" in ended.stdout
     lines = [line.split("\t") for line in (tmp_path / "labels.tsv").read_text().splitlines()]
     assert lines[0] == ["uid", "rank", "score", "label_uid", "label"]

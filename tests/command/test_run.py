@@ -1,6 +1,7 @@
 """`xmcbench run` as a user meets it: what it prints, what it leaves, how it ends."""
 
 import argparse
+import gzip
 import json
 import math
 import os
@@ -468,13 +469,15 @@ def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
     (tmp_path / "y.toml").write_text('config = "x.toml"\n')
     (tmp_path / "z.toml").write_text('seting = "ez"\n')
     (tmp_path / "grids.toml").write_text("[[grid]]\nsed = 1\n")
+    (tmp_path / "commas.toml").write_text('dataset = ["a", "c,d"]\n')
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--dry-run")
     for more, reason in (
         (("--conf", "x.toml"), "unrecognized argument '--conf': did you mean --config?"),
         (("--config", "x.toml", "--config=y.toml"), "--config is given more than once"),
         (("--config", "y.toml"), "a settings file cannot include another"),
-        (("--config", "z.toml"), "unknown key of z.toml 'seting' (did you mean 'setting'?)"),
-        (("--config=grids.toml",), "unknown key of grids.toml 'sed' (did you mean 'seed'?)"),
+        (("--config", "z.toml"), "unknown key 'seting' in z.toml (did you mean 'setting'?)"),
+        (("--config=commas.toml",), "commas.toml: 'c,d' in dataset has a comma (write a [[grid]] for each value)"),
+        (("--config=grids.toml",), "unknown key 'sed' in grids.toml (did you mean 'seed'?)"),
     ):
         ended = inside(*words, *more)
         assert (ended.returncode, ended.stdout) == (2, "")
@@ -672,18 +675,45 @@ def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
     assert (refused.returncode, "--best needs all cells" in refused.stderr) == (2, True)
 
 
-def test_a_damaged_record_is_named(inside, tiny, tmp_path):
+def test_a_damaged_record_is_named_and_made_again(inside, tiny, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
     inside(*words)
     (path,) = records(tmp_path / "runs")
-    record = json.loads(path.read_text())
-    record["cell"]["seed"] = 5
-    path.write_text(json.dumps(record))
+    good = json.loads(path.read_text())
+    for changed, said in (
+        ({**good, "cell": {**good["cell"], "seed": 5}}, "is not a valid record: the key does not match the cell"),
+        ({**good, "sha256": "0" * 64}, "checksum mismatch"),
+        ([], "is not a record of schema 1 or 2"),
+    ):
+        path.write_text(json.dumps(changed))
+        planned = inside(*words, "--dry-run")
+        assert (planned.returncode, said in planned.stderr) == (0, True), planned.stderr
+        ended = inside(*words)
+        assert (ended.returncode, f"{said}; the cell runs again" in ended.stderr) == (0, True), ended.stderr
+        assert json.loads(path.read_text())["metrics"] == good["metrics"]
+        assert "1 of 1 cell cached" in inside(*words).stderr
+    path.write_text(json.dumps({**good, "schema": 9}))
     ended = inside(*words)
-    assert ended.returncode == 1
-    assert "is not a valid record: the key does not match the cell" in ended.stderr
-    shutil.rmtree(tmp_path / "runs")
-    assert inside(*words).returncode == 0
+    assert (ended.returncode, "(upgrade xmcbench)" in ended.stderr) == (1, True)
+    assert json.loads(path.read_text())["schema"] == 9
+
+
+def test_two_datasets_of_one_name_are_not_taken_for_one(inside, tiny, tmp_path):
+    other = shutil.copytree(tiny, tmp_path / "other" / tiny.name)
+    words = ("run", "--dataset", f"{tiny},{other}", "--setting", "ez", "--methods", "tfidf")
+    assert inside(*words).returncode == 0  # a copy
+    lines = (other / "tst.json.gz").read_bytes()
+    (other / "tst.json").write_bytes(gzip.decompress(lines).split(b"\n", 1)[1])
+    (other / "tst.json.gz").unlink()
+    ended = inside(*words)
+    assert (ended.returncode, "are two datasets with the name tiny (rename a folder" in ended.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("run", "--setting", "ez", "--dataset", ""), ("data", "info", "")])
+def test_an_empty_name_is_not_this_folder(inside, tiny, monkeypatch, words):
+    monkeypatch.chdir(tiny)
+    ended = inside(*words)
+    assert (ended.returncode, "the name of the dataset is empty" in ended.stderr) == (2, True), ended.stderr
 
 
 def test_scores_follow_from_the_stored_predictions(inside, xmcbench, tiny, tmp_path):

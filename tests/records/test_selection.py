@@ -19,7 +19,7 @@ def chosen(record, tmp_path):
         for method, seeds, more in rows:
             for seed in seeds:
                 store.write(record(method, seed, **{"setting": FEW, **more}))
-        return choose(store.root, rows[0][0], rows[1][0], Choice(**choice))
+        return choose(store, rows[0][0], rows[1][0], Choice(**choice))
 
     return choose_from
 
@@ -63,7 +63,7 @@ def test_at_zero_shot_no_run_is_left_out(chosen):
 def test_seeds_that_are_asked_for_are_taken(chosen):
     first, second = chosen(("a", (0, 1, 2), {}), ("b", (1, 2, 3), {}), seeds=(2, 3))
     assert first.seeds == second.seeds == [2]
-    with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
+    with pytest.raises(UsageError, match="a has no result with this dataset, setting and seed"):
         chosen(("a", (0,), {}), ("b", (9,), {}), seeds=(9,))
 
 
@@ -92,7 +92,7 @@ def test_a_common_place_goes_before_others(chosen):
 def test_a_dataset_that_is_not_here_is_taken_by_its_name(chosen):
     first, _ = chosen(("a", (0,), {}), ("b", (0,), {}), dataset="tiny")
     assert first.records[0].cell.dataset == "Tiny"
-    with pytest.raises(UsageError, match="a has no result in this dataset and setting"):
+    with pytest.raises(UsageError, match="a has no result with this dataset, setting and seed"):
         chosen(("a", (0,), {}), ("b", (0,), {}), dataset="other")
 
 
@@ -107,9 +107,9 @@ def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_path):
     chosen(("tfidf", (0,), {"ngrams": 2}), ("b", (0,), {}))
     with pytest.raises(UnknownName, match="did you mean 'tfidf'"):
-        choose(tmp_path / "runs", "tfdif", "b", Choice())
+        choose(Store(tmp_path / "runs"), "tfdif", "b", Choice())
     with pytest.raises(UnknownName, match="did you mean 'tfidf:ngrams=2'"):
-        choose(tmp_path / "runs", "tfidf:ngrams=3", "b", Choice())
+        choose(Store(tmp_path / "runs"), "tfidf:ngrams=3", "b", Choice())
 
 
 def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
@@ -117,19 +117,19 @@ def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
     file = first.store.record_path(first.records[0].cell)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    one, other = choose(elsewhere, str(file), str(file), Choice())
+    one, other = choose(Store(elsewhere), str(file), str(file), Choice())
     assert one.store.root == other.store.root == tmp_path / "runs"
     assert one.keys == first.keys
     with pytest.raises(UsageError, match="no record at .*missing.json"):
-        choose(elsewhere, str(tmp_path / "missing.json"), str(file), Choice())
+        choose(Store(elsewhere), str(tmp_path / "missing.json"), str(file), Choice())
 
 
 def test_a_row_is_named_by_its_key_or_its_variant(chosen, tmp_path, record):
     chosen(("a", (0,), {"ngrams": 2, "df": 1}), ("b", (0,), {}))
     runs, key = tmp_path / "runs", record("a", 0, setting=FEW, ngrams=2, df=1).key
     for word in (key, key[:12], "a:ngrams=2", "a:df=1", "a:ngrams=2, df=1"):
-        first, _ = choose(runs, word, "b:", Choice())
+        first, _ = choose(Store(runs), word, "b:", Choice())
         assert first.keys == [key]
     for word in ("a:", "a:df=2", "b:df=1", "c", "0" * 12):
         with pytest.raises(UnknownName):
-            choose(runs, word, "b", Choice())
+            choose(Store(runs), word, "b", Choice())

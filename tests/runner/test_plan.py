@@ -125,7 +125,7 @@ def test_presets(planned):
     assert steps(methods=["one"], preset="paper") == [(100, "One (paper)")]
     assert steps(methods=["one:paper", "one"]) == [(100, "One (paper)"), (5, "One (quick)")]
     assert steps(methods=["one"], overrides={"one": {"steps": "7"}}) == [(7, "One (quick, steps=7)")]
-    with pytest.raises(UnknownName, match="unknown preset of one: 'papr'.*did you mean 'paper'"):
+    with pytest.raises(UnknownName, match="unknown preset 'papr' of one.*did you mean 'paper'"):
         planned(methods=["one:papr"])
     with pytest.raises(UnknownName, match="did you mean 'paper'"):
         planned(methods=["one", "tfidf"], preset="papr")

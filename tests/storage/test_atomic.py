@@ -1,4 +1,5 @@
 import errno
+import os
 
 import pytest
 
@@ -27,6 +28,18 @@ def test_numpy_has_its_own_words_for_a_full_disk(tmp_path):
         raise OSError("10000 requested and 5000 written")
     with pytest.raises(OSError, match="cannot be reached"), atomic_folder(tmp_path / "f"):
         raise OSError("the hub cannot be reached")
+
+
+def test_a_link_stays_and_a_pipe_is_not_replaced(tmp_path):
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    write_text(tmp_path / "link.txt", "new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match=r"pipe: it is not a regular file \(choose another name\)"):
+        write_text(tmp_path / "pipe", "new")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):

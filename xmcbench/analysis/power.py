@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,11 +145,11 @@ def needed(
     detect: float,
     metric: str = "P@1",
     power: float = POWER,
-    runs: str | Path = "runs",
+    store: Store,
     choice: Choice | None = None,
     filter: str | None = None,  # noqa: A002 - the name of the flag
 ) -> list[Needed]:
-    """What shows a difference ``detect``, as a fraction, in each dataset and setting of a runs folder.
+    """What shows a difference ``detect``, as a fraction, in each dataset and setting of a store.
 
     first, second: two rows as in ``compare``; default is every pair of rows. choice: dataset, setting and seeds. A row
     that depends on the seed and has one run is left out: how much its seed matters is not known.
@@ -165,10 +164,9 @@ def needed(
         raise UsageError(f"--power {100 * power:g} must be between 5 and 100")
     chosen = choice or Choice()
     if first is not None and second is not None:
-        rows = choose(Path(runs), first, second, chosen)
+        rows = choose(store, first, second, chosen)
         found = [_needed([*rows], metric, detect, power, filter)]
     else:
-        store = Store(Path(runs))
         found = [
             _needed(_rows(records, store), metric, detect, power, filter) for records in places(store, chosen).values()
         ]
@@ -176,7 +174,7 @@ def needed(
     if not judged:
         reasons = dict.fromkeys(reason for each in found for reason in each.left_out)
         why = f"rows are left out: {'; '.join(reasons)}" if reasons else "run two methods"
-        raise UsageError(f"no two rows in {runs} can be judged", why)
+        raise UsageError(f"no two rows in {store.root} can be judged", why)
     return judged
 
 

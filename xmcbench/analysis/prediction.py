@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +86,7 @@ def show_instance(
     word: str,
     uid: str,
     *,
-    runs: Path,
+    store: Store,
     dataset: str | None = None,
     setting: Setting | None = None,
     seed: Sequence[int] | None = None,
@@ -102,7 +101,7 @@ def show_instance(
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
     _check_k(k)
-    chosen = choose_row(runs, word, Choice(dataset, setting, seed))
+    chosen = choose_row(store, word, Choice(dataset, setting, seed))
     record = chosen.records[0]
     data = load_dataset(dataset or record.cell.dataset)
     if data.digest != record.cell.dataset_sha256:
@@ -182,7 +181,7 @@ def _planned(
     seed: Sequence[int] | None,
 ) -> PlannedCell:
     try:
-        record = choose_row(store.root, word, Choice(dataset, setting, seed)).records[0]
+        record = choose_row(store, word, Choice(dataset, setting, seed)).records[0]
         request = request_for(record, dataset or record.cell.dataset, registry)
     except UsageError as error:
         missing = isinstance(error, UnknownName) or not store.root.is_dir()

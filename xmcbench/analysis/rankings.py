@@ -61,7 +61,7 @@ def filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -
     predictions = stored(record, store)
     if predictions is None:
         path = store.predictions_path(record.cell)
-        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again: xmcbench reproduce")
+        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again with --force")
     if dataset.digest != record.cell.dataset_sha256:
         raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is

@@ -116,17 +116,17 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     """
     if into.store.root.resolve() == runs.resolve():
         raise UsageError(f"--out {into.store.root} holds the record itself", "choose another folder")
-    chosen = choose_row(runs, key, Choice(dataset))
+    chosen = choose_row(Store(runs), key, Choice(dataset))
     record = chosen.records[0]
     if not record.key.startswith(key) or len(chosen.records) > 1:
         raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
-    planned = plan([request_for(record, name, registry)], registry, into.store)
+    planned = plan([request_for(record, name, registry)], registry, into.store, force=True)
     if not planned.cells:
         raise UsageError(f"{record.name} cannot run here", "; ".join(map(str, planned.skipped)))
     if apart := [place for place, *_ in _differences(record.cell, planned.cells[0].cell)]:
         raise UsageError(f"{record.name} selects another cell today", f"changed since: {', '.join(apart)}")
-    (after,) = execute(planned, into)
+    (after,) = execute(planned, into, force=True)
     if not after.ok:
         raise MethodError(f"{record.name}: {after.status}: {after.reason}")
     return compared(record, chosen.store, after, into.store)

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         return left_out
     print(_table(chosen))
     if arguments.remove:
-        print(f"\nremoved: {len(chosen)} items, {_size(sum(item.size for item in chosen))}")
+        print(f"\nremoved: {report.counted(len(chosen), 'item')}, {_size(sum(item.size for item in chosen))}")
     if busy:
         print(f"kept, because a running cell uses them: {busy}")
     return left_out

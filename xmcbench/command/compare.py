@@ -41,4 +41,5 @@ def run(arguments: argparse.Namespace) -> int:
         standing=Registry(arguments.plugin).standing(),
     )
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
-    return report.warn_left_out(comparison.first.store) or report.warn_left_out(comparison.second.store)
+    stores = {comparison.first.store, comparison.second.store}
+    return max(report.warn_left_out(store) for store in stores)

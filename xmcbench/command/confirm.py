@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
-from xmcbench.errors import UsageError, XmcbenchError
+from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 
 if TYPE_CHECKING:
     from xmcbench.runner.confirmation import Verdict
@@ -67,9 +67,15 @@ def run(arguments: argparse.Namespace) -> int:
     registry, store = Registry(arguments.plugin), Store(arguments.runs)
     reference = Store(arguments.reference) if arguments.reference else None
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
+    records = store.records()
+    ran = {record.cell.method for record in records}
+    if unknown := [name for name in methods if name != "all" and name not in ran]:
+        raise UnknownName("method", unknown[0], ran, where=f"in {arguments.runs}")
+    if missing := [name for name in datasets if name not in {record.cell.dataset for record in records}]:
+        raise UsageError(f"{arguments.runs} has no record of {missing[0]}", "see `xmcbench ls results`")
     found = [
         group
-        for group in confirmation.groups(store.records(), registry.standing())
+        for group in confirmation.groups(records, registry.standing())
         if (methods == ("all",) or group.records[0].cell.method in methods)
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]
@@ -90,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             continue
         refused += not verdict.stands
         print(f"{place}: {_said(verdict)}", flush=True)
-    return 1 if refused or report.warn_left_out(store) else 0
+    return max(report.warn_left_out(store), int(refused > 0))
 
 
 def _said(verdict: Verdict) -> str:

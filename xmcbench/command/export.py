@@ -59,7 +59,7 @@ def _records(arguments: argparse.Namespace) -> int:
 
     store, records = _read(arguments.runs)
     write_records(records, arguments.out, Registry(arguments.plugin).standing())
-    print(f"{len(records)} records in {arguments.out}")
+    print(f"{report.counted(len(records), 'record')} in {arguments.out}")
     return report.warn_left_out(store)
 
 
@@ -72,7 +72,7 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     standing = Registry(arguments.plugin).standing()
     new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
     left = len(records) - new
-    print(f"{new} records in {arguments.to}" + (f", {left} were there" if left else ""))
+    print(f"{report.counted(new, 'record')} in {arguments.to}" + (f", {left} were there" if left else ""))
     return report.warn_left_out(store)
 
 
@@ -92,13 +92,15 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
 def _run(arguments: argparse.Namespace) -> int:
     from xmcbench import trec
     from xmcbench.analysis.rankings import filtered
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
+    from xmcbench.records import Store
     from xmcbench.records.selection import Choice, choose_row
 
     chosen = request.row_choice(arguments)
     choice = Choice(arguments.dataset, request.chosen_setting(arguments), chosen["seed"])
-    row = choose_row(arguments.runs, arguments.method, choice)
+    row = choose_row(Store(arguments.runs), arguments.method, choice)
     if len(row.records) > 1:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]
@@ -106,16 +108,17 @@ def _run(arguments: argparse.Namespace) -> int:
     found = filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
     names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")
-    print(f"{len(found):,} instances in {arguments.out}")
-    return 0
+    print(f"{report.counted(len(found), 'instance')} in {arguments.out}")
+    return report.warn_left_out(row.store)
 
 
 def _qrels(arguments: argparse.Namespace) -> int:
     from xmcbench import trec
+    from xmcbench.command import report
     from xmcbench.data import load_dataset
 
     dataset = load_dataset(request.only_dataset(arguments))
     pairs = dataset.test_pairs()
     trec.write_qrels(arguments.out, pairs, trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
-    print(f"{pairs.nnz:,} pairs in {arguments.out}")
+    print(f"{report.counted(pairs.nnz, 'pair')} in {arguments.out}")
     return 0

@@ -79,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.sources:
         raise UsageError(f"unexpected argument {arguments.sources[0]!r}", "xmcbench leaderboard add RUNS...")
+    if arguments.check and arguments.refresh:
+        raise UsageError("--check changes nothing, and --refresh runs cells", "use one of them")
     plain = arguments.format == "markdown"
     out = arguments.out or (BOARD if plain else BOARD / arguments.format)
     runs = arguments.runs or (out if plain else BOARD)
@@ -97,21 +99,20 @@ def run(arguments: argparse.Namespace) -> int:
     made = files(board, arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
-        print(f"{stale} of {len(records)} records are stale; their rows are marked", file=sys.stderr)
+        print(f"stale records: {stale} of {len(records)}; their rows are marked", file=sys.stderr)
     if not arguments.check:
         write(out, made, arguments.force)
         first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
         index = f", the index is {out / first}" if first else ""
-        print(f"{len(made)} files in {out}{index}")
+        print(f"{report.counted(len(made), 'file')} in {out}{index}")
         return 1 if failed or left_out else 0
     found = [*outdated, *differences(out, made)]
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
-    print(
-        f"{len(made)} files are up to date"
-        if not found
-        else f"{len(found)} files are out of date: run `xmcbench leaderboard`"
-    )
+    if found:
+        print(f"out of date: {report.counted(len(found), 'file')} (run `xmcbench leaderboard`)")
+    else:
+        print(f"up to date: {report.counted(len(made), 'file')}")
     return 1 if found or left_out else 0
 
 
@@ -120,7 +121,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.command.progress import Display
     from xmcbench.data import load_dataset
     from xmcbench.environment import Compute
-    from xmcbench.errors import XmcbenchError
+    from xmcbench.errors import UsageError, XmcbenchError
     from xmcbench.runner.execution import execute
     from xmcbench.runner.place import Place
     from xmcbench.runner.plan import plan
@@ -133,6 +134,8 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
         try:
             wanted = request_for(record, datasets.get(name, name), registry)
             planned = plan([wanted], registry, store, refresh=True)
+            if not planned.cells or planned.cells[0].cell.key != record.key:
+                raise UsageError("its parameters or its data select another cell today", "delete it, or restore them")
             place = Place(store, limits, record.environment.compute or Compute())
             with Display(planned, store) as display:
                 (made,) = execute(planned, place, display.progress, watch=display.watch)
@@ -182,7 +185,12 @@ def _add(arguments: argparse.Namespace) -> int:
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
-    board = Store(arguments.out or BOARD)
+    given = {"--refresh": arguments.refresh, "--published": arguments.published}
+    if unused := [flag for flag, is_given in given.items() if is_given]:
+        raise UsageError(f"leaderboard add does not take {unused[0]}", "run `xmcbench leaderboard` with it afterward")
+    if arguments.out and arguments.runs:
+        raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
+    board = Store(arguments.out or arguments.runs or BOARD)
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
     with runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = Registry(arguments.plugin)
@@ -197,4 +205,4 @@ def _add(arguments: argparse.Namespace) -> int:
         else:
             for place in admission.add(found.accepted, board, scorer):
                 print(f"added: {place}")
-    return 1 if report.warn_left_out(board) or found.refused else 0
+    return max(report.warn_left_out(board), int(bool(found.refused)))

@@ -1,6 +1,6 @@
 """The entry point of ``xmcbench``: parse, dispatch, and turn errors into one line and an exit code.
 
-0 all good, 1 something failed, 2 the request is wrong, 130 interrupted.
+0 success, 1 a cell failed or another error, 2 the request is wrong, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xmcbench.command.terminal import inert_streams
 from xmcbench.errors import UnknownName, XmcbenchError
 from xmcbench.storage.reading import FLAG, VARIABLE
 
-#: Verb -> module; the first line of the module's docstring is its line of help.
+#: The verbs, each a module of this package; the first line of its docstring is its line of help.
 VERBS = (
     "run",
     "ls",
@@ -207,7 +207,6 @@ def _main(words: list[str]) -> int:
     # Treat a scheduler's SIGTERM like Ctrl-C: cells are ended, finished records stay.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     debug = "--debug" in words
-    code = 0
     try:
         if words and not words[0].startswith("-") and words[0] not in VERBS:
             raise UnknownName("command", words[0], VERBS)
@@ -230,10 +229,6 @@ def _main(words: list[str]) -> int:
     except KeyboardInterrupt:
         print("xmcbench: interrupted; finished results are kept; run the same command to continue", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone (`xmcbench ls | head`): exit quietly, also at the interpreter's last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code
     except OSError as error:
         # The machine's error, not ours: a folder without read permission, a file instead of a folder.
         if debug:

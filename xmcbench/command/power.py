@@ -29,11 +29,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compute and print."""
     from xmcbench.analysis.power import needed
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
+    from xmcbench.records import Store
     from xmcbench.records.selection import Choice
 
     if (arguments.first is None) != (arguments.second is None):
         raise UsageError("power needs two rows, or none", "xmcbench power A B --detect 0.5")
+    store = Store(arguments.runs)
     chosen = request.row_choice(arguments)
     found = needed(
         arguments.first,
@@ -41,11 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
         detect=arguments.detect / 100,
         metric=arguments.metric,
         power=arguments.power / 100,
-        runs=arguments.runs,
+        store=store,
         choice=Choice(arguments.dataset, request.chosen_setting(arguments), chosen["seed"]),
         filter=arguments.filter,
     )
     print(
         json.dumps([each.as_json() for each in found], indent=1) if arguments.json else "\n\n\n".join(map(str, found))
     )
-    return 0
+    return report.warn_left_out(store)

@@ -34,6 +34,7 @@ def registry(options: Options) -> Registry:
 def carried_out(experiment: Experiment[Shown]) -> Shown:
     """Execute an experiment with progress, and announce cached and stale cells."""
     planned = experiment.plan
+    _warn_damaged(planned)
     states = [each.state for each in planned.cells]
     if finished := len(states) - states.count("to run"):
         stale = states.count("stale")
@@ -71,6 +72,7 @@ def pretrained(experiment: Run, as_json: bool = False) -> int:
 def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     """Print what an experiment would run."""
     planned, options = experiment.plan, experiment.options
+    _warn_damaged(planned)
     jobs = options.jobs_of(planned)
     estimate = Estimate.of(planned, Store(options.runs))
     if as_json:
@@ -109,6 +111,13 @@ def warn_left_out(store: Store) -> int:
     for error in store.left_out.values():
         print(f"xmcbench: left out: {error}", file=sys.stderr)
     return 1 if store.left_out else 0
+
+
+def _warn_damaged(planned: Plan) -> None:
+    """One line for every cell whose record is damaged, so that it runs again."""
+    for each in planned.cells:
+        if each.damage:
+            print(f"xmcbench: {each.damage}; the cell runs again", file=sys.stderr)
 
 
 def show_notes(datasets: Iterable[Dataset]) -> None:

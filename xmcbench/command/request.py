@@ -124,12 +124,13 @@ def methods(text: str) -> tuple[str, ...]:
 
 def seeds(text: str) -> tuple[int, ...]:
     """The numbers of --seed, each once. Raises UsageError."""
+    from xmcbench.setting import check_seeds
+
     try:
         found = tuple(int(seed) for seed in text.split(","))
     except ValueError:
         raise UsageError(f"--seed {text!r} must be comma-separated integers", "--seed 0 or --seed 0,1,2") from None
-    if any(not 0 <= seed < 2**32 for seed in found):
-        raise UsageError(f"--seed {text}: a seed must be in 0..2^32-1")
+    check_seeds(found)
     return tuple(dict.fromkeys(found))
 
 

@@ -12,7 +12,7 @@ is ``--dataset lf-debian-2k --setting fs --ratio 0.01 --methods tfidf,xr-linear 
 --set xr-linear.pseudo_labels=5``. Flags on the command line override the file. A list of values of a parameter is a row
 each.
 
-Cells that are no product are tables of grids, each with what differs from the settings above it:
+Cells that are not a full product are written as [[grid]] tables, each with what differs from the settings above it:
 
     dataset = ["lf-debian-2k", "lf-debian-20k"]
     [[grid]]
@@ -44,8 +44,11 @@ _OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset
 def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[str]]:
     """The command lines that a command line stands for, one for each grid of the settings file, whose contents replace
     ``--config FILE``. flags: those of the command, which the file may set. Raises UsageError."""
-    if sum(word == _FLAG or word.startswith(f"{_FLAG}=") for word in words) > 1:
+    given = [word for word in words if word == _FLAG or word.startswith(f"{_FLAG}=")]
+    if len(given) > 1:
         raise UsageError(f"{_FLAG} is given more than once", "one file holds all settings")
+    if not given or _FLAG not in flags():
+        return [words]  # a command without --config says so itself
     for position, word in enumerate(words):
         if word == _FLAG and position + 1 < len(words):
             return _insert(words[:position] + words[position + 2 :], Path(words[position + 1]), flags())
@@ -61,7 +64,7 @@ def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str
         raise UsageError(f"{path}: grid must be an array of tables", "write [[grid]] above each of them")
     known = {flag.removeprefix("--") for flag in flags if flag.startswith("--")}
     for name in (name for part in (settings, *grids) for name in part if name not in known):
-        raise UnknownName(f"key of {path}", name, known)
+        raise UnknownName("key", name, known, where=f"in {path}")
     for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
         raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
     # Right after the verb: later flags on the command line win.
@@ -114,8 +117,10 @@ def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str
         elif value is True:
             flags.append(f"--{name}")
         elif value is not False:
-            text = ",".join(map(_text, value)) if isinstance(value, list) else _text(value)
-            flags.append(f"--{name}={text}")
+            texts = [_text(each) for each in value] if isinstance(value, list) else [_text(value)]
+            if len(texts) > 1 and (commas := [text for text in texts if "," in text]):
+                raise UsageError(f"{path}: {commas[0]!r} in {name} has a comma", "write a [[grid]] for each value")
+            flags.append(f"--{name}={','.join(texts)}")
     return flags
 
 

@@ -32,26 +32,28 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Look the prediction up, or make it, and print it."""
     from xmcbench.analysis import prediction
+    from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.runner.place import Place
 
+    store = Store(arguments.runs)
     chosen = request.row_choice(arguments)
     name = chosen.pop("filter")
     chosen["setting"] = request.chosen_setting(arguments)
     del chosen["ratio"], chosen["by"]
     if arguments.instance is not None:
         shown = prediction.show_instance(
-            arguments.method, arguments.instance, runs=arguments.runs, **chosen, filter=name, k=arguments.k
+            arguments.method, arguments.instance, store=store, **chosen, filter=name, k=arguments.k
         )
     else:
         if name is not None:
             raise UsageError("--filter goes with --instance", "--text is not an instance of the dataset")
-        place = Place(Store(arguments.runs), request.limits(arguments), request.compute(arguments))
+        place = Place(store, request.limits(arguments), request.compute(arguments))
         registry = Registry(arguments.plugin)
         shown = prediction.show_text(
             arguments.method, arguments.text, place=place, registry=registry, **chosen, k=arguments.k
         )
     print(json.dumps(shown.as_json(), indent=1) if arguments.json else shown)
-    return 0
+    return report.warn_left_out(store)

@@ -16,6 +16,7 @@ from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
+    from xmcbench.records import Record
     from xmcbench.topk import TopK
 
 _HEADER = ("uid", "rank", "score", "label_uid", "label")
@@ -73,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"suggest runs a single cell, but these options select {len(planned.plan.cells)}",
             "give one setting, one seed, and one value of each parameter",
         )
+    if (cached := planned.plan.cells[0].record) and not _has_predictions(options.runs, cached):
+        planned = Run.planned([wanted], replace(options, force=True), registry, None)
     (record,) = report.carried_out(planned).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
@@ -82,6 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {len(dataset.test):,} documents{without}")
     return 0
+
+
+def _has_predictions(runs: Path, record: Record) -> bool:
+    """Whether the file is there: `xmcbench clean` removes predictions, and the result stays."""
+    return record.predictions is not None and (runs / record.predictions.file).is_file()
 
 
 def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:

@@ -22,13 +22,30 @@ class Inert:
 
     def write(self, text: str) -> int:
         """Write text whose control characters are spelled out; returns the number of characters given."""
-        self.stream.write(terminal(text))
+        with self._readers():
+            self.stream.write(terminal(text))
         return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with self._readers():
+            self.stream.flush()
 
     def writelines(self, lines: Any) -> None:
         """Write several texts."""
         for line in lines:
             self.write(line)
+
+    @contextmanager
+    def _readers(self) -> Iterator[None]:
+        """Where the reader has gone (`xmcbench ls | head`), what follows goes nowhere, and the exit code is that of the
+        work."""
+        try:
+            yield
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

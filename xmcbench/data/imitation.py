@@ -3,8 +3,8 @@
 Counts and propensity constants are those of the card. Labels belong to topics; topics, labels within a topic, and
 words are drawn by Zipf's law, so that many labels have no training pair. A text has words of everybody, of its topic
 and of its labels. Its length varies by a factor of fifteen. Half as many test instances as there are labels or test
-instances, whichever are fewer, are labels too, with the uid and the words of the label. It is none of their true labels:
-the filter ``self`` removes it, and so does the filter file. Nothing else is taken from the known dataset.
+instances, whichever are fewer, are labels too, with the uid and the words of the label. It is none of their true
+labels: the filter ``self`` removes it, and so does the filter file. Nothing else is taken from the known dataset.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ class _Instances:
         try:
             rows.targets.extend(targets)
         except OverflowError:
-            raise at(path, number, f"target_ind {max(targets, key=abs)} is out of range", "0-based line numbers of lbl") from None
+            raise at(
+                path, number, f"target_ind {max(targets, key=abs)} is out of range", "0-based line numbers of lbl"
+            ) from None
         rows.lengths.append(len(targets))
 
 

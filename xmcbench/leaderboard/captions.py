@@ -189,7 +189,8 @@ def ablation(printed: Ablation, source: Source) -> str:
 
 def claims(dataset: str, source: Source, filter_name: str) -> str:
     """The caption of the claims of a publication, tried on one dataset."""
-    return f"{dataset}: the claims of {_short(source)}; published figures {source.protocol}; ours {_protocol(filter_name)}."
+    published = f"published figures {source.protocol}; ours {_protocol(filter_name)}"
+    return f"{dataset}: the claims of {_short(source)}; {published}."
 
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:

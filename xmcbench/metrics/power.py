@@ -6,8 +6,8 @@ each side that depends on the seed. With n runs on each such side and N rows, a 
     sum over sides of (V_seed + V_both / N) / n  +  V_row / N
 
 and the test is that of ``paired.compare``: its power is that of a t-test with the same degrees of freedom, so the
-probability that a noncentral t lies beyond the critical value. Where no side depends on the seed, signs are flipped, and
-of fewer than six rows even the most extreme of the 2^N flips is not significant: p is at least 2 / 2^N.
+probability that a noncentral t lies beyond the critical value. Where no side depends on the seed, signs are flipped,
+and of fewer than six rows even the most extreme of the 2^N flips is not significant: p is at least 2 / 2^N.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Looking at a plug-in in a process of its own, with a time limit: its code can end, hang or break that process only.
 
 The process imports the plug-in, describes its methods, and asks them what they say of themselves under given
-parameters. It writes each answer down as it has it, so that one which does no harm is not lost to a later one.
+parameters. It writes each answer at once, so that a crash later on does not lose it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Found(Struct, frozen=True):
 class Inspection:
     """A plug-in as it was found, and what its methods say; nothing is asked twice.
 
-    methods: what there is; where the process came to harm, one method with the reason, under the name of the plug-in.
+    methods: what there is; if the process failed, one method with the reason, under the name of the plug-in.
     """
 
     def __init__(self, plugin: Plugin, origin: str, time_limit_s: float | None = TIME_LIMIT_S) -> None:

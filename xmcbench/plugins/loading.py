@@ -1,7 +1,7 @@
 """Importing a method: from an installed package, or from a plug-in file.
 
-Only a process that may come to harm does that: an import can end, hang or break the process it happens in. The run
-itself knows descriptions (``xmcbench.plugins.registry``).
+Only a separate process does that, because an import can end, hang or break its process. The run itself
+knows descriptions (``xmcbench.plugins.registry``).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def from_point(point: metadata.EntryPoint) -> Imported:
 
 
 def from_file(path: Path) -> list[Imported]:
-    """The methods a plug-in file defines, each under its class name in lower case with dashes (``MyBM25`` -> my-bm25).
+    """The methods a plug-in file defines, each under its class name in lower case with hyphens (``MyBM25`` -> my-bm25).
 
     Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
     a reason.
@@ -163,7 +163,7 @@ def check_imported() -> None:
 
 
 def method_name(cls: type) -> str:
-    """The name of a method in a plug-in file: its class name in lower case, with dashes (``MyBM25`` -> ``my-bm25``)."""
+    """The name of a method in a plug-in file: its class name in lower case with hyphens (``MyBM25`` -> ``my-bm25``)."""
     name = cls.__name__
     parts = "".join(
         f"-{letter}" if letter.isupper() and before and (before.islower() or before.isdigit()) else letter

@@ -215,7 +215,7 @@ class Registry:
         method = entry.described()
         preset = preset or DEFAULT_PRESET
         if preset not in method.presets and ":" in spec:
-            raise UnknownName(f"preset of {name}:", preset, method.presets)
+            raise UnknownName("preset", preset, method.presets, where=f"of {name}")
         return entry, method.resolve(name, method.presets.get(preset, {}))
 
     def standing(self, names: Iterable[str] | None = None) -> Standing:

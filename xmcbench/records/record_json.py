@@ -20,6 +20,12 @@ from xmcbench.records.record import SCHEMA, Cell, Record
 from xmcbench.storage.canonical import canonical_json, sha256_json
 from xmcbench.storage.reading import read_bytes
 
+_AGAIN = "run the cell again"
+
+
+class DamagedRecord(StorageError):
+    """The file of a record does not hold one, or was changed after it was written."""
+
 
 def as_json(record: Record) -> dict[str, Any]:
     """The record as JSON values."""
@@ -45,23 +51,32 @@ def check_readable(part: Cell | Record) -> None:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record. Raises StorageError, naming the file, if it is damaged, edited or not a record."""
+    """Read a record. Raises StorageError, naming the file, where it cannot be read or has a later schema.
+
+    Raises DamagedRecord, a StorageError too, if it is damaged, edited or not a record.
+    """
     try:
-        values = msgspec.json.decode(read_bytes(path))
+        content = read_bytes(path)
+    except OSError as error:
+        raise StorageError(
+            f"cannot read the record {path}: {error.strerror or error}", "check its permissions"
+        ) from error
+    try:
+        values = msgspec.json.decode(content)
         # Before all else: half a surrogate pair is JSON, but not text.
         seal = _seal(values) if isinstance(values, dict) else sha256_json(values)
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise StorageError(f"cannot read the record {path}: {error}", "delete it and run the cell again") from error
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise DamagedRecord(f"cannot read the record {path}: {error}", _AGAIN) from error
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema not in (1, SCHEMA):
-        hint = "upgrade xmcbench" if isinstance(schema, int) else "delete it and run the cell again"
-        raise StorageError(f"{path} is not a record of schema 1 or {SCHEMA}", hint)
+        problem = f"{path} is not a record of schema 1 or {SCHEMA}"
+        raise StorageError(problem, "upgrade xmcbench") if isinstance(schema, int) else DamagedRecord(problem, _AGAIN)
     try:
         record = msgspec.convert(_from_schema_1(values) if schema == 1 else values, Record)
     except (ValueError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
-        raise StorageError(f"{path} is not a valid record: {error}", "run the cell again") from error
+        raise DamagedRecord(f"{path} is not a valid record: {error}", _AGAIN) from error
     if seal != values.get("sha256"):
-        raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
+        raise DamagedRecord(f"{path}: checksum mismatch", "restore the file or run the cell again")
     return record
 
 

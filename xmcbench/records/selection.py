@@ -70,12 +70,11 @@ class Choice:
     anywhere: bool = False
 
 
-def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selected, Selected]:
+def choose(store: Store, first: str, second: str, choice: Choice) -> tuple[Selected, Selected]:
     """The two rows that two words select, in the only dataset and setting where both have results.
 
     Raises UsageError if there are none or several such places or rows; UnknownName for an unknown word.
     """
-    store = Store(runs)
     candidates = [_places(word, store, choice) for word in (first, second)]
     common = [place for place in candidates[0] if place in candidates[1]]
     if len(common) == 1:
@@ -104,12 +103,11 @@ def choose(runs: Path, first: str, second: str, choice: Choice) -> tuple[Selecte
     return one, other
 
 
-def choose_row(runs: Path, word: str, choice: Choice) -> Selected:
+def choose_row(store: Store, word: str, choice: Choice) -> Selected:
     """The row that a word selects, in the only dataset and setting where it has a result.
 
     Raises UsageError if there are several such places or rows; UnknownName for an unknown word.
     """
-    store = Store(runs)
     places = _places(word, store, choice)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", f"choose one: {_listed(places)}")
@@ -122,14 +120,14 @@ def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
     store.check_exists()
     found = _placed(store.records(), choice)
     if not found:
-        raise UsageError(f"{store.root} has no result in this dataset and setting", "see `xmcbench ls results`")
+        raise UsageError(f"{store.root} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
     return found
 
 
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
     found = _placed(_named(word, store), choice)
     if not found:
-        raise UsageError(f"{word} has no result in this dataset and setting", "see `xmcbench ls results`")
+        raise UsageError(f"{word} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
     return found
 
 
@@ -178,7 +176,7 @@ def _named(word: str, store: Store) -> list[Record]:
         if colon and method in known:
             own = [record for record in records if record.cell.method == method]
             known = {f"{method}:{each}" for record in own for each in _variants(record)}
-        raise UnknownName(f"row in {store.root}:", word, known)
+        raise UnknownName("row", word, known, where=f"in {store.root}")
     return found
 
 
@@ -206,4 +204,7 @@ def _store_of(word: str, store: Store) -> Store:
 
 
 def _listed(places: Iterable[Place]) -> str:
-    return ", ".join(f"{dataset} {setting.slug}" for dataset, _, setting in places)
+    names = [f"{dataset} {setting.slug}" for dataset, _, setting in places]
+    if len({*names}) < len(names):
+        return f"{', '.join(dict.fromkeys(names))}, where a dataset has several versions: name rows by their keys"
+    return ", ".join(names)

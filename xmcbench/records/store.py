@@ -16,7 +16,7 @@ from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
-from xmcbench.records.record_json import as_json, check_readable, read_record, sealed
+from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import sweep_artifacts
 from xmcbench.storage.atomic import make_folder, move, write_json
@@ -123,6 +123,13 @@ class Store:
         path = self.record_path(cell)
         return read_record(path) if path.exists() else None
 
+    def sound(self, cell: Cell) -> Record | None:
+        """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
+        try:
+            return self.find(cell)
+        except DamagedRecord:
+            return None
+
     def write(self, record: Record, staged: Store | None = None) -> Record:
         """Write the cell's record, whole or not at all, and return it with its checksum.
 
@@ -170,10 +177,7 @@ class Store:
             return False  # missing or damaged
 
     def _has_result(self, cell: Cell) -> bool:
-        try:
-            earlier = self.find(cell)
-        except StorageError:
-            return False  # damaged: nothing to lose
+        earlier = self.sound(cell)
         return earlier is not None and earlier.finished
 
     def record_files(self) -> list[Path]:

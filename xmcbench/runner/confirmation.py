@@ -51,7 +51,8 @@ class Group:
         """The group in one line."""
         record = self.records[0]
         pairs = "without pairs" if record.cell.setting.kind == "ez" else "with pairs"
-        return f"{record.name} on {record.cell.dataset}, {pairs}: {len(self.records)} records"
+        size = f"{len(self.records)} record{'s' if len(self.records) > 1 else ''}"
+        return f"{record.name} on {record.cell.dataset}, {pairs}: {size}"
 
 
 @dataclass(frozen=True)

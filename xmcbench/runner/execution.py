@@ -195,7 +195,7 @@ class _Run:
                 self._others.free(shared)
                 del self._waiting[position]
                 # Another run may have finished it since the plan was made.
-                made = self._place.store.find(planned.cell)
+                made = self._place.store.sound(planned.cell)
                 if made is not None and made.finished and made != planned.record and not self._force:
                     self.records[position] = made
                     progress(planned, position, made)
@@ -283,7 +283,7 @@ class _Run:
         del self._cells[planned.cell.key]
         if not cell.claim.mine():  # this process was stopped for so long that another one could take the cell over
             again = cell.files.enter_context(store.claim(planned.cell))
-            if not again.held or store.find(planned.cell) != planned.record:
+            if not again.held or store.sound(planned.cell) != planned.record:
                 cell.files.close()
                 self._waiting[cell.position] = planned
                 return

@@ -1,7 +1,7 @@
 """Grids: requests of many cells, and what a curve and an ablation add to one.
 
-A grid is a product of datasets, settings, methods, values of parameters, and seeds. Cells that are no product are
-several grids, planned together: ``runner.plan`` plans each cell once.
+A grid is a product of datasets, settings, methods, values of parameters, and seeds. Cells that are not a full
+product are several grids, planned together: ``runner.plan`` plans each cell once.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Part:
         if kind is type(outer):
             raise UsageError(f"{name} cannot be a part of itself", "name other methods")
         if colon and preset not in kind.presets:
-            raise UnknownName(f"preset of {name}:", preset, kind.presets)
+            raise UnknownName("preset", preset, kind.presets, where=f"of {name}")
         preset = preset or (DEFAULT_PRESET if DEFAULT_PRESET in kind.presets else "")
         values = parameters.resolve(parameters.declared(kind), name, kind.presets.get(preset, {}))
         return cls(f"{name}:{preset}" if preset else name, name, values, kind, outer)

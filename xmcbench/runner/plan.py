@@ -11,7 +11,7 @@ from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell, Record, Standing, Store
-from xmcbench.records.record_json import check_readable
+from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.runner.rows import Request, Row, Skipped, leave_out, resolve
 from xmcbench.setting import Setting, Subset, draw
@@ -26,8 +26,8 @@ State = Literal["to run", "cached", "stale"]
 class PlannedCell:
     """A cell with everything needed to run it.
 
-    request: the index of its request. uses: its method and those that it uses, by name. needs, packages: what they
-    declare.
+    request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. uses: its
+    method and those that it uses, by name. needs, packages: what they declare.
     """
 
     cell: Cell
@@ -39,6 +39,7 @@ class PlannedCell:
     source_sha256: str
     record: Record | None
     state: State
+    damage: str = ""
     uses: tuple[str, ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
@@ -77,6 +78,7 @@ def plan(
         left_out += [(request, each) for each in skipped]
         if request.dataset not in datasets:
             datasets[request.dataset] = load_dataset(request.dataset)
+            _check_names(datasets)
         dataset = datasets[request.dataset]
         subsets = draw_subsets(dataset, request.setting, request.seeds)
         for row in rows:
@@ -114,6 +116,18 @@ def plan(
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
     return Plan(tuple(requests), [*cells.values()], missing, registry.standing(used))
+
+
+def _check_names(datasets: Mapping[str, Dataset]) -> None:
+    """Raise UsageError where two datasets of one name differ: their results would be taken for those of one."""
+    found: dict[str, tuple[str, str]] = {}
+    for place, dataset in datasets.items():
+        other, digest = found.setdefault(dataset.name, (place, dataset.digest))
+        if digest != dataset.digest:
+            raise UsageError(
+                f"{other} and {place} are two datasets with the name {dataset.name}",
+                "rename a folder, or set another name in its card.toml",
+            )
 
 
 def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
@@ -162,11 +176,15 @@ def _planned(
         check_readable(cell)
     except ValueError as error:
         raise UsageError(f"{row.entry.name} on {dataset.name}: {error}", "change the name or the parameter") from None
-    record = store.find(cell)
+    damage, record = "", None
+    try:
+        record = store.find(cell)
+    except DamagedRecord as error:  # it has no result that could be lost
+        damage = error.message
     state: State = "to run"
     if record is not None and record.finished:
         state = "cached" if source in valid_sources(record) else "stale"
-    return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state)
+    return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state, damage)
 
 
 def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:

@@ -206,7 +206,7 @@ def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, obje
 def _chosen_preset(method: Description, name: str, own: str | None, common: str | None) -> str:
     """The preset of a row: its own must exist; one for all methods is used by those that have it."""
     if own is not None and own not in method.presets:
-        raise UnknownName(f"preset of {name}:", own, method.presets)
+        raise UnknownName("preset", own, method.presets, where=f"of {name}")
     wanted = own or common or DEFAULT_PRESET
     return wanted if wanted in method.presets else ""
 

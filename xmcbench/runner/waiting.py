@@ -6,9 +6,9 @@ import time
 
 #: Seconds between two questions for one thing: a tenth of what the wait has taken, within these bounds.
 _LEAST_S, _MOST_S, _SHARE = 0.5, 15.0, 0.1
-#: Questions in a second at most, when a run waits for many things.
+#: The most questions per second when a run waits for many things.
 _RATE = 40.0
-#: After so many questions in vain, one after the other, a run looks after what it has.
+#: After this many unsuccessful questions in a row, a run goes back to its own cells.
 IN_VAIN = 20
 
 

@@ -19,8 +19,12 @@ from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose content appears at ``path`` if the block succeeds, and is discarded if it fails.
 
-    Raises StorageError when the file cannot be written (full disk, permissions).
+    A symbolic link stays, and the file that it leads to is replaced. Raises StorageError when the file cannot be
+    written (full disk, permissions, a device or a pipe instead of a file).
     """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise StorageError(f"cannot write {path}: it is not a regular file", "choose another name")
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """The folder of the cache: $XMCBENCH_CACHE, else ~/.cache/xmcbench."""
-    return Path(os.environ.get("XMCBENCH_CACHE") or Path.home() / ".cache" / "xmcbench")
+    """The folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
+    own, shared = os.environ.get("XMCBENCH_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return Path(own) if own else (Path(shared) if shared else Path.home() / ".cache") / "xmcbench"
 
 
 def received() -> Path:

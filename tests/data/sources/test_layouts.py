@@ -255,7 +255,9 @@ def test_parts_with_different_columns_are_noted_each(made):
 
 def test_a_table_of_labels_needs_a_title(made):
     folder = made({"train.csv": "text,labels\none,0\n", "labels.csv": "id,name\n0,a\n"})
-    with pytest.raises(UsageError, match=r"labels\.csv has no column of texts .*call them uid and title; it has: id, name"):
+    with pytest.raises(
+        UsageError, match=r"labels\.csv has no column of texts .*call them uid and title; it has: id, name"
+    ):
         load_dataset(folder)
 
 
@@ -270,7 +272,9 @@ def test_a_code_without_a_name_is_no_label(made, tmp_path):
     dataset = load_dataset(tmp_path)
     assert [*dataset.labels] == ["pos", "neg"]
     assert dataset.train_pairs().toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
-    parquet.write_table(pa.table({"text": ["x"], "label": [2]}).replace_schema_metadata(noted), tmp_path / "train.parquet")
+    parquet.write_table(
+        pa.table({"text": ["x"], "label": [2]}).replace_schema_metadata(noted), tmp_path / "train.parquet"
+    )
     with pytest.raises(DataError, match="line 1: label has the code 2 .*0 to 1"):
         load_dataset(tmp_path)
 
@@ -323,7 +327,7 @@ def test_one_file_with_named_columns(made):
         load_dataset(f"{path}?text=subject")
     with pytest.raises(UsageError, match="name it: --columns"):
         load_dataset(path)
-    with pytest.raises(UsageError, match="unknown option of the layout tables: 'lables'.*did you mean 'labels'"):
+    with pytest.raises(UsageError, match="unknown option 'lables' of the layout tables.*did you mean 'labels'"):
         load_dataset(f"{path}?text=summary&lables=topics")
 
 

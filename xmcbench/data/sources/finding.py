@@ -88,8 +88,11 @@ def place_of(reference: str | Path) -> Place:
 
         articles.csv?text=abstract&labels=subjects
 
-    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none.
+    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none, and for
+    an empty name.
     """
+    if not str(reference).strip():
+        raise UsageError("the name of the dataset is empty", "a dataset is a name or a place; . is this folder")
     given = os.path.expanduser(str(reference))
     if isinstance(reference, Path) or Path(given).exists() or "?" not in given:
         return Place(str(reference), Path(given))
@@ -149,5 +152,5 @@ def source_at(place: Place) -> Source:
     known = COMMON | cls.options
     for key in place.options:
         if key not in known:
-            raise UnknownName(f"option of the layout {cls.name}:", key, known)
+            raise UnknownName("option", key, known, where=f"of the layout {cls.name}")
     return cls(place)

@@ -114,7 +114,9 @@ def _pairs_first(path: Path, labels: Path) -> Iterator[Row]:
             try:
                 relevant = match[2] is None or float(match[2]) != 0
             except ValueError:
-                raise at(path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER") from None
+                raise at(
+                    path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER"
+                ) from None
             if relevant:
                 ids.append(int(match[1]))
         yield str(number - 1), *parted(text), ids

@@ -82,7 +82,10 @@ class Record:
                 return str(value)
             if not 0 <= value < len(names):
                 raise at(
-                    self.path, self.line, f"{column} has the code {value}", f"the names are those of 0 to {len(names) - 1}"
+                    self.path,
+                    self.line,
+                    f"{column} has the code {value}",
+                    f"the names are those of 0 to {len(names) - 1}",
                 )
             return names[value]
         if not isinstance(value, str):
