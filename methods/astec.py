@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from annotated_types import Ge, Gt, Interval, Le, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.deepxml.bags import VECTORS
-from xmcbench.methods.dense.search import top_k
+from xmcbench.methods.dense.search import top_k, top_k_batches
 from xmcbench.methods.neighbors.voting import voted
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "DeepXML, sections 3 and 4"
+#: Documents whose labels are compared at a time.
+_BLOCK = 16_384
 
 
 class Astec(Method):
@@ -34,8 +37,12 @@ class Astec(Method):
     re-ranker is a second set of classifiers, whose negatives are the labels that this score ranks first; it adds its
     sigma to the score of a label.
 
-    No text of a label is read, so a label without a known pair is never predicted. Nor does an instance without a
-    known token have a prediction; how many there are is in the notes.
+    No text of a label is read, so a label without a known pair is never predicted. An instance without a known token
+    has no prediction either; the notes give their number.
+
+    Against the authors' code: there a residual block is trained with the classifiers, and the re-ranker trains an
+    encoder of its own; here the encoder is frozen for both. Learning rates there are halved at set passes; here they
+    fall linearly to a tenth.
     """
 
     title = "Astec"
@@ -44,11 +51,19 @@ class Astec(Method):
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba", "sklearn": "scikit-learn"}
     presets: ClassVar = {
-        "paper": {"vectors": "glove", "encoder_rate": 0.02, "neighbors": 500, "fusion": 0.1},
+        "paper": {
+            "vectors": "glove",
+            "dimensions": 512,
+            "epochs": 20,
+            "encoder_rate": 0.02,
+            "neighbors": 500,
+            "fusion": 0.1,
+            "reranker": True,
+        },
     }
 
     vectors: Annotated[str, VECTORS] = "random"
-    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 1024
+    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own")] = 1024
     min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
     max_words: Annotated[
         int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept")
@@ -67,7 +82,7 @@ class Astec(Method):
     ] = 10
     dropout: Annotated[float, Interval(ge=0, lt=1), Doc("share of the summed vector that training drops", _PAPER)] = 0.5
     batch: Annotated[int, Ge(1), Unit("documents"), Doc("documents in a step of a training", _PAPER)] = 255
-    epochs: Annotated[int, Ge(0), Doc("passes of the encoder's training over the documents with a pair", _PAPER)] = 15
+    epochs: Annotated[int, Ge(0), Doc("passes of the encoder's training over the documents with a pair")] = 15
     learning_rate: Annotated[float, Gt(0), Doc("learning rate of the predictor of surrogate labels", _PAPER)] = 0.02
     encoder_rate: Annotated[
         float,
@@ -132,28 +147,43 @@ class Astec(Method):
             self._documents = self._encoder.embed(documents)
             means = self._pairs.T.tocsr() @ self._documents
             self._means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-            near = self._nearest_means(self._documents, self.negatives).indices
-            self._classifiers = self._train_classifiers(near, "classifiers")
+            size = min(self.negatives, len(self._means))
+            near = top_k(self._documents, self._means, size, device=self._device, seed=self.seed)
+            self._classifiers = self._train_classifiers(near.indices, "classifiers")
             self._reranker = None
             if self.reranker:
-                ranked = self._ranked(self._documents, self.negatives)
+                ranked = TopK.joined(self._ranked(self._documents, self.negatives), self.negatives, len(rows))
                 self._reranker = self._train_classifiers(ranked.indices, "reranker")
 
-    def predict(self, raw_X: Texts, k: int = 100) -> TopK:
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels of the shortlist with the largest score."""
         bags = self._tokens.bags(raw_X)
-        known = np.flatnonzero(np.diff(bags.starts))
-        self.notes["instances_without_a_known_token"] = len(raw_X) - len(known)
-        found = np.full((len(raw_X), k), -1, np.int32), np.full((len(raw_X), k), -np.inf, np.float32)
-        if len(self._seen) and len(known):
-            ranked = self._ranked(self._encoder.embed(bags.take(known)), k)
-            there = ranked.indices >= 0
-            found[0][known], found[1][known] = np.where(there, self._seen[ranked.indices], -1), ranked.scores
-        return TopK(*found)
+        known = np.diff(bags.starts) > 0
+        self.notes["instances_without_a_known_token"] = int((~known).sum())
+        if not len(self._seen):
+            yield TopK.joined([], k, len(raw_X))
+            return
+        start = 0
+        for ranked in self._ranked(self._encoder.embed(bags), k):
+            kept = known[start : start + len(ranked), None] & (ranked.indices >= 0)
+            start += len(ranked)
+            yield TopK(
+                np.where(kept, self._seen[ranked.indices], -1).astype(np.int32),
+                np.where(kept, ranked.scores, -np.inf).astype(np.float32),
+            )
 
-    def _ranked(self, queries: np.ndarray, k: int) -> TopK:
-        """The k best seen labels of each query, by their places among the seen ones."""
-        listed = self._shortlist(queries, max(self.shortlist, k))
+    def _ranked(self, queries: np.ndarray, k: int) -> Iterator[TopK]:
+        """The k best seen labels of each query, by their places among the seen ones, batch by batch."""
+        near = top_k(queries, self._documents, self.neighbors, device=self._device, seed=self.seed)
+        size, start = min(max(self.shortlist, k), len(self._means)), 0
+        for nearest in top_k_batches(queries, self._means, size, device=self._device, seed=self.seed):
+            rows = slice(start, start + len(nearest))
+            start += len(nearest)
+            yield self._scored(queries[rows], TopK(near.indices[rows], near.scores[rows]), nearest, k)
+
+    def _scored(self, queries: np.ndarray, near: TopK, nearest: TopK, k: int) -> TopK:
+        """The k best labels of the shortlist. near: documents; nearest: labels by their means."""
+        listed = self._shortlist(near, nearest)
         rows = np.repeat(np.arange(len(queries)), np.diff(listed.indptr))
         step = max(1, 16_000_000 // queries.shape[1])
         for start in range(0, listed.nnz, step):
@@ -170,16 +200,12 @@ class Astec(Method):
     def _certainty(self, documents: np.ndarray, classifiers: np.ndarray) -> np.ndarray:
         return _sigmoid(self.scale * (_cosines(documents, classifiers) - 0.5))
 
-    def _nearest_means(self, queries: np.ndarray, size: int) -> TopK:
-        return top_k(queries, self._means, min(size, len(self._means)), device=self._device, seed=self.seed)
-
-    def _shortlist(self, queries: np.ndarray, size: int) -> csr_matrix:
+    def _shortlist(self, near: TopK, nearest: TopK) -> csr_matrix:
         """The labels with the nearest means, and those of the nearest documents: CSR [N, seen labels] of the votes."""
         from scipy.sparse import coo_matrix
 
-        near = top_k(queries, self._documents, self.neighbors, device=self._device, seed=self.seed)
         votes = voted(near, self._pairs, power=2.0).tocoo()
-        others = self._nearest_means(queries, size).pairs(len(self._seen)).tocoo()
+        others = nearest.pairs(len(self._seen)).tocoo()
         rows, labels = np.concatenate([votes.row, others.row]), np.concatenate([votes.col, others.col])
         # Zeros stay: they are labels of the shortlist that no neighbor has.
         return coo_matrix((np.concatenate([votes.data, 0 * others.data]), (rows, labels)), shape=votes.shape).tocsr()
@@ -234,7 +260,9 @@ class Astec(Method):
         rng = np.random.default_rng(self.seed)
         size = near.shape[1]
         drawn = rng.integers(0, len(self._seen), (len(near), self.random_labels))
-        drawn[(drawn[:, :, None] == near[:, None, :]).any(axis=2)] = -1
+        for start in range(0, len(near), _BLOCK):
+            block = drawn[start : start + _BLOCK]
+            block[(block[:, :, None] == near[start : start + _BLOCK, None, :]).any(axis=2)] = -1
         candidates, true = candidate_labels(self._pairs, np.concatenate([near, drawn], axis=1), size, rng)
 
         def loss(cosines: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:

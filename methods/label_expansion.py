@@ -27,7 +27,7 @@ class LabelExpansion(Method):
     Pseudo-relevance feedback, with the label as the query (Rocchio 1971): the vector of a label is that of its text
     plus ``weight`` times the mean of the vectors of its nearest training documents, each weighted by its similarity to
     the label. The strongest ``terms`` features are kept. A label that no document shares a feature with stays as it is.
-    Pairs are never looked at.
+    Pairs are not used.
     """
 
     title = "Label expansion"

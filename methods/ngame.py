@@ -32,8 +32,8 @@ class NGAME(DualEncoder):
 
     Documents are clustered by their vectors, anew as these change, and a batch takes whole clusters: the labels of the
     other documents are then hard negatives, found without a search. Afterwards the documents are embedded once, each
-    is given the labels nearest to it, and one classifier a label is trained on these by the probabilistic loss of
-    SiameseXML, beginning at the label's own vector; the paper has another loss there.
+    is given those of its nearest labels that have a known pair, and one classifier a label is trained on these by the
+    probabilistic loss of SiameseXML, starting from the label's own vector.
 
     The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
     a known pair has its vector for a classifier.
@@ -75,7 +75,7 @@ class NGAME(DualEncoder):
     fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5
 
     def require(self) -> None:
-        """Raise UsageError too for what the in-batch negatives of fine-tuning have and clusters have not."""
+        """Also raise UsageError for parameters that have no effect on batches of clusters."""
         super().require()
         if self.finetune_balanced or self.negatives != "untrue":
             name = "finetune_balanced" if self.finetune_balanced else "negatives"

@@ -31,7 +31,6 @@ class PEFA(Embedder):
 
     title = "PEFA"
     supervision: ClassVar[Literal["unused", "required"]] = "required"
-    deterministic = False
 
     neighbors: Annotated[
         int, Ge(1), Unit("instances"), Doc("number of nearest training instances that vote or abstain")

@@ -66,7 +66,7 @@ class Rerank(Method):
         return (self.first,)
 
     def require(self) -> None:
-        """Raise Unavailable where the model or what the first method needs cannot be had."""
+        """Raise Unavailable where the model or what the first method needs is not available."""
         from xmcbench import Part
         from xmcbench.methods.embedder.folder import check_folder
         from xmcbench.methods.encoder.backbone import require_located
@@ -76,7 +76,7 @@ class Rerank(Method):
         check_folder(self.model)
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Open the model. Raises Unavailable where it cannot be had, UsageError where it is not a cross-encoder."""
+        """Open the model. Raises Unavailable where it is not available, UsageError where it is not a cross-encoder."""
         self._texts, self._pairs = (raw_X, raw_Y), pairs
         self._model = self._opened()
 
@@ -142,7 +142,9 @@ class Rerank(Method):
             reason = " ".join(str(error).split())
             raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
         if model.num_labels != 1:
-            raise UsageError(f"{self.model} gives {model.num_labels} scores for a pair", "a model that gives one ranks")
+            raise UsageError(
+                f"{self.model} gives {model.num_labels} scores for a pair", "choose a model with one output"
+            )
         self.notes["model"] = {
             "name": folder.resolve().name if source == "a local folder" else self.model,
             "source": source,
@@ -158,11 +160,17 @@ class Rerank(Method):
 def reordered(found: TopK, scores: np.ndarray) -> TopK:
     """A ranking whose first labels are in the order of other scores, and the rest behind them in its own.
 
-    scores: float32 [N, depth], -inf where there is no label. The scores of the rest fall by equal steps from the lowest
-    of the others, since the two kinds cannot be compared.
+    scores: float32 [N, depth], -inf where there is no label. Of equal scores, the label that came first stays first,
+    and the other's score is lowered by the least amount. The scores of the rest fall by equal steps from the lowest of
+    the others, since the two kinds cannot be compared.
     """
     depth = scores.shape[1]
-    first = TopK.ranked(found.indices[:, :depth], scores)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    values = np.take_along_axis(scores, order, 1)
+    for place in range(1, depth):  # half precision makes many scores equal
+        below = np.nextafter(values[:, place - 1], np.float32(-np.inf))
+        values[:, place] = np.minimum(values[:, place], below)
+    first = TopK(np.take_along_axis(found.indices[:, :depth], order, 1), values)
     rest = found.indices[:, depth:]
     lowest = np.where(np.isfinite(first.scores), first.scores, np.inf).min(axis=1, initial=np.inf)
     lowest = np.where(np.isfinite(lowest), lowest, 0)[:, None]

@@ -24,8 +24,9 @@ class RTS(PretrainedEncoder):
     document, or two segments of a document; the other pairs of the batch are negatives (InfoNCE over cosines). With
     pairs it is fine-tuned on them.
 
-    The defaults are the paper's for LF-Amazon-131K but for two: the paper trains for 10 epochs, and its learning rate
-    falls to a tenth, where ours falls to zero. The preset ``wikipedia`` has its longer segments.
+    Segments, batch, temperature and highest learning rate are the paper's for LF-Amazon-131K. The encoder, lengths,
+    warm-up and gradient limit are those of the other encoders here; the paper trains for 10 epochs, and its learning
+    rate falls to a tenth, where ours falls to zero. The preset ``wikipedia`` has its longer segments.
     """
 
     title = "RTS"

@@ -26,8 +26,8 @@ class SiameseXML(Method):
 
     The encoder is trained on batches of labels: each with one of its documents, drawn anew in each epoch, against the
     documents of the batch that are most like it and not its own, by the probabilistic contrastive loss. The documents
-    are then embedded once, each is given the labels nearest to it, and one classifier a label is trained on these
-    with the same loss, beginning at the label's own embedding.
+    are then embedded once, each is given those of its nearest labels that have a known pair, and one classifier a label
+    is trained on these with the same loss, starting from the label's own embedding.
 
     The score of a label is (1 - fusion) x cosine with its embedding + fusion x cosine with its classifier. A label
     without a known pair has its embedding for a classifier, so every label with a known token can be predicted. An
@@ -41,7 +41,14 @@ class SiameseXML(Method):
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
     presets: ClassVar = {
-        "paper": {"vectors": "glove", "batch": 4095, "epochs": 50, "dropout": 0.5},
+        "paper": {
+            "vectors": "glove",
+            "batch": 4095,
+            "epochs": 50,
+            "dropout": 0.5,
+            "shortlist": 500,
+            "classifier_epochs": 20,
+        },
     }
 
     vectors: Annotated[str, VECTORS] = "random"

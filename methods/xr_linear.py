@@ -71,8 +71,7 @@ class XRLinear(Method):
         int,
         Ge(1),
         Doc(
-            "nodes that a prediction follows on each level; more than PECOS's 10, so that R@100 does not hinge on the "
-            "beam"
+            "nodes that a prediction follows on each level; more than PECOS's 10, so that the beam does not limit R@100"
         ),
     ] = 50
 

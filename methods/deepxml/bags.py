@@ -92,16 +92,23 @@ class Tokens:
         """The vectors that training starts from: float32 [V, dimensions], or of the length of the given ones.
 
         source: see ``VECTORS``. Words that a file lacks get random ones. All are scaled to a mean length of 1. notes:
-        those of the method; what is known about a given file is added. Raises UsageError where a file is bad.
+        those of the method; what is known about a given file is added, with the number of words that it has. Raises
+        UsageError where a file is bad.
         """
         rng = np.random.default_rng(seed)
         if source not in ("random", "glove"):
             path = Path(source).expanduser()
-            words, given = vector_file.read(path, len(self.vocabulary) * 100)
+            words, given = vector_file.read(path, wanted={*self.vocabulary.words.to_pylist()})
             dimensions = given.shape[1]
             if notes is not None:
                 digest = vector_file.sha256(path)
-                notes["vectors"] = {"name": path.name, "source": "a local file", "sha256": digest, "width": dimensions}
+                notes["vectors"] = {
+                    "name": path.name,
+                    "source": "a local file",
+                    "sha256": digest,
+                    "width": dimensions,
+                    "words": len(words),
+                }
         vectors = rng.standard_normal((len(self.vocabulary), dimensions), np.float32) / np.float32(dimensions**0.5)
         if source == "glove":
             vectors = _scaled(self._glove(dimensions, corpora, artifacts, seed))
@@ -111,7 +118,8 @@ class Tokens:
 
             found = pc.index_in(self.vocabulary.words, value_set=pa.array(words, self.vocabulary.words.type))
             places = found.fill_null(-1).to_numpy(zero_copy_only=False)
-            vectors[places >= 0] = _scaled(given)[places[places >= 0]]
+            if words:
+                vectors[places >= 0] = _scaled(given)[places[places >= 0]]
         return vectors
 
     def _glove(self, dimensions: int, corpora: list[Texts], artifacts: Artifacts, seed: int) -> np.ndarray:

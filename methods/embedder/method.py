@@ -30,7 +30,7 @@ class Embedder(Method):
     The model is loaded and run by sentence-transformers with all that it brings: its modules, prompts, length,
     truncation and similarity. Instances go through ``encode_query`` and labels through ``encode_document``, so that
     asymmetric models (Router) and static ones (StaticEmbedding) work; a folder of model2vec works where that package is
-    installed. Code that a model brings along is never run, and neither is a pickle. Pairs are never looked at.
+    installed. Code that a model brings along is never run, and neither is a pickle. Pairs are not used.
 
     The preset ``quick`` cuts texts at 64 tokens, as that of the other encoders does, and rounds the weights to 16 bits
     where that is faster. The defaults run the model as it is.
@@ -92,7 +92,7 @@ class Embedder(Method):
         return self.model.rstrip("/").rpartition("/")[2]
 
     def require(self) -> None:
-        """Raise Unavailable where the model or the backend cannot be had, UsageError where the name is nothing.
+        """Raise Unavailable where the model or the backend is not available, UsageError where the name is nothing.
 
         Raises UsageError too for invalid variables of torchrun.
         """
@@ -111,7 +111,7 @@ class Embedder(Method):
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Embed the labels, or take their vectors from the store.
 
-        Raises Unavailable where the model cannot be had, or where there are fewer GPUs than processes, UsageError where
+        Raises Unavailable where the model is missing, or where there are fewer GPUs than processes, UsageError where
         it cannot be run.
         """
         from xmcbench.methods.embedder.model import EmbeddingModel

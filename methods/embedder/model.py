@@ -75,7 +75,7 @@ class EmbeddingModel:
 
         max_length: tokens at which texts are cut, where that is less than the model states. processes: of this machine.
 
-        Raises Unavailable where it cannot be had, or where there are fewer GPUs than processes, UsageError where it
+        Raises Unavailable where it is not available, or where there are fewer GPUs than processes, UsageError where it
         cannot be run as it is.
         """
         where = chosen_device(device, processes)

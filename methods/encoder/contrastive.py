@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 #: Which other labels of a batch are negatives of an instance: all of them, as in the paper and its authors' code, or
-#: all but those that are known not to be: its other true labels, and labels that repeat its title.
+#: all but those that are known not to be: its other true or pseudo labels and, in MACLR's stages, labels that repeat
+#: its title.
 Negatives = Literal["all", "untrue"]
 
 

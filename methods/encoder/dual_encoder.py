@@ -122,7 +122,8 @@ class DualEncoder(Method):
         Literal["all", "untrue"],
         Doc(
             "which other labels of a batch are negatives of an instance: all, as in the paper and in MACLR's code, or "
-            "all but those known not to be: its other true or pseudo labels, and labels that repeat its title"
+            "all but those known not to be: its other true labels; in MACLR's stages its other pseudo labels, and "
+            "labels that repeat its title"
         ),
     ] = "untrue"
     clip: Annotated[

@@ -47,6 +47,11 @@ def normalized(ranking: TopK, how: Normalization) -> np.ndarray:
 
 def fused(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, labels: int, k: int) -> TopK:
     """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id."""
+    return added([TopK(each.indices, normalized(each, how)) for each in rankings], weights, labels, k)
+
+
+def added(rankings: Sequence[TopK], weights: Sequence[float], labels: int, k: int) -> TopK:
+    """As ``fused``, of scores that are normalized already."""
     from scipy.sparse import coo_matrix  # not needed to list methods
 
     rows, columns, values = [], [], []
@@ -54,7 +59,7 @@ def fused(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization
         there = ranking.indices >= 0
         rows.append(np.nonzero(there)[0])
         columns.append(ranking.indices[there])
-        values.append(weight * normalized(ranking, how)[there])
+        values.append(weight * ranking.scores[there])
     shape = (len(rankings[0]), labels)
     # Not a sum of matrices, which would lose the labels whose score is 0.
     summed = coo_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape).tocsr()

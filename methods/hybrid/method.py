@@ -101,6 +101,7 @@ class Hybrid(Method):
             yield fused(rankings, self._weights, self.normalization, len(self._texts[1]), k)
 
     def _fit_weights(self, pairs: csr_matrix) -> None:
+        from xmcbench.methods.hybrid.fusion import normalized
         from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen
 
         raw_X, raw_Y = self._texts
@@ -114,8 +115,9 @@ class Hybrid(Method):
         asked = raw_X.take(rows)
         depth = min(len(raw_Y), max(100, self.depth))
         rankings = [part.ranking((raw_X, raw_Y, asked), left, depth)[0] for part in self._parts]
-        known = [only_seen(ranking, asked, raw_Y, pairs) for ranking in rankings]
-        self._weights, value = fitted_weights(known, pairs[rows], self.normalization)
+        ready = [TopK(each.indices, normalized(each, self.normalization)) for each in rankings]
+        known = [only_seen(each, asked, raw_Y, pairs) for each in ready]
+        self._weights, value = fitted_weights(known, pairs[rows])
         self.notes["held_out_ndcg"] = round(value, 4)
 
     def _given_weights(self) -> list[float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench import TopK
-from xmcbench.methods.hybrid.fusion import Normalization, fused
+from xmcbench.methods.hybrid.fusion import added
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -37,8 +37,8 @@ def held_out_rows(pairs: csr_matrix, share: float, most: int, seed: int) -> np.n
 def only_seen(ranking: TopK, texts: Texts, labels: Texts, pairs: csr_matrix) -> TopK:
     """A ranking without the labels that have no known pair, and without the instance itself where it is a label.
 
-    Labels that are only numbered say nothing about which of them is an instance.
-    Of a label that is not in the subset nobody knows which instances it belongs to.
+    A label outside the subset is left out because its instances are unknown. Label ids that are only numbers do not
+    tell which label is the instance. Scores stay: the ranking is normalized before, as it is for a prediction.
     """
     seen = np.diff(pairs.tocsc().indptr) > 0
     uids = {uid: number for number, uid in enumerate(labels.uids)}
@@ -49,13 +49,13 @@ def only_seen(ranking: TopK, texts: Texts, labels: Texts, pairs: csr_matrix) -> 
     return TopK.ranked(np.where(kept, ranking.indices, -1), ranking.scores)
 
 
-def fitted_weights(rankings: Sequence[TopK], pairs: csr_matrix, how: Normalization) -> tuple[list[float], float]:
+def fitted_weights(rankings: Sequence[TopK], pairs: csr_matrix) -> tuple[list[float], float]:
     """Weights that sum to 1, by coordinate search from equal ones, and the mean nDCG@10 that they reach.
 
-    rankings: of the same instances; pairs: theirs, [N, L]. Equal weights win ties.
+    rankings: of the same instances, with normalized scores; pairs: theirs, [N, L]. Equal weights win ties.
     """
     weights = [1.0] * len(rankings)
-    best = _ndcg(rankings, weights, how, pairs)
+    best = _ndcg(rankings, weights, pairs)
     for _ in range(_PASSES):
         before = list(weights)
         for place in range(len(weights)):
@@ -63,7 +63,7 @@ def fitted_weights(rankings: Sequence[TopK], pairs: csr_matrix, how: Normalizati
                 tried = [*weights[:place], before[place] * factor, *weights[place + 1 :]]
                 if not any(tried):
                     continue
-                value = _ndcg(rankings, tried, how, pairs)
+                value = _ndcg(rankings, tried, pairs)
                 if value > best + 1e-9:
                     best, weights = value, tried
         if weights == before:
@@ -72,8 +72,8 @@ def fitted_weights(rankings: Sequence[TopK], pairs: csr_matrix, how: Normalizati
     return [weight / total for weight in weights], best
 
 
-def _ndcg(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, pairs: csr_matrix) -> float:
-    found = fused(rankings, weights, how, pairs.shape[1], _DEPTH)
+def _ndcg(rankings: Sequence[TopK], weights: Sequence[float], pairs: csr_matrix) -> float:
+    found = added(rankings, weights, pairs.shape[1], _DEPTH)
     gains = 1 / np.log2(np.arange(2, _DEPTH + 2))
     relevant = np.asarray(pairs[np.arange(len(found))[:, None], np.maximum(found.indices, 0)].todense())
     reached = (relevant * (found.indices >= 0) * gains).sum(axis=1)

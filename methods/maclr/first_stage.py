@@ -103,7 +103,7 @@ class FirstStage(UnevenTask):
         self._clusters = state["clusters"]
 
     def draw(self, step: int) -> dict[str, View]:
-        """Context and title of the step's pairs; the contexts once more and M labels where are regularized."""
+        """Context and title of the step's pairs; with label regularization, the contexts once more and M labels."""
         rows = self._used[self._epochs(step)]
         sources = self._sources
         contexts = sources.pairs.visit(self._epochs.epoch(step))

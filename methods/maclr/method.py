@@ -28,7 +28,7 @@ class MACLR(SelfTraining):
 
     Stage I: the context of a document is to find the titles of its cluster (equation 3), clusters growing finer until
     each document is its own, and to stay away from sampled labels (equation 4). Stage II: the encoder trains on what
-    itself and TF-IDF take for the labels of each document. With pairs it is fine-tuned on them (equation 2). With all
+    it and TF-IDF take for the labels of each document. With pairs it is fine-tuned on them (equation 2). With all
     components off it is ICT.
 
     The preset ``paper`` is the paper, ``reference`` its authors' code. What is left between these and ours: losses are

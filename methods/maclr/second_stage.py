@@ -24,7 +24,7 @@ PairLoss = Literal["equation-3", "equation-2"]
 def visited(documents: int, held_out: np.ndarray, most: int, seed: int) -> np.ndarray:
     """The documents that a training of ``most`` draws can see, in order, int64: only these need pseudo labels.
 
-    documents: how many there are; held_out: rows that it shall not see. If there are more than ``most``, that many are
+    documents: how many there are; held_out: rows that it must not see. If there are more than ``most``, that many are
     sampled.
     """
     rows = np.setdiff1d(np.arange(documents), held_out)

@@ -1,4 +1,4 @@
-"""Self-training: an encoder learns from what itself and others take for the labels of a document."""
+"""Self-training: an encoder learns from what it and other sources take for the labels of a document."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import sys
 import zlib
+from collections.abc import Collection
 from contextlib import redirect_stdout
 from io import BufferedReader
 from itertools import islice
@@ -20,15 +21,17 @@ _LINE = 1_000_000
 _FORMATS = "GloVe text or word2vec text or binary, plain or .gz"
 
 
-def read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
-    """The first ``max_words`` words of a file and their vectors, float32 [words, d].
+def read(
+    path: Path, max_words: int | None = None, wanted: Collection[str] | None = None
+) -> tuple[list[str], np.ndarray]:
+    """The first ``max_words`` words of a file, those that are wanted, and their vectors, float32 [words, d].
 
     The format is detected: a first line of two numbers is word2vec's (text or binary), one of a word and at least two
     numbers is GloVe's. Raises UsageError if the file is missing, in another format, damaged or not finite.
     """
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
-            words, vectors = _read(path, max_words)
+            words, vectors = _read(path, max_words, wanted)
     # gensim raises different errors, depending on the damage.
     except (ValueError, EOFError, OSError, zlib.error, AssertionError, IndexError, MemoryError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -39,16 +42,18 @@ def read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
     return words, vectors
 
 
-def _read(path: Path, max_words: int) -> tuple[list[str], np.ndarray]:
+def _read(path: Path, max_words: int | None, wanted: Collection[str] | None) -> tuple[list[str], np.ndarray]:
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rb") as stream:
         first, second = stream.readline(_LINE).split(), stream.readline(_LINE).split()
     if len(first) == 2 and all(field.isdigit() for field in first):
         binary = not (len(second) == int(first[1]) + 1 and _numbers(second[1:]))
-        return _word2vec(path, binary, max_words)
+        words, vectors = _word2vec(path, binary, max_words)
+        kept = [place for place, word in enumerate(words) if wanted is None or word in wanted]
+        return [words[place] for place in kept], vectors[kept]
     if len(first) > 2 and _numbers(first[1:]):
         with opened(path, "rb") as stream:
-            return _glove(stream, len(first) - 1, max_words)
+            return _glove(stream, len(first) - 1, max_words, wanted)
     raise ValueError("its first line is neither 'words dimensions' nor a word with its vector")
 
 
@@ -59,7 +64,9 @@ def _numbers(fields: list[bytes]) -> bool:
         return False
 
 
-def _glove(stream: gzip.GzipFile | BufferedReader, dimensions: int, max_words: int) -> tuple[list[str], np.ndarray]:
+def _glove(
+    stream: gzip.GzipFile | BufferedReader, dimensions: int, max_words: int | None, wanted: Collection[str] | None
+) -> tuple[list[str], np.ndarray]:
     """GloVe's text format, which has no header; in some published files (840B) a word holds spaces."""
     vectors: dict[str, np.ndarray] = {}
     for number, line in enumerate(islice(iter(lambda: stream.readline(_LINE), b""), max_words), 1):
@@ -68,11 +75,13 @@ def _glove(stream: gzip.GzipFile | BufferedReader, dimensions: int, max_words: i
         word, *values = line.rstrip().rsplit(None, dimensions)
         if len(values) != dimensions or not _numbers(values):
             raise ValueError(f"line {number} is not a word and {dimensions} numbers")
-        vectors.setdefault(word.decode(errors="replace"), np.array(values, np.float32))
-    return list(vectors), np.stack(list(vectors.values()))
+        name = word.decode(errors="replace")
+        if wanted is None or name in wanted:
+            vectors.setdefault(name, np.array(values, np.float32))
+    return list(vectors), np.array(list(vectors.values()), np.float32).reshape(len(vectors), dimensions)
 
 
-def _word2vec(path: Path, binary: bool, max_words: int) -> tuple[list[str], np.ndarray]:
+def _word2vec(path: Path, binary: bool, max_words: int | None) -> tuple[list[str], np.ndarray]:
     try:
         from gensim.models import KeyedVectors
     except ImportError:

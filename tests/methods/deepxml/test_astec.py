@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random
 
-from xmcbench import UsageError
+from xmcbench import Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec
-from xmcbench.methods.deepxml import classifiers
+from xmcbench.methods.deepxml import classifiers, surrogate
 from xmcbench.methods.deepxml.bags import Bags
 from xmcbench.methods.deepxml.classifiers import trained_classifiers
 from xmcbench.methods.deepxml.surrogate import balanced_clusters, surrogate_pairs, walked
+from xmcbench.methods.dense import search
+from xmcbench.methods.dense.search import top_k
 
 SMALL = {"dimensions": 32, "min_count": 1, "epochs": 15, "encoder_rate": 0.02, "classifier_epochs": 10, "dropout": 0.1}
 
@@ -62,6 +64,23 @@ def test_documents_have_the_clusters_of_their_labels():
     assert (found.toarray().sum(axis=1) == 4).all()
 
 
+def test_frequent_labels_weigh_no_more_in_a_smoothed_one(monkeypatch):
+    given = []
+
+    def watched(vectors, *_):
+        given.append(vectors.toarray())
+        return np.zeros(vectors.shape[0], np.int64)
+
+    monkeypatch.setattr(surrogate, "balanced_clusters", watched)
+    pairs = csr_matrix(np.array([[1, 1, 0, 0], *[[1, 0, 0, 0]] * 9, [0, 0, 1, 1]], np.float32))
+    bags = Bags(np.arange(12), np.array([0, *[1] * 9, 2]), np.ones(11, np.float32))
+    surrogate_pairs(bags, pairs, 3, clusters=2, walk=20, restart=0.2, kept=4, seed=0)
+    means = pairs.T.toarray() @ np.eye(3)[bags.tokens]
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    expected = walked(pairs, 20, 0.2, 4, 0).toarray() @ means
+    np.testing.assert_allclose(given[0], expected, rtol=1e-5, atol=1e-7)
+
+
 def test_learns_from_pairs(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
     method = fitted(Astec, raw_X, raw_Y, pairs, neighbors=5, **SMALL)
@@ -108,7 +127,7 @@ def test_the_reranker_learns_what_the_others_rank_first(fitted, corpus, monkeypa
 
     monkeypatch.setattr(classifiers, "trained_classifiers", watched)
     method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL, negatives=2)
-    first = plain._ranked(plain._documents, 2).indices
+    first = TopK.joined(plain._ranked(plain._documents, 2), 2).indices
     known = [set(pairs[row].indices) for row in np.flatnonzero(np.diff(pairs.indptr))]
     for row, (labels, candidates) in enumerate(zip(first, asked[1], strict=True)):
         wrong = {*method._seen[labels]} - known[row]
@@ -128,11 +147,48 @@ def test_the_shortlist_has_labels_of_near_documents_too(fitted, corpus):
     few = fitted(Astec, raw_X, raw_Y, pairs, shortlist=1, neighbors=1, **SMALL).predict(new, k=1)
     method = fitted(Astec, raw_X, raw_Y, pairs, shortlist=1, neighbors=3, **SMALL)
     queries = method._encoder.embed(method._tokens.bags(new))[:1]
-    listed = method._shortlist(queries, 1)
+    near, means = (top_k(queries, items, size) for items, size in ((method._documents, 3), (method._means, 1)))
+    listed = method._shortlist(near, means)
     nearest = np.argsort(-(method._documents @ queries[0]), kind="stable")[:3]
     mean = int(np.argmax(method._means @ queries[0]))
     assert set(listed.indices) == {*method._pairs[nearest].indices, mean}
     assert (few.indices[0] >= 0).all()
+
+
+def test_batches_are_the_whole(fitted, corpus, monkeypatch):
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(Astec, raw_X, raw_Y, pairs, **SMALL)
+    new = Texts.from_lists([*raw_X, "unknown", *raw_X])
+    whole = method.predict(new, k=5)
+    monkeypatch.setattr(search, "_BLOCK", 3 * len(method._means))
+    monkeypatch.setattr("xmcbench.methods.astec._BLOCK", 2)
+    parts = [*method.predict_batches(new, 5)]
+    assert len(parts) > 3
+    assert np.array_equal(TopK.joined(parts, 5).indices, whole.indices)
+    assert (whole.indices[len(raw_X)] == -1).all()
+    again = fitted(Astec, raw_X, raw_Y, pairs, **SMALL)
+    assert again.predict(new, k=5).scores.tobytes() == whole.scores.tobytes()
+
+
+def test_predicts_deeper_than_the_shortlist(fitted, corpus):
+    raw_X, raw_Y, pairs, new = corpus
+    found = fitted(Astec, raw_X, raw_Y, pairs, shortlist=1, neighbors=1, **SMALL).predict(new, k=7)
+    assert (found.indices[0] >= 0).all()
+
+
+def test_random_labels_are_not_those_of_the_shortlist(fitted, corpus, monkeypatch):
+    asked = []
+
+    def watched(documents, start, candidates, *rest, **options):
+        asked.append(candidates)
+        return trained_classifiers(documents, start, candidates, *rest, **options)
+
+    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    fitted(Astec, raw_X, raw_Y, pairs, negatives=3, random_labels=2, **SMALL)
+    for row in asked[0]:
+        near, drawn = row[3:6], row[6:]
+        assert not {*near[near >= 0]} & {*drawn[drawn >= 0]}
 
 
 def test_labels_without_a_known_pair_are_never_predicted(fitted, corpus):

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.astec import Astec
+from xmcbench.methods.deepxml import classifiers, losses, training
 from xmcbench.methods.deepxml.bags import Bags, Tokens
 from xmcbench.methods.deepxml.classifiers import candidate_labels, shortlisted, trained_classifiers
 from xmcbench.methods.deepxml.losses import contrastive_loss
@@ -51,9 +52,18 @@ def test_vectors_of_tokens_from_a_file(tmp_path):
     tokens = Tokens.of([corpus], 1, 10)
     found = tokens.vectors(str(tmp_path / "vectors.txt"), 16, [corpus], Artifacts(tmp_path), 0)
     words = tokens.vocabulary.words.to_pylist()
-    mean = 5 / 3
+    mean = (1 + 3) / 2  # of the words that the corpus has
     np.testing.assert_allclose(found[words.index("garden")], [1 / mean, 0, 0], rtol=1e-6)
     np.testing.assert_allclose(found[words.index("story")], [0, 0, 3 / mean], rtol=1e-6)
+    # Wherever they stand in the file.
+    filler = "".join(f"filler{number} 1 1 1\n" for number in range(500))
+    (tmp_path / "long.txt").write_text(f"{filler}garden 1 0 0\nelse 0 1 0\nstory 0 0 3\n")
+    late = tokens.vectors(str(tmp_path / "long.txt"), 16, [corpus], Artifacts(tmp_path), 0)
+    assert np.array_equal(late, found)
+    (tmp_path / "other.txt").write_text(filler)
+    notes = {}
+    random = tokens.vectors(str(tmp_path / "other.txt"), 16, [corpus], Artifacts(tmp_path), 0, notes)
+    assert (notes["vectors"]["words"], random.shape[1], np.isfinite(random).all()) == (0, 3, True)
     with pytest.raises(UsageError, match="file of word vectors"):
         tokens.vectors(str(tmp_path / "missing.txt"), 16, [corpus], Artifacts(tmp_path), 0)
 
@@ -175,6 +185,89 @@ def test_learns_from_pairs(fitted, corpus):
     json.dumps(method.notes, allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"c": 0.5},
+        {"d": 4.0},
+        {"classifier_c": 0.3},
+        {"classifier_d": 9.0},
+        {"threshold": 0.4},
+        {"negatives": 5},
+        {"shortlist": 2},
+        {"batch": 3},
+        {"fusion": 0.2},
+    ],
+    ids=str,
+)
+def test_another_value_gives_other_scores(fitted, corpus, other):
+    raw_X, raw_Y, pairs, new = corpus
+    first, second = (
+        fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL, **values).predict(new, k=7) for values in ({}, other)
+    )
+    assert first.scores.tobytes() != second.scores.tobytes()
+
+
+def test_the_encoder_has_its_own_c_and_d(fitted, corpus, monkeypatch):
+    seen = []
+
+    def watched(cosines, positive, c, d, threshold=0.0):
+        seen.append((c, d, threshold))
+        return contrastive_loss(cosines, positive, c, d, threshold)
+
+    monkeypatch.setattr(losses, "contrastive_loss", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    values = {"c": 0.8, "d": 2.0, "classifier_c": 0.6, "classifier_d": 5.0, "threshold": 0.1}
+    fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL, **values)
+    assert [*dict.fromkeys(seen)] == [(0.8, 2.0, 0.0), (0.6, 5.0, 0.1)]
+
+
+def test_the_seed_shuffles_the_labels(fitted, corpus, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        training, "shuffled", lambda rows, batch, seed: seen.append(seed) or shuffled(rows, batch, seed)
+    )
+    raw_X, raw_Y, pairs, _ = corpus
+    fitted(SiameseXML, raw_X, raw_Y, pairs, seed=3, **SMALL)
+    assert seen == [3]
+
+
+@pytest.mark.parametrize("fusion", [0.0, 0.3])
+def test_score_is_the_fusion_of_embedding_and_classifier(fitted, corpus, monkeypatch, fusion):
+    kept = []
+
+    def watched(documents, start, *rest, **options):
+        found = trained_classifiers(documents, start, *rest, **options)
+        kept.append((start, found[0]))
+        return found
+
+    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    raw_X, raw_Y, pairs, new = corpus
+    method = fitted(SiameseXML, raw_X, raw_Y, pairs, fusion=fusion, **SMALL)
+    found = method.predict(new, k=7)
+    ((embedded, trained),) = kept
+    query = method._encoder.embed(method._tokens.bags(new))[0]
+    for label, score in zip(found.indices[0], found.scores[0], strict=True):
+        expected = (1 - fusion) * embedded[label] @ query + fusion * trained[label] @ query
+        assert score == pytest.approx(expected, rel=1e-4)
+
+
+def test_own_documents_of_a_label_are_no_negatives(fitted, monkeypatch):
+    """All documents have both labels: in a batch nothing is wrong, and only the positives cost."""
+    counted = []
+
+    def watched(cosines, positive, *rest):
+        counted.append(positive.tolist())
+        return contrastive_loss(cosines, positive, *rest)
+
+    monkeypatch.setattr(losses, "contrastive_loss", watched)
+    raw_X, raw_Y = Texts.from_lists(["red tea", "green tea"]), Texts.from_lists(["red", "green"])
+    values = SMALL | {"classifier_epochs": 0}
+    fitted(SiameseXML, raw_X, raw_Y, csr_matrix(np.ones((2, 2), np.float32)), **values)
+    assert counted
+    assert all(all(each) for each in counted)
+
+
 @pytest.mark.parametrize("kind", [Astec, SiameseXML])
 def test_given_vectors_are_in_the_notes(fitted, tmp_path, kind):
     path = tmp_path / "vectors.txt"
@@ -184,7 +277,13 @@ def test_given_vectors_are_in_the_notes(fitted, tmp_path, kind):
     method = fitted(kind, texts, Texts.from_lists(["garden", "story"]), pairs, **SMALL, vectors=str(path))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     source = "a local file"
-    assert method.notes["vectors"] == {"name": "vectors.txt", "source": source, "sha256": digest, "width": 3}
+    assert method.notes["vectors"] == {
+        "name": "vectors.txt",
+        "source": source,
+        "sha256": digest,
+        "width": 3,
+        "words": 2,
+    }
 
 
 def test_strange_input(strange):

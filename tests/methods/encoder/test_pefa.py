@@ -9,9 +9,10 @@ from xmcbench.methods.pefa import PEFA, votes
 
 @pytest.fixture
 def run(checkpoint, stories, tmp_path):
-    def go(kind, pairs=None, new=None, k=5, model=None, **values):
+    def go(kind, pairs=None, new=None, k=5, model=None, seed=0, **values):
         raw_X, raw_Y, _ = stories
         method = kind(model=str(model or checkpoint()), **values)
+        method.seed = seed
         method.artifacts = Artifacts(tmp_path / "store")
         method.fit(raw_X, raw_Y, pairs)
         found = method.predict(new or raw_X, k)
@@ -32,6 +33,12 @@ def test_votes():
     np.testing.assert_allclose(abstaining, [[(1 - share) / 2, (1 - share) / 2, 0], [0, 0, 0]], atol=1e-6)
     nobody = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
     assert votes(nobody, known, 0.1).toarray().tolist() == [[0, 0, 0]]
+
+
+def test_no_seed_changes_anything(run, stories):
+    one, other = (run(PEFA, stories[2], seed=seed)[0] for seed in (0, 7))
+    assert PEFA.deterministic
+    assert one.scores.tobytes() == other.scores.tobytes()
 
 
 def test_known_pairs_help(run, stories):
@@ -73,12 +80,22 @@ def test_labels_without_a_pair_are_ranked_by_their_text(run, stories):
 
 def test_a_label_that_only_votes_bring(run, stories):
     """The label texts bring one candidate; a vote brings another, with the similarity of its own text."""
-    one = csr_matrix(([1.0], ([0], [7])), shape=(30, 10), dtype=np.float32)
     new = Texts.from_lists([stories[0][0]])
-    found, method = run(PEFA, one, new, k=10, candidates=1, neighbors=1, mix=0.5)
     plain, _ = run(Embedder, None, new, k=10)
-    similarity = dict(zip(plain.indices[0].tolist(), plain.scores[0].tolist(), strict=True))
-    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
-    assert scores[7] == pytest.approx(0.5 * similarity[7] + 0.5, abs=1e-5)
-    assert found.indices[0, 0] == 7
+    last = int(plain.indices[0, -1])
+    one = csr_matrix(([1.0], ([0], [last])), shape=(30, 10), dtype=np.float32)
+    found, method = run(PEFA, one, new, k=1, candidates=1, neighbors=1, mix=0.5)
+    assert found.indices.tolist() == [[last]]
+    assert found.scores[0, 0] == pytest.approx(0.5 * plain.scores[0, -1] + 0.5, abs=1e-5)
     assert method.notes["voters"] == 1
+
+
+def test_as_many_labels_as_are_asked_for(run):
+    """Also of more than ``candidates``."""
+    found, _ = run(PEFA, csr_matrix((30, 10), dtype=np.float32), k=10, candidates=1)
+    assert (found.indices >= 0).all()
+
+
+def test_the_temperature_counts(run, stories):
+    one, other = (run(PEFA, stories[2], temperature=each)[0].scores for each in (0.05, 5.0))
+    assert not np.array_equal(one, other)

@@ -66,6 +66,29 @@ def test_reordered():
     np.testing.assert_allclose(again.scores[0], [0.7, 0.1, -0.9, -1.9], atol=1e-6)
 
 
+def test_of_equal_scores_the_label_that_came_first_stays_first():
+    found = TopK.ranked(np.array([[7, 3, 5, 1]]), np.array([[9.0, 8, 7, 6]]))
+    again = reordered(found, np.array([[0.5, 0.5, 0.5]], np.float32))
+    assert again.indices.tolist() == [[7, 3, 5, 1]]
+    again.check(1, 4, 8)
+    np.testing.assert_allclose(again.scores[0, :3], 0.5, atol=1e-6)
+    assert TopK.ranked(again.indices, again.scores).indices.tolist() == again.indices.tolist()
+
+
+def test_longer_texts_are_cut(cross_encoder, run):
+    folder = cross_encoder()
+    whole, cut = (run(folder, max_length=length)[0] for length in (None, 8))
+    assert not np.array_equal(whole.scores, cut.scores)
+
+
+def test_the_first_method_is_trained_on_the_pairs(cross_encoder, stories, artifacts):
+    method = Rerank(model=str(cross_encoder()), precision="fp32", first="knn")
+    method.artifacts = artifacts
+    method.fit(*stories)
+    method.predict(NEW, 3)
+    assert method.notes["first"]["knn"]["training_instances_with_a_pair"] == 30
+
+
 def test_more_than_one_score(cross_encoder, run):
     with pytest.raises(UsageError, match="gives 2 scores for a pair"):
         run(cross_encoder(2))

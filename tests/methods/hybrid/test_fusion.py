@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from xmcbench import Texts, TopK
+from xmcbench.methods.hybrid import weights as fitting
 from xmcbench.methods.hybrid.fusion import fused, normalized
 from xmcbench.methods.hybrid.weights import fitted_weights, held_out_rows, only_seen
 
@@ -86,11 +87,23 @@ def test_weights_find_the_part_that_is_right():
     pairs = pairs_of(*[[row % 6] for row in range(30)])
     right = ranking(*[[(row % 6, 0.9), ((row + 1) % 6, 0.8)] for row in range(30)])
     wrong = ranking(*[[((row + 2) % 6, 0.9), ((row + 3) % 6, 0.1)] for row in range(30)])
-    weights, value = fitted_weights([wrong, right], pairs, "range")
+    weights, value = fitted_weights([wrong, right], pairs)
     assert weights[1] > weights[0]
     assert sum(weights) == pytest.approx(1)
     assert value == 1.0
-    assert fitted_weights([right, right], pairs, "range")[0] == [0.5, 0.5]
+    assert fitted_weights([right, right], pairs)[0] == [0.5, 0.5]
+
+
+def test_factors_are_of_the_weight_before_the_pass(monkeypatch):
+    tried, values = [], iter(range(1000))
+
+    def better_each_time(rankings, weights, *_):
+        tried.append(weights)
+        return float(next(values))
+
+    monkeypatch.setattr(fitting, "_ndcg", better_each_time)
+    fitted_weights([FULL, SHORT], None)
+    assert [first for first, _ in tried[1:8]] == [*fitting._FACTORS]
 
 
 def test_what_is_held_out():

@@ -10,6 +10,7 @@ from xmcbench import Artifacts, Part, Unavailable, UsageError
 from xmcbench.errors import UnknownName
 from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.hybrid import Hybrid
+from xmcbench.methods.hybrid import weights as fitting
 from xmcbench.methods.hybrid.fusion import fused
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.plugins.registry import Registry
@@ -82,6 +83,18 @@ def test_weights_are_fitted_on_what_the_parts_have_not_seen(hybrid, corpus, monk
     assert (pairs.data == 1).all()
     _, equal = hybrid(parts="tfidf,xr-linear", weights="fit")
     assert equal.notes["weights"] == {"tfidf": 0.5, "xr-linear": 0.5}
+
+
+def test_weights_are_fitted_on_scores_as_they_are_predicted(hybrid, corpus, monkeypatch):
+    """Normalized over the whole ranking, before labels without a known pair are left out."""
+    given, original = [], fitting.only_seen
+    monkeypatch.setattr(fitting, "only_seen", lambda ranking, *rest: given.append(ranking) or original(ranking, *rest))
+    hybrid(corpus[2], parts="tfidf,bm25", weights="fit", normalization="range")
+    assert len(given) == 2
+    for ranking in given:
+        some = ranking.indices[:, 1] >= 0
+        assert (ranking.scores[some, 0] == 1).all()
+        assert ranking.scores[ranking.indices >= 0].min() >= 0
 
 
 @pytest.mark.parametrize(
