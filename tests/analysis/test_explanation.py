@@ -172,6 +172,24 @@ def test_what_true_pairs_say_of_instances():
     assert len(attributes.of_labels(truth, [np.zeros(3, bool)])) == 2
 
 
+@pytest.fixture
+def truth():
+    """True pairs of three instances of four; the labels have 1, 2 and 90 training pairs."""
+    return Truth(TruePairs(np.array([0, 0, 0, 1, 2]), np.array([0, 1, 2, 1, 0]), 4), np.array([1, 2, 90]), 100)
+
+
+def test_the_median_is_of_the_labels_of_an_instance(truth):
+    _, frequency = attributes.of_labels(truth, [])
+    groups = {name: np.flatnonzero(each).tolist() for name, each in frequency.groups.items()}
+    assert (frequency.name, groups) == ("training pairs of its labels, median", {"1": [2], "2": [0, 1]})
+
+
+@pytest.mark.parametrize(("seen", "said"), [([1, 1, 1], False), ([0, 0, 0], False), ([1, 0, 1], True)])
+def test_known_pairs_are_an_attribute_where_some_labels_have_some(truth, seen, said):
+    names = [each.name for each in attributes.of_labels(truth, [np.array(seen, bool)])]
+    assert ("labels with known pairs" in names) == said
+
+
 def test_words_in_common():
     assert words("The R-2 package, a naïve Web_server") == {"the", "package", "naïve", "web", "server"}
     labels = [f"the label number{row}" for row in range(200)]

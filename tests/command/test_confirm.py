@@ -109,6 +109,13 @@ def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeyp
     assert inside("confirm", "--runs", "none").returncode == 2
 
 
+def test_what_cannot_be_read_is_said(inside, code, runs):
+    runs.record_path(runs.records()[0].cell).with_name("bad.json").write_text("{}")
+    ended = inside("confirm", "--plugin", code())
+    assert (ended.returncode, ended.stdout) == (1, "no record is stale\n")
+    assert ended.stderr.count("left out: ") == 1
+
+
 def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code, runs):
     (first, *others), path = runs.records(), code(seed=6)
     words = ("leaderboard", "--runs", "runs", "--out", "pages", "--plugin", path, "--dataset", tiny)

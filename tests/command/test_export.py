@@ -1,6 +1,7 @@
 """Results in the formats of others, and recorded cells that are run again."""
 
 import csv
+import gzip
 import json
 import math
 import shutil
@@ -50,6 +51,16 @@ def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny):
     assert of_qrels["values"] == pytest.approx({name: expected[name] for name in of_qrels["values"]})
     assert {*METRICS} - {*of_qrels["values"]} == {"PSP@1", "PSP@3", "PSP@5"}
     assert Path("run.txt").read_text().splitlines()[0].split()[:4] == ["0100", "Q0", "label-apple", "1"]
+
+
+@pytest.mark.usefixtures("runs")
+def test_predictions_are_not_exported_for_another_version_of_the_dataset(inside, tiny):
+    path = tiny / "tst.json.gz"
+    changed = gzip.decompress(path.read_bytes()).replace(b"apple story", b"apple tale")
+    path.write_bytes(gzip.compress(changed))
+    ended = inside("export", "run", "tfidf", "--dataset", tiny, "--out", "run.txt")
+    assert (ended.returncode, "another version" in ended.stderr) == (2, True), ended.stderr
+    assert not Path("run.txt").exists()
 
 
 def test_records_as_parquet_and_csv_hold_the_same(inside, tmp_path):

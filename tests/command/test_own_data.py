@@ -118,6 +118,11 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert {line[4] for line in lines[1:]} == {"the engine", "the bridge"}
 
 
+def test_a_method_that_ignores_pairs_suggests_without_them(inside, tiny):
+    ended = inside("suggest", "--dataset", tiny, "--method", "tfidf", "--out", "labels.tsv")
+    assert "zero-shot (no pairs)" in ended.stdout, ended.stderr
+
+
 def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny, tmp_path):
     export(load_dataset(tiny), tmp_path / "few", "jsonl")
     lines = (tmp_path / "few" / "train.jsonl").read_text().splitlines()[:2]

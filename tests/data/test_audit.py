@@ -55,7 +55,7 @@ def test_what_is_planted_is_found(planted):
     assert found["test instances", "also appear in the training set"].examples == ("leak\tof a text",)
     assert found["labels", "have the text of another label"].examples == ("the apple (2 times)",)
     exact = audit(load_dataset(planted), near=False)
-    assert not any("nearly" in each.kind for each in exact.findings)
+    assert not any("near duplicates" in each.kind for each in exact.findings)
 
 
 def test_a_clean_dataset_has_no_finding(tiny):
@@ -134,7 +134,7 @@ def test_near_duplicates_are_those_of_the_exact_similarity():
 def test_info_warns_and_audit_writes_a_page(inside, planted, tmp_path):
     shown = inside("data", "info", planted).stdout
     assert "warning: 1 of 30 test instances (3.33%) also appear in the training set" in shown
-    assert "nearly" not in shown
+    assert "near duplicates" not in shown
     assert len(json.loads(inside("data", "info", planted, "--json").stdout)["warnings"]) == 5  # and scripts
     page = tmp_path / "audit.html"
     ended = inside("data", "audit", planted, "--html", page)

@@ -49,6 +49,13 @@ def test_the_seed_and_the_share_decide(whole):
     assert "test_share=0.4, split_seed=1" in other.notes[0]
 
 
+def test_another_seed_is_another_split(whole):
+    folder = whole([f"text {row}" for row in range(100)])
+    one, other = load_dataset(folder), load_dataset(f"{folder}?split_seed=1")
+    assert len(one.test) == len(other.test) == 20
+    assert {*one.test} != {*other.test}
+
+
 def test_both_sides_get_at_least_one_text(whole):
     folder = whole(["a", "b", "b"])
     for share in (0.01, 0.99):

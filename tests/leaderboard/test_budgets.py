@@ -51,6 +51,13 @@ def test_names_that_coincide_are_told_apart(trained, altered):
     assert [line.name for line in made.lines] == ["ICT (small), k=1", "ICT (small), k=2"]
 
 
+def test_two_methods_of_equal_parameters_are_two_lines(trained):
+    methods = {"ict": 0.1, "rts": 0.5}
+    records = [trained(method, steps, value) for method, value in methods.items() for steps in (0, 60, 120)]
+    (made, _) = budget_curves(records, "self")
+    assert [(line.name, line.points[0].value) for line in made.lines] == [("ICT (small)", 0.1), ("RTS (small)", 0.5)]
+
+
 def test_a_drawing_and_its_place_on_the_page(trained, check_boxes):
     records = [trained("ict", steps, 0.1 + steps / 9000) for steps in (0, 60, 120, 240, 480, 1620, 1630)]
     (made, _) = budget_curves(records, "self")

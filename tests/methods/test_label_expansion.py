@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmcbench import Texts, TopK
+from xmcbench import Artifacts, Texts, TopK
 from xmcbench.methods.label_expansion import LabelExpansion, expanded
 from xmcbench.methods.tfidf import Tfidf
 
@@ -28,6 +28,21 @@ def test_the_vector_of_a_label():
     cut = expanded(labels, instances, nearest, 0.5, 2).toarray()[0]
     assert np.flatnonzero(cut).tolist() == [0, 2]
     assert np.linalg.norm(cut) == pytest.approx(1)
+
+
+def test_more_documents_lend_a_label_more_words(fitted):
+    one, more = (fitted(LabelExpansion, RAW_X, RAW_Y, documents=number)._features.labels for number in (1, 3))
+    assert one.nnz < more.nnz
+
+
+def test_nothing_is_shared_with_other_parameters(tmp_path):
+    found = set()
+    for values in ({}, {"documents": 1}, {"terms": 2}, {"weight": 0.1}):
+        method = LabelExpansion(**values)
+        method.artifacts = Artifacts(tmp_path)
+        method.fit(RAW_X, RAW_Y)
+        found.add(method._features.labels.toarray().tobytes())
+    assert len(found) == 4
 
 
 def test_no_label_and_no_document_in_common(fitted):

@@ -87,6 +87,16 @@ def test_solver_reaches_the_optimum_of_the_svm(problem, cost):
     assert np.abs(gradient).max() < 1e-2 * max(1, np.abs(model.weights).max())
 
 
+def test_the_seed_orders_the_steps_of_the_solver(problem):
+    X, Y, pattern, candidates, true, _ = problem
+    found = []
+    for seed in (0, 1):
+        model = Bilinear(pattern, Y)
+        model.fit(X, candidates, true, cost=1.0, iterations=1, tolerance=1e-9, seed=seed)
+        found.append(model.weights)
+    assert not np.array_equal(*found)
+
+
 def test_scores_are_those_of_the_vectors(problem):
     X, Y, pattern, candidates, true, vectors = problem
     model = Bilinear(pattern, Y)

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
+import numpy as np
 import pytest
 
 from xmcbench.environment import machine, machine_tag
 from xmcbench.errors import StorageError
+from xmcbench.metrics import TruePairs
 from xmcbench.processes.heartbeat import Heart
 from xmcbench.processes.lifetime import new_mark
 from xmcbench.records import Store
@@ -66,6 +68,17 @@ def test_a_record_takes_its_files_along(staged_result, monkeypatch):
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
     assert store.truth_path(better.cell.dataset, "1" * 64).read_text() == "0.5"  # equal, and others may read it
+
+
+def test_a_damaged_truth_is_replaced(staged_result):
+    store, staged, better = staged_result
+    truth = Truth(TruePairs(np.array([0]), np.array([1]), 2), np.array([1, 1]), 2)
+    facts = msgspec.structs.replace(better.ranks, truth_sha256=truth.digest)
+    better = msgspec.structs.replace(better, ranks=facts)
+    store.truth_path(better.cell.dataset, truth.digest).write_bytes(b"damaged")
+    truth.save(staged.truth_path(better.cell.dataset, truth.digest))
+    store.write(better, staged)
+    assert store.truth(better).digest == truth.digest
 
 
 def test_a_result_whose_files_cannot_be_written_replaces_nothing(staged_result, monkeypatch):

@@ -91,6 +91,33 @@ def test_methods_that_use_others_come_last_and_find_what_these_have_left(tiny, p
     assert methods.index("tfidf") < methods.index("aaa")
 
 
+def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, tmp_path):
+    parts = plugin(
+        """
+        from typing import ClassVar
+        from xmcbench import Method
+
+        class Plain(Method):
+            def fit(self, raw_X, raw_Y, pairs=None): ...
+            def predict(self, raw_X, k=100): ...
+
+        class Small(Plain):
+            needs: ClassVar = {"gpu": 1}
+
+        class Large(Plain):
+            needs: ClassVar = {"gpu": 1, "cores": 3}
+
+        class Whole(Small):
+            def uses(self):
+                return ("plain", "small", "large")
+        """,
+        "parts.py",
+    )
+    wanted = Request(str(tiny), Setting.of("ez"), methods=["whole"])
+    (cell,) = plan([wanted], Registry([parts]), Store(tmp_path / "runs")).cells
+    assert cell.needs == {"gpu": 1, "cores": 3}
+
+
 def test_a_method_asked_for_by_name_must_run(planned):
     with pytest.raises(UsageError, match="two needs pairs"):
         planned(methods=["two"])

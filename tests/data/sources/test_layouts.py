@@ -350,10 +350,25 @@ def test_a_skos_vocabulary(made):
         load_dataset(folder)
 
 
+def test_the_first_of_two_subjects_with_one_label_is_meant(made):
+    files = {**FULL, "vocab.csv": FULL["vocab.csv"] + "http://a/mug,a cup,3\n"}
+    assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1, 0]]
+
+
+def test_a_subject_without_a_label_in_the_language_is_left_out(made):
+    vocabulary = ["uri,label_en,label_fi", "http://a/tea,tea,tee", "http://a/x,,x", "http://a/cup,a cup,kuppi"]
+    assert [*load_dataset(made({**FULL, "vocab.csv": vocabulary})).labels] == LABELS
+
+
 def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
     first, second = LAYOUTS["beir"]["corpus.jsonl"]
     dataset = load_dataset(made({**LAYOUTS["beir"], "corpus.jsonl": [first, "", second]}))
     assert dataset.test_pairs().toarray().tolist() == [[0, 1]]
+
+
+def test_a_pair_of_relevance_0_is_none(made):
+    files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L1 0", "3 L2 1"]}
+    assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1]]
 
 
 def test_pairs_of_unknown_test_uids_are_noted(made):

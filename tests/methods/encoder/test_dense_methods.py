@@ -99,6 +99,18 @@ def test_the_store_changes_nothing(run, checkpoint, stories, tmp_path):
     assert first.scores.tobytes() != other.scores.tobytes()
 
 
+def test_rts_is_trained_again_for_other_labels(run, checkpoint, stories, tmp_path):
+    raw_X, raw_Y, _ = stories
+    values = {**values_of(RTS, checkpoint()), "min_words": 2, "max_words": 4}
+    found = []
+    for labels in (raw_Y, Texts.from_lists(["red garden island", *list(raw_Y)[1:]])):
+        store = Artifacts(tmp_path)
+        run(RTS, (raw_X, labels, None), values, store=store)
+        found.append({each for each in store.used if each.startswith("training/")})
+    assert found[0]
+    assert not found[0] & found[1]
+
+
 def test_documents_without_a_context_are_in_the_notes(run, checkpoint, stories):
     raw_X, raw_Y, pairs = stories
     shorter = Texts.from_lists(

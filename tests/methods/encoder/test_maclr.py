@@ -1,13 +1,14 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.ict import ICT
-from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.maclr import MACLR, title_retrieval
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.simcse import SimCSE
 
@@ -249,10 +250,30 @@ def test_held_out_documents(run, stories):
     _, method = run(stories, held_out=8)
     found = method.notes["held-out titles"]
     assert list(found) == ["untrained", "stage I", "stage II"]
-    assert all(0 <= each["hit@1"] <= each["MRR"] <= 1 for each in found.values())
+    drawn = method._context_pairs(method._tower, stories[0])
+    rows = np.sort(np.random.default_rng([method.seed, 4]).permutation(30)[:8])
+    shorter = [run(stories, held_out=8, pseudo_steps=0, steps=steps)[1] for steps in (0, SHARED["steps"])]
+    expected = [
+        title_retrieval.title_retrieval(each._tower.encoder, drawn.contexts, drawn.titles, rows)
+        for each in (*shorter, method)
+    ]
+    assert [*found.values()] == expected
+    assert expected[0] != expected[1] != expected[2]
     assert method.notes["pseudo pairs"]["documents"] == 22
     with pytest.raises(UsageError, match="held_out = 30 leaves none of the 30 documents"):
         run(stories, held_out=30)
+
+
+def test_a_tie_counts_against_a_context(monkeypatch):
+    """The first context is as near to both titles."""
+    vectors = {"contexts": [[1, 0], [0, 1]], "titles": [[1, 0], [1, 1]]}
+
+    def encode(encoder, store, out, rows):
+        out[:] = vectors[store]
+
+    monkeypatch.setattr(title_retrieval, "encode", encode)
+    found = title_retrieval.title_retrieval(SimpleNamespace(width=2), "contexts", "titles", np.arange(2))
+    assert found == {"hit@1": 0.5, "MRR": 0.75}
 
 
 def test_held_out_documents_are_not_replayed(run, stories, monkeypatch):

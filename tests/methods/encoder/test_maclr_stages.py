@@ -236,6 +236,12 @@ def test_pseudo_labels():
     assert pairs_of(chosen(without_own_titles(found, own), 4, 2)) == [(0, 0), (1, 0), (1, 3)]
 
 
+def test_a_lead_of_just_the_margin_is_enough():
+    found = TopK(np.array([[0, 1]], np.int32), np.array([[3.0, 1.0]], np.float32))
+    assert pairs_of(chosen(found, 4, 1, margin=2.0)) == [(0, 0)]
+    assert pairs_of(chosen(found, 4, 1, margin=2.5)) == []
+
+
 def test_pseudo_pairs_of_two_sources_are_counted_once_or_twice():
     first = PseudoPairs(np.array([0, 0, 1]), np.array([0, 2, 1]), (2, 3))
     second = PseudoPairs(np.array([0, 1, 1]), np.array([2, 0, 1]), (2, 3))
