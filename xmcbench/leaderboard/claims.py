@@ -91,6 +91,8 @@ def _tried(
     marks: list[str] = []
     for preset in presets:
         better, worse = (_row(side, records, source, preset, standing) for side in (claim.better, claim.worse))
+        if claim.better.row and claim.worse.row and _others(better, source) != _others(worse, source):
+            continue  # the preset has changed between the two
         if pairs := _pairs(better, worse):
             differences[preset] = {
                 metric: [100 * (_value(first, metric) - _value(second, metric)) for first, second in pairs]
@@ -121,6 +123,13 @@ def _is_row(record: Record, row: str, printed: Ablation) -> bool:
         and "=" not in without_switches(record.method.variant, printed.switches)
         and ablation.index(record.cell.parameters, printed) == row
     )
+
+
+def _others(group: Sequence[Record], source: Source) -> dict[str, object]:
+    """The parameters of a row of the ablation that are no components."""
+    switches = source.ablation.switches if source.ablation else {}
+    found = group[0].cell.parameters if group else {}
+    return {name: value for name, value in found.items() if name not in switches}
 
 
 def _pairs(better: Sequence[Record], worse: Sequence[Record]) -> list[tuple[Record, Record]]:

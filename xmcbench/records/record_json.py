@@ -18,7 +18,7 @@ from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
 from xmcbench.records.record import SCHEMA, Cell, Record
 from xmcbench.storage.canonical import canonical_json, sha256_json
-from xmcbench.storage.reading import read_bytes
+from xmcbench.storage.reading import Unreadable, read_bytes
 
 _AGAIN = "run the cell again"
 
@@ -57,10 +57,8 @@ def read_record(path: Path) -> Record:
     """
     try:
         content = read_bytes(path)
-    except OSError as error:
-        raise StorageError(
-            f"cannot read the record {path}: {error.strerror or error}", "check its permissions"
-        ) from error
+    except (OSError, Unreadable) as error:
+        raise StorageError(f"cannot read the record {path}: {error}", "move or delete it") from error
     try:
         values = msgspec.json.decode(content)
         # Before all else: half a surrogate pair is JSON, but not text.
