@@ -129,7 +129,9 @@ def test_only_rows_that_a_preset_gives_unchanged_are_compared(row):
 def test_rows_of_the_ablation_by_two_versions_of_a_preset_are_not_compared(row):
     whole = [row("MACLR", "small", 0.5, steps=20), row("ICT", "small", 0.4, steps=60)]
     one = row("MACLR", "small", 0.3, components="x---", steps=20)
-    assert "Clusters help ICT (rows 2, 1)" not in table([*whole, one, row("MACLR", "small", components="----", steps=9)])
+    assert "Clusters help ICT (rows 2, 1)" not in table(
+        [*whole, one, row("MACLR", "small", components="----", steps=9)]
+    )
     assert "Clusters help ICT (rows 2, 1)" in table([*whole, one, row("MACLR", "small", components="----", steps=20)])
 
 
