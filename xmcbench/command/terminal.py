@@ -22,13 +22,13 @@ class Inert:
 
     def write(self, text: str) -> int:
         """Write text whose control characters are spelled out; returns the number of characters given."""
-        with self._readers():
+        with self._ignoring_broken_pipes():
             self.stream.write(terminal(text))
         return len(text)
 
     def flush(self) -> None:
         """Write what is held back."""
-        with self._readers():
+        with self._ignoring_broken_pipes():
             self.stream.flush()
 
     def writelines(self, lines: Any) -> None:
@@ -37,9 +37,8 @@ class Inert:
             self.write(line)
 
     @contextmanager
-    def _readers(self) -> Iterator[None]:
-        """Where the reader has gone (`xmcbench ls | head`), what follows goes nowhere, and the exit code is that of the
-        work."""
+    def _ignoring_broken_pipes(self) -> Iterator[None]:
+        """Discard the output once its reader has gone (`xmcbench ls | head`): the exit code does not depend on it."""
         try:
             yield
         except BrokenPipeError:
