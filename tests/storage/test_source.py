@@ -14,7 +14,7 @@ from xmcbench.plugins.loading import from_file
 from xmcbench.plugins.registry import Registry
 from xmcbench.storage import source
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.source import module_digest, source_digest, source_of
+from xmcbench.storage.source import Sources, module_digest, source_digest, source_of
 from xmcbench.storage.syntax import Syntax
 
 ROOT = Path(__file__).parents[2]
@@ -342,6 +342,32 @@ def test_packages_of_others_are_named(write):
 
     assert {"numpy", "scipy"} <= {*source_of(One).packages}
     assert not {"os", "pack", "xmcbench"} & {*source_of(One).packages}
+
+
+def test_what_was_read_for_one_object_serves_the_next(write, tmp_path, monkeypatch):
+    write({"two.py": "import numpy\nclass Two:\n    def fit(self):\n        from pack.rooms import shared\n"})
+    from pack.one import One
+    from pack.two import Two
+
+    # Two files of the same name, each beside a plug-in that imports it.
+    for folder, text in (("a", "x = 1\n"), ("b", "x = 2\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "near.py").write_text(text)
+        (tmp_path / folder / "own.py").write_text(
+            "import near\nfrom xmcbench import Method\nclass Own(Method):\n"
+            "    def fit(self, raw_X, raw_Y, pairs=None): ...\n    def predict(self, raw_X, k): ...\n"
+        )
+    plugins = [from_file(tmp_path / folder / "own.py")[0].method for folder in "ab"]
+    objects = [One, Two, *plugins, One]
+    alone = [source_of(each) for each in objects]
+    read = []
+    monkeypatch.setattr(
+        source, "syntax_of", lambda file, *rest, real=source.syntax_of: read.append(file) or real(file, *rest)
+    )
+    sources = Sources()
+    assert [sources.of(each) for each in objects] == alone
+    assert len(read) == len({*read})
+    assert len({each.digest for each in alone}) == 4
 
 
 def test_versions_are_part_of_the_key_of_an_artifact_and_not_of_a_source(write, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from xmcbench.choice import Choice
     from xmcbench.results import Results
 
 
@@ -45,7 +46,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and execute; 1 if a cell failed or no cell has a result."""
-    from xmcbench.choice import check_choosable, choices
     from xmcbench.command import report
     from xmcbench.experiment import Run
     from xmcbench.runner.shard import Shard
@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     grids = [request.grid(each, request.methods(each.methods)) for each in arguments.grids]
     planned = Run.planned(grids, options, report.registry(options), arguments.filter)
     if arguments.best is not None:
+        from xmcbench.choice import check_choosable
+
         check_choosable(arguments.best, (each.dataset for each in planned.plan.cells))
     report.warn_skipped(planned.plan.skipped)
     report.show_notes(each.dataset for each in planned.plan.cells)
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.only is not None:
         return report.pretrained(planned, arguments.json)
     results = report.carried_out(planned)
-    chosen = choices(results, arguments.best) if arguments.best is not None else []
+    chosen = _best(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
         document = {
             "filter": planned.filter or {part.records[0].cell.dataset: part.filter for part in results.parts()},
@@ -81,6 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), *chosen, sep="\n\n")
     return 0 if results.ok or not planned.plan.cells else 1
+
+
+def _best(results: Results, metric: str) -> list[Choice]:
+    from xmcbench.choice import choices
+
+    return choices(results, metric)
 
 
 def _headline(part: Results) -> str:

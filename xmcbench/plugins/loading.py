@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -77,7 +77,12 @@ def origin_of(point: metadata.EntryPoint) -> str:
 
 def distribution_of(point: metadata.EntryPoint) -> str:
     """The package an entry point is of."""
-    return point.dist.name if point.dist else "?"
+    return _distribution_name(point.dist) if point.dist else "?"
+
+
+@lru_cache
+def _distribution_name(distribution: metadata.Distribution) -> str:
+    return distribution.name  # parses all metadata of the package, which may have many entry points
 
 
 def from_point(point: metadata.EntryPoint) -> Imported:

@@ -21,7 +21,7 @@ from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
 from xmcbench.plugins.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
 from xmcbench.plugins.loading import check_file, distribution_of, from_point, origin_of, points
 from xmcbench.records import Cell, Standing
-from xmcbench.storage.source import joined, source_digest
+from xmcbench.storage.source import Sources, joined
 
 
 class Subject(Protocol):
@@ -36,16 +36,17 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class _Here:
-    """A class that is imported here."""
+    """A class that is imported here. sources: those of all such classes, which share most of their modules."""
 
     method: type[Method]
+    sources: Sources
 
     def source_sha256(self) -> str:
         return self._source
 
     @cached_property
     def _source(self) -> str:
-        return source_digest(self.method)
+        return self.sources.of(self.method).digest
 
     def answer(self, question: Question) -> Answer:
         return Answer.of(self.method, question)
@@ -142,6 +143,7 @@ class Registry:
         """
         self.notes: list[str] = []
         self._limit_s = min(time_limit_s or TIME_LIMIT_S, TIME_LIMIT_S)
+        self._sources = Sources()
         self._origins: dict[str, str] = {}
         self._replaceable: set[str] = set()
         self._load: dict[str, Callable[[], Entry]] = {}
@@ -149,7 +151,7 @@ class Registry:
         foreign: set[str] = set()
         for point in points():
             own = distribution_of(point) == "xmcbench"
-            self._add(point.name, origin_of(point), partial(_built_in if own else self._installed, point))
+            self._add(point.name, origin_of(point), partial(self._built_in if own else self._installed, point))
             if not own:
                 foreign.add(point.name)
         self._replaceable = foreign
@@ -169,6 +171,13 @@ class Registry:
             )
         self._origins[name] = origin
         self._load[name] = cache(load)
+
+    def _built_in(self, point: EntryPoint) -> Entry:
+        found = from_point(point)
+        if found.method is None:
+            return Entry(found.name, found.origin, None, found.problem)
+        subject = _Here(found.method, self._sources)
+        return Entry(found.name, found.origin, Description.of(found.method), subject=subject)
 
     def _installed(self, point: EntryPoint) -> Entry:
         inspection = Inspection(Plugin(name=point.name), origin_of(point), self._limit_s)
@@ -240,13 +249,6 @@ class Registry:
 
 def _itself(entry: Entry) -> Entry:
     return entry
-
-
-def _built_in(point: EntryPoint) -> Entry:
-    found = from_point(point)
-    if found.method is None:
-        return Entry(found.name, found.origin, None, found.problem)
-    return Entry(found.name, found.origin, Description.of(found.method), subject=_Here(found.method))
 
 
 def _looked_at(inspection: Inspection, each: Inspected, plugin: Path | None = None) -> Entry:

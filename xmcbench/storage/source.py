@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +45,7 @@ def source_of(*objects: object) -> Source:
 
     The modules that give a method its data and take its predictions are always included.
     """
-    return _source(tuple(sorted({*map(_module_name, objects), *_EVERY_RESULT})))
+    return Sources().of(*objects)
 
 
 def source_digest(method: type) -> str:
@@ -60,7 +60,7 @@ def joined(digests: Sequence[str]) -> str:
 
 def module_digest(*modules: str) -> str:
     """SHA-256 (hex) of the source of the named modules and of what they import from their own packages."""
-    return _source(tuple(sorted(modules))).digest
+    return Sources().of_modules(*modules).digest
 
 
 def plugin_files(plugin: Path) -> list[Path]:
@@ -141,6 +141,18 @@ class _Package:
         return spec is None or spec.origin is None or Path(spec.origin).resolve() == first[1].resolve()
 
 
+#: A package, and the files of it that an import runs, by name.
+_Import = tuple[_Package, tuple[tuple[str, Path], ...]]
+
+
+class _Module(NamedTuple):
+    """tree: the digest of its syntax tree. imports: of its package and of methods. foreign: the packages of others."""
+
+    tree: str
+    imports: tuple[_Import, ...]
+    foreign: frozenset[str]
+
+
 def _module_name(thing: object) -> str:
     if isinstance(thing, ModuleType):
         return thing.__name__
@@ -154,36 +166,57 @@ def _file_of(module: str) -> Path:
     return Path(file).resolve()
 
 
-def _source(modules: tuple[str, ...]) -> Source:
-    trees: dict[str, str] = {}
-    foreign: set[str] = set()
-    waiting: list[tuple[_Package, Iterable[tuple[str, Path]]]] = []
-    for module in modules:
-        package = _Package.of(module)
-        # The name of a plug-in file may not be importable.
-        own = _file_of(module) if not package.prefix else None
-        waiting.append((package, [(own.stem, own)] if own else package.files(module)))
-    seen: set[tuple[_Package, str]] = set()  # files import the same names
-    while waiting:
-        package, files = waiting.pop()
-        for name, file in files:
-            if name in trees:
-                continue
+class Sources:
+    """The sources of several objects. A module, and what an import runs, is looked at once, when it is met first."""
+
+    def __init__(self) -> None:
+        self._modules: dict[tuple[_Package, Path], _Module] = {}
+        self._imports: dict[tuple[_Package, str], _Import | None] = {}
+
+    def of(self, *objects: object) -> Source:
+        """What ``source_of`` says of them."""
+        return self.of_modules(*map(_module_name, objects), *_EVERY_RESULT)
+
+    def of_modules(self, *modules: str) -> Source:
+        """The source that the named modules depend on."""
+        trees: dict[str, str] = {}
+        foreign: set[str] = set()
+        waiting: list[_Import] = []
+        for module in sorted({*modules}):
+            package = _Package.of(module)
+            # The name of a plug-in file may not be importable.
+            own = _file_of(module) if not package.prefix else None
+            waiting.append((package, ((own.stem, own),) if own else tuple(package.files(module))))
+        while waiting:
+            package, files = waiting.pop()
+            for name, file in files:
+                if name not in trees:
+                    module = self._module(package, name, file)
+                    trees[name] = module.tree
+                    waiting += module.imports
+                    foreign |= module.foreign
+        digest = hashlib.sha256()
+        for name in sorted(trees):
+            digest.update(f"{name} {trees[name]}\n".encode())
+        packages = sorted(foreign - sys.stdlib_module_names - {"xmcbench", ""})
+        return Source(digest.hexdigest(), tuple(packages))
+
+    def _module(self, package: _Package, name: str, file: Path) -> _Module:
+        if (package, file) not in self._modules:
             parsed = syntax_of(file, name, file.stat().st_mtime_ns)
-            trees[name] = parsed.tree
-            for imported in parsed.imports:
-                if (package, imported) in seen:
-                    continue
-                seen.add((package, imported))
-                if package.imported(imported):
-                    waiting.append((package, package.files(imported)))
-                elif f"{imported}.".startswith(f"{_METHODS}."):
-                    methods = _Package.of(_METHODS)
-                    waiting.append((methods, methods.files(imported)))
-                else:
-                    foreign.add(imported.split(".")[0])
-    digest = hashlib.sha256()
-    for name in sorted(trees):
-        digest.update(f"{name} {trees[name]}\n".encode())
-    packages = sorted(foreign - sys.stdlib_module_names - {"xmcbench", ""})
-    return Source(digest.hexdigest(), tuple(packages))
+            found = {imported: self._found(package, imported) for imported in parsed.imports}
+            foreign = frozenset(imported.split(".")[0] for imported, each in found.items() if each is None)
+            self._modules[package, file] = _Module(parsed.tree, tuple(filter(None, found.values())), foreign)
+        return self._modules[package, file]
+
+    def _found(self, package: _Package, imported: str) -> _Import | None:
+        """What an import in this package runs; None where it is code of other authors."""
+        if (package, imported) not in self._imports:
+            found = None
+            if package.imported(imported):
+                found = package, tuple(package.files(imported))
+            elif f"{imported}.".startswith(f"{_METHODS}."):
+                methods = _Package.of(_METHODS)
+                found = methods, tuple(methods.files(imported))
+            self._imports[package, imported] = found
+        return self._imports[package, imported]
