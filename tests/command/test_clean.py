@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from xmcbench import Artifacts
-from xmcbench.command.report import counted
+from xmcbench.output.quantities import counted
 from xmcbench.records import Store
 
 MIB = 1 << 20

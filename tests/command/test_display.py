@@ -7,7 +7,7 @@ import time
 import pytest
 
 from xmcbench.command import progress
-from xmcbench.command.progress import Display, Outlook, duration
+from xmcbench.command.progress import Display, Outlook
 from xmcbench.plugins.registry import Registry
 from xmcbench.progress import Report
 from xmcbench.records import Store
@@ -107,6 +107,5 @@ def test_the_outlook_of_a_run(planned, record):
     assert outlook.left_s([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2
 
 
-def test_seconds_as_a_person_says_them():
-    assert [duration(each) for each in (0.4, 89, 90, 3600, 12000)] == ["0 s", "89 s", "2 min", "60 min", "3 h 20 min"]
+def test_how_often_a_file_is_told():
     assert progress._EVERY_S == 60

@@ -14,6 +14,7 @@ from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.metrics import METRICS, Scores, protocol
 from xmcbench.metrics.power import POWER, Spread, spread
 from xmcbench.output.layout import laid_out
+from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
 from xmcbench.records.selection import Choice, Selected, choose, places
 from xmcbench.runner.rescoring import evaluations
@@ -90,7 +91,7 @@ class Needed:
         )
         seeds = self._seeds(self.pairs)
         lines = self._lines(seeds) if len(self.pairs) <= 10 else self._quantiles(seeds)
-        heads = ["Rows", *(f"instances, {runs} seed{'s' if runs > 1 else ''}" for runs in seeds)]
+        heads = ["Rows", *(f"instances, {counted(runs, 'seed')}" for runs in seeds)]
         heads += [f"seeds, {self.instances:,} instances", f"detectable, {self.instances:,} instances"]
         aligned = ("left", *["right"] * (len(heads) - 1))
         parts = [head, laid_out(lines, heads, aligned)]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.errors import UnknownName, UsageError
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from xmcbench.records.cleaning import Item
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return left_out
     print(_table(chosen))
     if arguments.remove:
-        print(f"\nremoved: {report.counted(len(chosen), 'item')}, {_size(sum(item.size for item in chosen))}")
+        print(f"\nremoved: {counted(len(chosen), 'item')}, {_size(sum(item.size for item in chosen))}")
     if busy:
         print(f"kept, because a running cell uses them: {busy}")
     return left_out

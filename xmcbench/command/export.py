@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from xmcbench.records import Record, Store
@@ -59,7 +60,7 @@ def _records(arguments: argparse.Namespace) -> int:
 
     store, records = _read(arguments.runs)
     write_records(records, arguments.out, Registry(arguments.plugin).standing())
-    print(f"{report.counted(len(records), 'record')} in {arguments.out}")
+    print(f"{counted(len(records), 'record')} in {arguments.out}")
     return report.warn_left_out(store)
 
 
@@ -72,7 +73,7 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     standing = Registry(arguments.plugin).standing()
     new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
     left = len(records) - new
-    print(f"{report.counted(new, 'record')} in {arguments.to}" + (f", {left} were there" if left else ""))
+    print(f"{counted(new, 'record')} in {arguments.to}" + (f", {left} were there" if left else ""))
     return report.warn_left_out(store)
 
 
@@ -108,17 +109,16 @@ def _run(arguments: argparse.Namespace) -> int:
     found = filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
     names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")
-    print(f"{report.counted(len(found), 'instance')} in {arguments.out}")
+    print(f"{counted(len(found), 'instance')} in {arguments.out}")
     return report.warn_left_out(row.store)
 
 
 def _qrels(arguments: argparse.Namespace) -> int:
     from xmcbench import trec
-    from xmcbench.command import report
     from xmcbench.data import load_dataset
 
     dataset = load_dataset(request.only_dataset(arguments))
     pairs = dataset.test_pairs()
     trec.write_qrels(arguments.out, pairs, trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
-    print(f"{report.counted(pairs.nnz, 'pair')} in {arguments.out}")
+    print(f"{counted(pairs.nnz, 'pair')} in {arguments.out}")
     return 0

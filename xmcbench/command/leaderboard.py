@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
@@ -104,15 +105,15 @@ def run(arguments: argparse.Namespace) -> int:
         write(out, made, arguments.force)
         first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
         index = f", the index is {out / first}" if first else ""
-        print(f"{report.counted(len(made), 'file')} in {out}{index}")
+        print(f"{counted(len(made), 'file')} in {out}{index}")
         return 1 if failed or left_out else 0
     found = [*outdated, *differences(out, made)]
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
     if found:
-        print(f"out of date: {report.counted(len(found), 'file')} (run `xmcbench leaderboard`)")
+        print(f"out of date: {counted(len(found), 'file')} (run `xmcbench leaderboard`)")
     else:
-        print(f"up to date: {report.counted(len(made), 'file')}")
+        print(f"up to date: {counted(len(made), 'file')}")
     return 1 if found or left_out else 0
 
 

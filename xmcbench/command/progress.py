@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.output.escaping import terminal
+from xmcbench.output.quantities import duration
 from xmcbench.results import files_of
 from xmcbench.runner.estimate import similar_records
 
@@ -148,11 +149,3 @@ def _steps(report: Report) -> list[str]:
     said = [f"{report.unit} {report.done}{f' of {report.total}' if report.total else ''}{share}"]
     said += [f"{report.rate:.3g}/s"] if report.rate else []
     return said + ([f"{duration(report.left_s)} left"] if report.left_s is not None else [])
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: 12 s, 4 min, 3 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command.progress import Display, duration
+from xmcbench.command.progress import Display
 from xmcbench.errors import UsageError
 from xmcbench.experiment import Experiment, Options, Run, Shown
 from xmcbench.output.layout import laid_out
+from xmcbench.output.quantities import counted, duration
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.runner.estimate import Estimate, SharedWork
@@ -87,11 +88,6 @@ def dry_run(experiment: Experiment[Shown], as_json: bool = False) -> int:
     else:
         print(_plan_table(planned, estimate), _summary(planned, estimate, jobs), sep="\n\n")
     return 0
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and its noun: ``1 cell``, ``2 cells``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def check_new(path: Path, force: bool, flag: str = "--force") -> None:

@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from xmcbench.leaderboard import provenance
 from xmcbench.metrics.seeds import half_width
+from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Standing
 from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
@@ -94,9 +95,9 @@ def measured_on(record: Record) -> str:
     if threads is None:
         said.append("threads not recorded")
     elif threads != hardware.cores:
-        said.append(f"{threads} thread{'s' if threads != 1 else ''} per cell")
+        said.append(f"{counted(threads, 'thread')} per cell")
     if neighbors:
-        said.append(f"beside {neighbors} other cell{'s' if neighbors != 1 else ''}")
+        said.append(f"beside {counted(neighbors, 'other cell')}")
     return ", ".join(said)
 
 

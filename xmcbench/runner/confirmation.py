@@ -22,6 +22,7 @@ import numpy as np
 
 from xmcbench.environment import Compute, hardware
 from xmcbench.errors import MethodError
+from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Standing, Store
 from xmcbench.records.record import SourceCheck
 from xmcbench.records.standing import valid_sources
@@ -51,7 +52,7 @@ class Group:
         """The group in one line."""
         record = self.records[0]
         pairs = "without pairs" if record.cell.setting.kind == "ez" else "with pairs"
-        size = f"{len(self.records)} record{'s' if len(self.records) > 1 else ''}"
+        size = counted(len(self.records), "record")
         return f"{record.name} on {record.cell.dataset}, {pairs}: {size}"
 
 

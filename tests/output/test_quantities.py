@@ -1,0 +1,11 @@
+"""Quantities as a person says them."""
+
+from xmcbench.output.quantities import counted, duration
+
+
+def test_a_number_and_its_noun():
+    assert [counted(each, "cell") for each in (0, 1, 2, 1234)] == ["0 cells", "1 cell", "2 cells", "1,234 cells"]
+
+
+def test_seconds_as_a_person_says_them():
+    assert [duration(each) for each in (0.4, 89, 90, 3600, 12000)] == ["0 s", "89 s", "2 min", "60 min", "3 h 20 min"]

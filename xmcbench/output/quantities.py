@@ -1,0 +1,16 @@
+"""Numbers with their nouns, and durations, as a person says them."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: ``1 cell``, ``2 cells``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 12 s, 4 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
