@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.storage.pairs import pairs_digest, write_pairs
+from xmcbench.storage.pairs import Pattern, write_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -116,34 +117,43 @@ class Subset:
 
     name: str
     seed: int
-    pairs: csr_matrix
-    digest: str
+    pattern: Pattern
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the pairs."""
+        return self.pattern.digest
+
+    @cached_property
+    def pairs(self) -> csr_matrix:
+        """The pairs: binary CSR, float32 [N, L]."""
+        return self.pattern.matrix()
 
     @property
     def labels(self) -> int:
         """Labels with a pair."""
-        return len(np.unique(self.pairs.indices))
+        return len(np.unique(self.pattern.indices))
 
     @property
     def instances(self) -> int:
         """Instances with a pair."""
-        return int((np.diff(self.pairs.indptr) > 0).sum())
+        return int((np.diff(self.pattern.indptr) > 0).sum())
 
     def save(self, path: Path) -> None:
         """Write the pairs. Raises StorageError."""
-        write_pairs(path, self.pairs.indptr, self.pairs.indices)
+        write_pairs(path, self.pattern.indptr, self.pattern.indices)
 
 
-def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
-    """The subset of all training pairs [N, L] that a setting and a seed select; None in the zero-shot setting.
+def draw(pairs: Pattern, setting: Setting, seed: int) -> Subset | None:
+    """The subset of all training pairs that a setting and a seed select; None in the zero-shot setting.
 
     Raises UsageError when the ratio selects nothing.
     """
     if setting.kind == "ez":
         return None
     if setting.kind == "full":
-        return Subset("full", seed, pairs, pairs_digest(pairs.indptr, pairs.indices))
-    units = np.unique(pairs.indices) if setting.by == "label" else np.arange(pairs.nnz)
+        return Subset("full", seed, pairs)
+    units = np.unique(pairs.indices) if setting.by == "label" else np.arange(len(pairs))
     # Exact: as floats, 0.29 x 100 is 28.999...
     number = math.floor(Fraction(str(setting.ratio)) * len(units))
     if number == 0:
@@ -155,16 +165,6 @@ def draw(pairs: csr_matrix, setting: Setting, seed: int) -> Subset | None:
     if setting.by == "label":
         kept = np.isin(pairs.indices, drawn)
     else:
-        kept = np.zeros(pairs.nnz, bool)
+        kept = np.zeros(len(pairs), bool)
         kept[drawn] = True
-    subset = _select(pairs, kept)
-    return Subset(f"{setting.slug}-s{seed}", seed, subset, pairs_digest(subset.indptr, subset.indices))
-
-
-def _select(pairs: csr_matrix, kept: np.ndarray) -> csr_matrix:
-    from scipy.sparse import csr_matrix
-
-    before = np.concatenate([[0], np.cumsum(kept)])
-    return csr_matrix(
-        (np.ones(int(kept.sum()), np.float32), pairs.indices[kept], before[pairs.indptr]), shape=pairs.shape
-    )
+    return Subset(f"{setting.slug}-s{seed}", seed, pairs.only(kept))

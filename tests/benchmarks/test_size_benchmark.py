@@ -47,7 +47,7 @@ from pathlib import Path
 from xmcbench import load_dataset
 from xmcbench.setting import Setting, draw
 dataset = load_dataset(Path(sys.argv[1]))
-print(len(dataset.train), len(draw(dataset.train_pairs(), Setting.of("fs", 0.01), 0).pairs.indices))
+print(len(dataset.train), len(draw(dataset.train_pattern(), Setting.of("fs", 0.01), 0).pairs.indices))
 """
 
 

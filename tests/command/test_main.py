@@ -41,6 +41,17 @@ def test_help_and_listings_import_nothing_heavy(words):
     assert ended.stderr == "[]\n"
 
 
+def test_a_plan_imports_nothing_heavy(tiny, monkeypatch):
+    """Once the dataset has been read, which needs some of it."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    words = ["run", "--dataset", str(tiny), "--setting", "fs,full", "--ratio", "0.5", "--methods", "all", "--dry-run"]
+    code = WATCH.format(words=words, heavy=HEAVY)
+    for _ in range(2):
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "SentBERT" in ended.stdout
+    assert ended.stderr.splitlines()[-1] == "[]"
+
+
 def test_a_bare_command_is_a_question(inside):
     bare, asked = inside(), inside("--help")
     assert (bare.returncode, bare.stderr) == (0, "")

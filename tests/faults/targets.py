@@ -326,8 +326,8 @@ class Subsets(Kind):
     full, sample = 500, 8
 
     def setup(self):
-        pairs = load_dataset(self.base / "tiny").train_pairs()
-        self.subset = draw(pairs, Setting.of("fs", 0.5), 0)
+        pattern = load_dataset(self.base / "tiny").train_pattern()
+        self.subset = draw(pattern, Setting.of("fs", 0.5), 0)
         self.store = Store(self.folder / "runs")
         with self.store.subset("tiny", self.subset) as path:
             self.good = path.read_bytes()

@@ -86,7 +86,7 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
     found = run_here(methods, "fs", 0.3, methods=["chance"], seeds=(0, 1))
     assert [record.cell.seed for record in found] == [0, 1]
     for record in found:
-        subset = draw(dataset.train_pairs(), Setting.of("fs", 0.3), record.cell.seed)
+        subset = draw(dataset.train_pattern(), Setting.of("fs", 0.3), record.cell.seed)
         assert (record.status, record.reason) == ("ok", "")
         assert record == store.find(record.cell)
         depth = 100 + dataset.longest_filter

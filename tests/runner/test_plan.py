@@ -190,9 +190,9 @@ def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path
 def test_every_seed_has_the_subset_that_it_draws(planned, tiny, setting):
     cells = planned(setting=setting, methods=["one", "two"], seeds=[0, 1, 5]).cells
     assert [each.cell.seed for each in cells] == [0, 1, 5] * 2
-    pairs = load_dataset(tiny).train_pairs()
+    pattern = load_dataset(tiny).train_pattern()
     for each in cells:
-        expected = draw(pairs, setting, each.cell.seed)
+        expected = draw(pattern, setting, each.cell.seed)
         assert each.cell.subset_sha256 == each.subset.digest == expected.digest
         assert (each.subset.pairs != expected.pairs).nnz == 0
     assert len({each.cell.subset_sha256 for each in cells}) == 3

@@ -31,7 +31,7 @@ def cell():
 
     def make(setting="ez", ratio=None, seed=0, digest=dataset.digest):
         chosen = Setting.of(setting, ratio)
-        subset = draw(dataset.train_pairs(), chosen, seed)
+        subset = draw(dataset.train_pattern(), chosen, seed)
         return Cell(
             dataset="Sample",
             dataset_sha256=digest,

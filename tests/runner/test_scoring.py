@@ -26,7 +26,7 @@ def asked(at_hand, tiny, tmp_path):
 
     def ask(scores, setting=("ez",), seed=0, depth=DEPTH, keep=True, **other):
         chosen = Setting.of(*setting)
-        subset = draw(dataset.train_pairs(), chosen, seed)
+        subset = draw(dataset.train_pattern(), chosen, seed)
         facts = {
             "dataset": "tiny",
             "dataset_sha256": dataset.digest,
@@ -79,7 +79,7 @@ def test_a_request_gives_figures_and_ranks(asked, tiny, tmp_path):
     assert (found.protocol.propensity, found.protocol.source_sha256) == (dataset.propensity, metrics_digest())
     figures = found.metrics["none"]
     assert (figures.scored, figures.unlabeled) == (30, 0)
-    subset = draw(dataset.train_pairs(), Setting.of("fs", 0.3), 2)
+    subset = draw(dataset.train_pattern(), Setting.of("fs", 0.3), 2)
     seen = {*np.unique(subset.pairs.indices).tolist()}
     true = [{row % 10, (row + 3) % 10} for row in range(30)]
     assert figures.views["seen"].scored == sum(bool(each & seen) for each in true)

@@ -259,7 +259,7 @@ def one_cell(inside, folder, tmp_path, own_cache):
 
 def test_a_swapped_subset_is_written_again(one_cell, tmp_path):
     dataset = load_dataset(tmp_path / "sample")
-    mine, other = (draw(dataset.train_pairs(), Setting.of("fs", 0.5), seed) for seed in (0, 1))
+    mine, other = (draw(dataset.train_pattern(), Setting.of("fs", 0.5), seed) for seed in (0, 1))
     with Store(tmp_path / "runs").subset(dataset.slug, mine) as path:
         pass
     write_pairs(path, other.pairs.indptr, other.pairs.indices)

@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmcbench.errors import DataError, StorageError
-from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
+from xmcbench.storage.pairs import Pattern, pairs_digest, read_pairs, read_pattern, write_pairs
 
 PAIRS = csr_matrix(np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]], np.float32))
 
@@ -20,6 +20,16 @@ def test_pairs_come_back_as_they_were(tmp_path):
     assert read_pairs(tmp_path / "pairs.npz", 9).shape == (3, 9)
 
 
+def test_a_pattern_is_the_matrix_without_its_ones(tmp_path):
+    write_pairs(tmp_path / "pairs.npz", PAIRS.indptr, PAIRS.indices)
+    pattern = read_pattern(tmp_path / "pairs.npz", 3)
+    assert len(pattern) == 3
+    assert pattern.digest == Pattern.of(PAIRS).digest == pairs_digest(PAIRS.indptr, PAIRS.indices)
+    for made in (pattern.matrix(), Pattern.of(PAIRS).matrix()):
+        assert (made.dtype, made.toarray().tolist()) == (np.float32, PAIRS.toarray().tolist())
+    assert pattern.only(np.array([False, True, True])).matrix().toarray().tolist() == [[0, 0, 1], [0, 0, 0], [1, 0, 0]]
+
+
 def test_no_pair_at_all(tmp_path):
     write_pairs(tmp_path / "pairs.npz", np.zeros(5, int), np.zeros(0, int))
     assert read_pairs(tmp_path / "pairs.npz", 2).shape == (4, 2)
@@ -31,8 +41,9 @@ def test_what_is_not_a_store_is_said(tmp_path):
     whole = path.read_bytes()
     for content in (b"no zip", b"", whole[:100]):
         path.write_bytes(content)
-        with pytest.raises(DataError, match="cannot read the pairs .*delete its folder"):
-            read_pairs(path, 3)
+        for read in (read_pairs, read_pattern):
+            with pytest.raises(DataError, match="cannot read the pairs .*delete its folder"):
+                read(path, 3)
     path.unlink()
     with pytest.raises(DataError, match="cannot read the pairs"):
         read_pairs(path, 3)

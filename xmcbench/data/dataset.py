@@ -24,7 +24,7 @@ from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.output.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.storage.pairs import Pattern, pairs_digest, read_pattern
 from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class Dataset:
         """SHA-256 (hex) of the content: texts, pairs, and the pairs that filters remove. Files and layout do not
         matter."""
         parts = {
-            "train": [self.train.digest, self.train_corpus.pairs_sha256],
-            "test": [self.test.digest, self.test_corpus.pairs_sha256],
-            "labels": self.labels.digest,
+            "train": [self.train_corpus.texts_sha256, self.train_corpus.pairs_sha256],
+            "test": [self.test_corpus.texts_sha256, self.test_corpus.pairs_sha256],
+            "labels": self.label_corpus.texts_sha256,
             "self": self._own.digest,
             "file": filter_digest(self.filter_pairs) if self.filter_pairs else None,
         }
@@ -106,15 +106,20 @@ class Dataset:
         """Texts of the L labels; their contents are empty."""
         return Texts.open(self.label_corpus.texts)
 
-    def train_pairs(self) -> csr_matrix:
-        """The training pairs: binary CSR, float32 [N, L], label ids ascending. Raises DataError inside a cell."""
+    def train_pattern(self) -> Pattern:
+        """Which training pairs there are, [N, L]. Raises DataError inside a cell."""
         check_open("training pairs")
         return _verified(self.train_corpus.pair_file, self.label_corpus.rows, self.train_corpus.pairs_sha256)
+
+    def train_pairs(self) -> csr_matrix:
+        """The training pairs: binary CSR, float32 [N, L], label ids ascending. Raises DataError inside a cell."""
+        return self.train_pattern().matrix()
 
     def test_pairs(self) -> csr_matrix:
         """The test pairs: binary CSR, float32 [M, L], label ids ascending. Raises DataError inside a cell."""
         check_open("test pairs")
-        return _verified(self.test_corpus.pair_file, self.label_corpus.rows, self.test_corpus.pairs_sha256)
+        pattern = _verified(self.test_corpus.pair_file, self.label_corpus.rows, self.test_corpus.pairs_sha256)
+        return pattern.matrix()
 
     def counts(self) -> dict[str, int]:
         """Numbers of training and test instances, labels, and pairs of either side."""
@@ -160,7 +165,7 @@ class Dataset:
         if kind == "none":
             return None
         if kind == "file" and self.filter_pairs:
-            return _verified(self.filter_pairs, self.label_corpus.rows, filter_digest(self.filter_pairs))
+            return _verified(self.filter_pairs, self.label_corpus.rows, filter_digest(self.filter_pairs)).matrix()
         rows = np.flatnonzero(self._own.labels >= 0)
         shape = (self.test_corpus.rows, self.label_corpus.rows)
         return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own.labels[rows])), shape=shape)
@@ -196,12 +201,12 @@ class Dataset:
         return _OwnLabels(np.load(folder / "labels.npy", allow_pickle=False))
 
 
-def _verified(path: Path, labels: int, sha256: str) -> csr_matrix:
+def _verified(path: Path, labels: int, sha256: str) -> Pattern:
     """Pairs from the cache; DataError if they have changed."""
-    pairs = read_pairs(path, labels)
-    if pairs_digest(pairs.indptr, pairs.indices) != sha256:
+    pattern = read_pattern(path, labels)
+    if pattern.digest != sha256:
         raise DataError(f"{path}: checksum mismatch", "delete its folder: it will be regenerated")
-    return pairs
+    return pattern
 
 
 def open_dataset(source: Source, card: Card) -> Dataset:

@@ -41,12 +41,13 @@ _SETTLED_S = 2.0
 class Corpus:
     """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
 
-    rows, pairs: counts. highest, highest_line: the highest label id and its line (-1 and 0 without pairs).
-    uids: whether the uids are more than row numbers, which two files share by accident.
+    texts_sha256: digest of the texts. rows, pairs: counts. highest, highest_line: the highest label id and its line (-1
+    and 0 without pairs). uids: whether the uids are more than row numbers, which two files share by accident.
     pairs_sha256: digest of the pairs; empty for labels. notes: what was left out or assumed when it was read.
     """
 
     folder: Path
+    texts_sha256: str
     rows: int
     pairs: int
     highest: int
@@ -175,7 +176,7 @@ def load_corpus(part: Part, folder: Path) -> Corpus:
     named = any(uid != str(row) for row, uid in enumerate(texts.uids))
     notes = tuple(part.notes)
     if part.kind == "labels":
-        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, named, notes=notes))
+        return _write_facts(folder, Corpus(folder, texts.digest, len(texts), 0, -1, 0, named, notes=notes))
     indices, indptr = np.frombuffer(targets, np.int32), np.zeros(len(texts) + 1, np.int64)
     np.cumsum(lengths, out=indptr[1:])
     if len(indices) and indices.min() < 0:
@@ -187,7 +188,8 @@ def load_corpus(part: Part, folder: Path) -> Corpus:
     indptr, indices = _distinct(indptr, indices)
     write_pairs(folder / "pairs.npz", indptr, indices)
     digest = pairs_digest(indptr, indices)
-    return _write_facts(folder, Corpus(folder, len(texts), len(indices), top, line, named, digest, notes))
+    made = Corpus(folder, texts.digest, len(texts), len(indices), top, line, named, digest, notes)
+    return _write_facts(folder, made)
 
 
 def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> Corpus:
@@ -195,12 +197,12 @@ def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix
     None."""
     texts = write_texts(folder / "texts.arrow", rows)
     if pairs is None:
-        return _write_facts(folder, Corpus(folder, len(texts), 0, -1, 0, uids))
+        return _write_facts(folder, Corpus(folder, texts.digest, len(texts), 0, -1, 0, uids))
     write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
     top = int(pairs.indices.max()) if pairs.nnz else -1
     line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
     digest = pairs_digest(pairs.indptr, pairs.indices)
-    return _write_facts(folder, Corpus(folder, len(texts), pairs.nnz, top, line, uids, digest))
+    return _write_facts(folder, Corpus(folder, texts.digest, len(texts), pairs.nnz, top, line, uids, digest))
 
 
 def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:

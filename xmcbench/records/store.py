@@ -21,7 +21,7 @@ from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import sweep_artifacts
 from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import in_use
-from xmcbench.storage.pairs import pairs_digest, read_pairs
+from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
 
 #: The hint for a folder that holds no results.
@@ -239,7 +239,6 @@ def _holds(path: Path, subset: Subset) -> bool:
     if not path.exists():
         return False
     try:
-        pairs = read_pairs(path, subset.pairs.shape[1])
+        return read_pattern(path, subset.pattern.columns).digest == subset.digest
     except DataError:
         return False
-    return pairs_digest(pairs.indptr, pairs.indices) == subset.digest

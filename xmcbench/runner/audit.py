@@ -47,7 +47,7 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
         raise StorageError(
             f"its predictions {store.root / place} are missing", "they are needed to score the record again"
         )
-    subset = draw(dataset.train_pairs(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
+    subset = draw(dataset.train_pattern(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
     if cell.subset_sha256 != (subset.digest if subset else None):
         raise StorageError("its subset is not the one that its setting and seed select", "run the cell again")
     scored = scorer.score(cell, store.root, source, said["predictions"]["depth"], keep=False)

@@ -89,5 +89,5 @@ def pretraining_key(planned: PlannedCell) -> str:
     cell, dataset = planned.cell, planned.dataset
     if not planned.row.method.pretrains:
         return ""
-    texts = [dataset.train.digest, dataset.labels.digest]
+    texts = [dataset.train_corpus.texts_sha256, dataset.label_corpus.texts_sha256]
     return sha256_json([*texts, cell.method, cell.parameters, cell.seed])

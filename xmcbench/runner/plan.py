@@ -139,8 +139,8 @@ def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> di
         return dict.fromkeys(seeds)
     if not dataset.train_corpus.pairs:
         raise UsageError(f"{dataset.name} has no training pairs", "use --setting ez")
-    pairs = dataset.train_pairs()
-    return {seed: draw(pairs, setting, seed) for seed in seeds}
+    pattern = dataset.train_pattern()
+    return {seed: draw(pattern, setting, seed) for seed in seeds}
 
 
 def _left_out(found: Sequence[tuple[Request, Skipped]], running: Set[str]) -> list[Skipped]:

@@ -133,7 +133,7 @@ def subset_facts(subset: Subset | None) -> SubsetFacts | None:
     return SubsetFacts(
         name=subset.name,
         sha256=subset.digest,
-        pairs=subset.pairs.nnz,
+        pairs=len(subset.pattern),
         labels=subset.labels,
         instances=subset.instances,
     )

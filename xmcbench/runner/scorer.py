@@ -199,7 +199,7 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     dataset, truth = datasets[request.dataset]
     if dataset.digest != cell.dataset_sha256:
         raise DataError(f"{dataset.name} is not the version of the cell", "run again")
-    subset = draw(dataset.train_pairs(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
+    subset = draw(dataset.train_pattern(), cell.setting, cell.seed) if cell.setting.kind != "ez" else None
     if (subset.digest if subset else None) != cell.subset_sha256:
         raise DataError("the subset is not the one that the setting and seed select", "run again")
     path = store.predictions_path(cell)

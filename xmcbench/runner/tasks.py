@@ -50,9 +50,7 @@ def cell_job(
     """
     dataset = planned.dataset
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
-    read = (dataset.train, dataset.labels, dataset.test)
-    files = zip(corpora, read, strict=True)
-    train, labels, test = (TextFile(str(corpus.texts.resolve()), texts.digest) for corpus, texts in files)
+    train, labels, test = (TextFile(str(each.texts.resolve()), each.texts_sha256) for each in corpora)
     return Job(
         train=train,
         labels=labels,

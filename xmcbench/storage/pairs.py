@@ -1,8 +1,9 @@
-"""Pairs on disk: binary sparse matrices as .npz files, and their digest."""
+"""Pairs: which elements of a binary sparse matrix are 1, on disk as .npz files, and their digest."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,62 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Which elements of a binary matrix [rows, columns] are 1, in CSR form, without scipy, which takes long to import.
+
+    indptr: [rows + 1]. indices: [pairs], the column ids of each row, ascending.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    columns: int
+
+    @classmethod
+    def of(cls, pairs: csr_matrix) -> Pattern:
+        """The pattern of a matrix; shares its arrays."""
+        return cls(pairs.indptr, pairs.indices, pairs.shape[1])
+
+    def __len__(self) -> int:
+        """How many elements are 1."""
+        return len(self.indices)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex)."""
+        return pairs_digest(self.indptr, self.indices)
+
+    def only(self, kept: np.ndarray) -> Pattern:
+        """The pairs where ``kept``, bool [pairs], is true."""
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return Pattern(before[self.indptr], self.indices[kept], self.columns)
+
+    def matrix(self) -> csr_matrix:
+        """The matrix: binary CSR, float32 [rows, columns]; shares the arrays."""
+        from scipy.sparse import csr_matrix
+
+        shape = (len(self.indptr) - 1, self.columns)
+        return csr_matrix((np.ones(len(self), np.float32), self.indices, self.indptr), shape=shape)
+
+
 def write_pairs(path: Path, indptr: np.ndarray, indices: np.ndarray) -> None:
     """Write the structure of a binary CSR matrix. Raises StorageError."""
     with atomic_file(path) as stream:
         np.savez(stream, indptr=indptr.astype(np.int64), indices=indices.astype(np.int32))
+
+
+def read_pattern(path: Path, columns: int) -> Pattern:
+    """Read what ``write_pairs`` wrote. That the arrays fit together is not checked: compare the digest.
+
+    Raises DataError if the file is missing, damaged or has other arrays.
+    """
+    try:
+        indptr, indices = read_arrays(path, "indptr", "indices")
+        if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in (indptr, indices)):
+            raise ValueError("its arrays are not vectors of integers")
+        return Pattern(indptr.astype(np.int32) if len(indices) < np.iinfo(np.int32).max else indptr, indices, columns)
+    except (OSError, ValueError, TypeError, MemoryError) as error:
+        raise _unreadable(path, error) from None
 
 
 def read_pairs(path: Path, columns: int) -> csr_matrix:
@@ -27,21 +80,18 @@ def read_pairs(path: Path, columns: int) -> csr_matrix:
 
     Raises DataError if the file is missing, damaged or not such a matrix.
     """
-    from scipy.sparse import csr_matrix
-
+    pattern = read_pattern(path, columns)
     try:
-        indptr, indices = read_arrays(path, "indptr", "indices")
-        if any(each.ndim != 1 or each.dtype.kind not in "iu" for each in (indptr, indices)):
-            raise ValueError("its arrays are not vectors of integers")
-        if len(indices) < np.iinfo(np.int32).max:
-            indptr = indptr.astype(np.int32)
-        pairs = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(indptr) - 1, columns))
+        pairs = pattern.matrix()
         pairs.check_format(full_check=True)
         return pairs
     # Wrong shapes and types meet scipy in many ways.
-    except (OSError, ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
-        hint = "delete its folder: it will be regenerated"
-        raise DataError(f"cannot read the pairs {path}: {error}", hint) from None
+    except (ValueError, TypeError, IndexError, OverflowError, MemoryError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read the pairs {path}: {error}", "delete its folder: it will be regenerated")
 
 
 def freeze(pairs: csr_matrix) -> None:
