@@ -104,6 +104,7 @@ def test_a_run_is_read_by_score_with_ties_by_label(tmp_path):
         ("a Q0 x 1 nan t\n", "line 1 has the score 'nan'"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t\na Q0 x 1 0.4 t\n", "line 3 names a document of its query again"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5\n", "line 2 has too few columns"),
+        ("\na Q0 x 1 0.5 t\n \n\na Q0 y 1 best t\n", "line 5 has the score 'best', not a finite number"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t u v\n", "cannot read"),
         ("a 0 x 1\n", "has 4 columns, not 6"),
     ],
@@ -115,6 +116,14 @@ def test_a_damaged_run_is_refused(tmp_path, text, said):
         trec.read_run(path, ["a"], ["x", "y"])
     with pytest.raises(DataError, match="cannot read"):
         trec.read_run(tmp_path / "missing", ["a"], ["x"])
+
+
+def test_the_line_of_an_error_is_that_of_the_file(tmp_path):
+    """Lines of queries that are left out count too."""
+    path = tmp_path / "run"
+    path.write_text("c Q0 x 1 0.5 t\na Q0 x 1 0.5 t\n\na Q0 y 1 best t\n")
+    with pytest.raises(DataError, match="line 4 has the score 'best'"):
+        trec.read_run(path, ["a"], ["x", "y"], others=True)
 
 
 def test_uids_that_cannot_be_written_give_way_to_row_numbers():

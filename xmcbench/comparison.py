@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.errors import Unavailable, UsageError
+from xmcbench.errors import UsageError
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
@@ -62,11 +62,9 @@ class Comparison:
     problems: tuple[tuple[str, ...], tuple[str, ...]]
 
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with one row per metric, as fractions. Raises Unavailable without pandas."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise Unavailable("frame() needs pandas", "pip install pandas") from None
+        """A pandas DataFrame with one row per metric, as fractions."""
+        import pandas as pd
+
         lines = [{"metric": name, **each} for name, each in self.as_json()["metrics"].items()]
         return pd.DataFrame(lines).set_index("metric")
 

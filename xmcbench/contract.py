@@ -18,7 +18,7 @@ from msgspec import Struct
 from xmcbench import parameters
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.environment import Compute
-from xmcbench.errors import MethodError, Unavailable, XmcbenchError
+from xmcbench.errors import MethodError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
@@ -153,8 +153,7 @@ def _finding(name: str, run: Callable[[], None], method: type[Method] | None) ->
     except XmcbenchError as error:
         return Finding(name, "failed", str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit; the other checks go on
-        said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
-        return Finding(name, "failed", f"{said}{_place(error, method) if method else ''}")
+        return Finding(name, "failed", f"{told(error)}{_place(error, method) if method else ''}")
     return Finding(name, "ok")
 
 

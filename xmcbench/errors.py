@@ -41,6 +41,16 @@ class XmcbenchError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickle, which would call the constructor of a subclass with a message."""
+        return _made, (type(self), self.message, self.hint)
+
+
+def _made(kind: type[XmcbenchError], message: str, hint: str) -> XmcbenchError:
+    error = kind.__new__(kind)
+    XmcbenchError.__init__(error, message, hint)
+    return error
+
 
 class UsageError(XmcbenchError):
     """The request itself is wrong."""
@@ -87,6 +97,21 @@ class StorageError(XmcbenchError):
         if is_full_disk(error):
             return cls(f"no space left to write {path}", "free some space or choose another folder, then run again")
         return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")
+
+
+def kind_of(error: XmcbenchError) -> str:
+    """The name of the nearest class of this module, by which another process makes the error again: ``of_kind``."""
+    return next(each.__name__ for each in type(error).__mro__ if each.__module__ == __name__)
+
+
+def of_kind(kind: str, message: str, hint: str) -> XmcbenchError:
+    """The error that another process raised. kind: from ``kind_of``."""
+    return _made(globals()[kind], message, hint)
+
+
+def told(error: BaseException) -> str:
+    """An error that is not one of ours, in one line: its class and its message."""
+    return ": ".join(filter(None, [type(error).__name__, visible(" ".join(str(error).split()))]))
 
 
 def is_full_disk(error: OSError) -> bool:

@@ -19,7 +19,7 @@ from xmcbench.records import Record, Store
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
-from xmcbench.runner.opening import HERE, opened
+from xmcbench.runner.opening import HERE, jobs_at
 from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import Plan, plan
 from xmcbench.runner.rows import Request
@@ -90,9 +90,8 @@ class Options:
         return pretraining.pretrain(planned, self.place, progress)
 
     def jobs_of(self, planned: Plan) -> int:
-        """How many cells of a plan run at once. Raises what ``opened`` raises."""
-        with opened(self.place, [each for each in planned.cells if each.state == "to run"]) as (_, jobs):
-            return jobs
+        """How many cells of a plan run at once. Raises what ``jobs_at`` raises."""
+        return jobs_at(self.place, [each for each in planned.cells if each.state == "to run"])
 
 
 @dataclass(frozen=True)

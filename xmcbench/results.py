@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from xmcbench.errors import Unavailable, UsageError
+from xmcbench.errors import UsageError
 from xmcbench.leaderboard import curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, apart, grouped, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
@@ -80,14 +80,9 @@ class Results:
         return [row for part in self.parts() for row in rows(part.records, part.filter, self.standing)]
 
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs.
+        """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs."""
+        import pandas as pd
 
-        Raises Unavailable where pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise Unavailable("frame() needs pandas", "pip install pandas") from None
         return pd.DataFrame([flat(record, self._filter(record), self.standing) for record in self.records])
 
     def problems(self) -> list[str]:

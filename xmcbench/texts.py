@@ -121,7 +121,6 @@ class Texts(Sequence[str]):
         for start in range(0, len(self), rows):
             part = self._table.slice(start, rows)
             title, content = part["title"].combine_chunks(), part["content"].combine_chunks()
-            # The first title decides the number of chunks: an empty chunked array combines to an array of length 0.
             empty = pc.equal(content, arrow.scalar(""))
             if pc.all(empty).as_py():
                 yield title

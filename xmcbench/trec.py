@@ -10,6 +10,7 @@ query are equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,10 +69,10 @@ def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], other
     """
     table = _read(path, _RUN, "query Q0 document rank score tag")
     if others:
-        table = table[table["query"].isin(queries)].reset_index(drop=True)
+        table = table[table["query"].isin(queries)]
     rows, labels = _known(path, table, queries, documents)
     scores = _numbers(path, table["score"], "score")
-    _once(path, rows, labels, len(documents))
+    _once(path, table, rows, labels, len(documents))
     order = np.lexsort((labels, -scores, rows))
     starts = np.searchsorted(rows[order], np.arange(len(queries) + 1))
     deepest = int(np.diff(starts).max(initial=1))
@@ -85,7 +86,7 @@ def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> 
 
     table = _read(path, _QRELS, "query 0 document relevance")
     rows, labels = _known(path, table, queries, documents)
-    _once(path, rows, labels, len(documents))
+    _once(path, table, rows, labels, len(documents))
     true = _numbers(path, table["relevance"], "relevance") > 0
     shape = (len(queries), len(documents))
     return csr_matrix((np.ones(int(true.sum()), np.float32), (rows[true], labels[true])), shape=shape)
@@ -110,6 +111,7 @@ def distinct(scores: np.ndarray) -> np.ndarray:
 
 
 def _read(path: Path, columns: Sequence[str], layout: str) -> pd.DataFrame:
+    """The lines that are not blank."""
     import pandas as pd
 
     try:
@@ -127,8 +129,16 @@ def _read(path: Path, columns: Sequence[str], layout: str) -> pd.DataFrame:
     table.columns = pd.Index(columns)
     short = (table[columns[-1]] == "").to_numpy()
     if short.any():
-        raise DataError(f"{path}: line {int(short.argmax()) + 1} has too few columns", f"a line is `{layout}`")
+        raise DataError(f"{_line(path, table, short)} has too few columns", f"a line is `{layout}`")
     return table
+
+
+def _line(path: Path, table: pd.DataFrame | pd.Series, wrong: np.ndarray) -> str:
+    """The file and the first line where ``wrong``, bool [rows of the table], is true."""
+    row = int(table.index[int(wrong.argmax())])
+    with open_regular(path) as stream:
+        lines = (number for number, line in enumerate(stream, 1) if line.strip())
+        return f"{path}: line {next(islice(lines, row, None))}"
 
 
 def _known(
@@ -141,10 +151,9 @@ def _known(
     for name, known in (("query", queries), ("document", documents)):
         place = pd.Index(known).get_indexer(pd.Index(table[name]))
         if (place < 0).any():
-            line = int((place < 0).argmax())
-            what = "test instance" if name == "query" else "label"
+            what, unknown = "test instance" if name == "query" else "label", table[name].iloc[int((place < 0).argmax())]
             raise DataError(
-                f"{path}: line {line + 1} names the {name} {table[name].iloc[line]!r}, which is no {what}",
+                f"{_line(path, table, place < 0)} names the {name} {unknown!r}, which is no {what}",
                 f"for example {known[0]!r}" if known else "",
             )
         found.append(np.asarray(place, np.int64))
@@ -155,16 +164,18 @@ def _numbers(path: Path, column: pd.Series, what: str) -> np.ndarray:
     import pandas as pd
 
     values = np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
-    if not np.isfinite(values).all():
-        line = int((~np.isfinite(values)).argmax())
-        raise DataError(f"{path}: line {line + 1} has the {what} {column.iloc[line]!r}, not a finite number")
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        value = column.iloc[int(wrong.argmax())]
+        raise DataError(f"{_line(path, column, wrong)} has the {what} {value!r}, not a finite number")
     return values
 
 
-def _once(path: Path, rows: np.ndarray, labels: np.ndarray, documents: int) -> None:
+def _once(path: Path, table: pd.DataFrame, rows: np.ndarray, labels: np.ndarray, documents: int) -> None:
     pairs = rows * max(1, documents) + labels
     order = np.argsort(pairs, kind="stable")
     again = np.flatnonzero(np.diff(pairs[order]) == 0)
     if len(again):
-        line = int(order[again + 1].min())
-        raise DataError(f"{path}: line {line + 1} names a document of its query again", "each pair has one line")
+        wrong = np.zeros(len(rows), bool)
+        wrong[order[again + 1]] = True
+        raise DataError(f"{_line(path, table, wrong)} names a document of its query again", "each pair has one line")

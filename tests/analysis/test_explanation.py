@@ -138,6 +138,15 @@ def test_without_the_dataset_ranks_are_explained_and_it_says_so(board, tmp_path)
     assert found.better[0].labels[0].shared is None
 
 
+def test_a_dataset_with_a_card_and_without_data_is_one_that_is_not_here(board, tmp_path, monkeypatch):
+    (tmp_path / "sets" / "lf-debian-20k").mkdir(parents=True)
+    (tmp_path / "sets" / "lf-debian-20k" / "card.toml").write_text('name = "LF-Debian-20K"\nslug = "lf-debian-20k"\n')
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
+    monkeypatch.setattr("xmcbench.data.catalog.bundled", list)
+    found = explain("bm25", "tfidf:", setting="ez", runs=board, instances=1)
+    assert found.note.startswith("Without texts: LF-Debian-20K is not on this machine")
+
+
 def test_a_page_is_inert(board):
     found = explain("bm25", "tfidf:", setting="ez", runs=board, instances=1)
     hostile = "<script>alert(1)</script>\u202e\"'&lt;"

@@ -137,7 +137,7 @@ def test_the_board_does_not_add_a_cell_beside_the_stale_one(inside, tiny, code, 
     (tiny / "tst.json").write_bytes(gzip.decompress((tiny / "tst.json.gz").read_bytes()).split(b"\n", 1)[1])
     (tiny / "tst.json.gz").unlink()
     ended = inside("leaderboard", "--runs", "runs", "--out", "pages", "--plugin", path, "--dataset", tiny, "--refresh")
-    assert (ended.returncode, ended.stderr.count("select another cell today")) == (1, 4), ended.stderr
+    assert (ended.returncode, ended.stderr.count("now select a different cell")) == (1, 4), ended.stderr
     assert runs.records() == before
 
 

@@ -97,7 +97,7 @@ def test_what_cannot_be_exported_is_refused(inside, runs, tiny):
     assert (ended.returncode, "are not on this machine" in ended.stderr) == (2, True)
     for words, said in (
         (("--predictions", "x"), "score needs --dataset"),
-        (("--predictions", "x", "--qrels", "y"), "--qrels goes with --format trec"),
+        (("--predictions", "x", "--qrels", "y"), "--qrels needs --format trec"),
         (("--predictions", "x", "--qrels", "y", "--format", "trec", "--filter", "self"), "--filter self needs"),
     ):
         ended = inside("score", *words)
@@ -250,13 +250,17 @@ def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, 
     assert (ended.returncode, "changed since: cell.dataset_sha256" in ended.stderr) == (2, True), ended.stderr
 
 
+def interrupted(*_, **__):
+    raise OSError("the server is gone")
+
+
 def test_records_as_runs_of_mlflow(inside, runs, monkeypatch):
     """Twice is once; a record that was run again is another run."""
     pytest.importorskip("mlflow", reason="no MLflow: pip install 'xmcbench[mlflow]'")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     from mlflow import MlflowClient
 
-    for said in ("1 record in tracked\n", "0 records in tracked, 1 were there\n"):
+    for said in ("1 record in tracked\n", "0 records in tracked, 1 already there\n"):
         ended = inside("export", "mlflow", "--to", "tracked")
         assert (ended.returncode, ended.stdout) == (0, said), ended.stderr
     client = MlflowClient(tracking_uri="tracked")
@@ -274,6 +278,11 @@ def test_records_as_runs_of_mlflow(inside, runs, monkeypatch):
     assert run.data.tags["xmcbench.reproduce"] == f"xmcbench reproduce {record.key[:12]} --runs runs"
     assert run.info.status == "FINISHED"
     assert run.info.end_time - run.info.start_time == int(1000 * record.measured.total_s)
+    # An export that was interrupted leaves a run without figures, and the next one is whole.
+    with monkeypatch.context() as changed:
+        changed.setattr(MlflowClient, "log_batch", interrupted)
+        assert inside("export", "mlflow", "--to", "again").returncode == 1
+    assert inside("export", "mlflow", "--to", "again").stdout == "1 record in again\n"
     Path("file").write_text("")
     ended = inside("export", "mlflow", "--to", "file")
     assert (ended.returncode, "MLflow cannot write to file" in ended.stderr) == (1, True), ended.stderr

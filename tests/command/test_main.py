@@ -235,6 +235,15 @@ def test_doctor_examines_this_machine(xmcbench, plugin):
     assert "ZeroDivisionError" in broken.stdout
 
 
+def test_doctor_examines_a_machine_whose_cache_cannot_be_reached(inside, monkeypatch):
+    def refused(_):
+        raise PermissionError("no search permission")
+
+    monkeypatch.setattr("shutil.disk_usage", refused)
+    ended = inside("doctor", "--json")
+    assert json.loads(ended.stdout)["cache"]["free_gib"] is None, ended.stderr
+
+
 def test_a_broken_card_is_named_and_breaks_no_listing(xmcbench, inside, monkeypatch, tmp_path):
     (tmp_path / "sets" / "odd").mkdir(parents=True)
     (tmp_path / "sets" / "odd" / "card.toml").write_text("nonsense")

@@ -82,7 +82,7 @@ def test_a_card_of_what_is_built_is_written_as_it_is_committed(tmp_path):
         (PLAIN + "colour = 1", "unknown field `colour`"),
         (PLAIN + "licence = 'x'", "unknown field `licence`"),
         (PLAIN + "[counts]\ntrian = 1", "Invalid enum value 'trian' - at `key` in `$.counts`"),
-        (PLAIN + "[derive]\nfrom = 'y'\nlabels = 2", "what is drawn needs a seed"),
+        (PLAIN + "[derive]\nfrom = 'y'\nlabels = 2", "labels and held_out need a seed"),
         (PLAIN + "[derive]\nfrom = 'y'\nseed = 2", "it has none of them"),
         (PLAIN + "[derive]\nfrom = 'y'\nseed = 2\nlabels = 1\nheld_out = 1", "it has labels and held_out"),
         (PLAIN + "[derive]\nfrom = 'y'\nseed = -2\nlabels = 1", "Expected `int` >= 0 - at `$.derive.seed`"),

@@ -17,7 +17,7 @@ from xmcbench.data import export, load_dataset, verify
 from xmcbench.data.download import Patience, download
 from xmcbench.data.fetching import LOCK, fetch_data
 from xmcbench.data.unpacking import unpack
-from xmcbench.errors import DataError, UsageError
+from xmcbench.errors import DataError, StorageError, UsageError
 
 QUICK = Patience(timeout_s=0.3, slowest=64, attempts=3, pause_s=0.0)
 CONTENT = bytes(range(256)) * 400
@@ -38,6 +38,12 @@ class Server:
             start = int(asked.removeprefix("bytes=").partition("-")[0])
         if behavior.isdecimal():
             handler.send_error(int(behavior))
+            return
+        if start >= len(content):
+            handler.send_response(416)
+            handler.send_header("Content-Range", f"bytes */{len(content)}")
+            handler.end_headers()
+            handler.wfile.write(b"no such range")
             return
         body = content[start:]
         handler.send_response(206 if start else 200)
@@ -116,6 +122,21 @@ def test_a_later_call_goes_on_with_what_an_earlier_one_left(server, tmp_path):
     assert len(server.asked) == asked
 
 
+@pytest.mark.parametrize("more", [b"", b"x"])
+def test_a_whole_part_is_taken_and_a_longer_one_is_not(server, tmp_path, more):
+    """A process can end when the last byte has come, and before the file has its name."""
+    server.script = ["drops", *["503"] * 3]
+    with pytest.raises(DataError):
+        download(server.url, tmp_path / "file", patience=QUICK)
+    (tmp_path / "file.part").write_bytes(CONTENT + more)
+    if more:
+        with pytest.raises(DataError, match="larger than the file on the server: delete the .part file"):
+            download(server.url, tmp_path / "file", patience=QUICK)
+    else:
+        assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == CONTENT
+        assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize("way", ["another file", "no tag", "a damaged note", "forgets"])
 def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
     server.script = ["drops", *["503"] * 3]
@@ -137,7 +158,7 @@ def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
     [
         ("404", "the server answers 404"),
         ("403", "the server answers 403"),
-        ("encodes", "an encoding that was not asked for"),
+        ("encodes", "a content encoding that was not requested"),
     ],
 )
 def test_an_answer_that_another_attempt_would_not_change_is_final(server, tmp_path, behavior, message):
@@ -150,14 +171,14 @@ def test_an_answer_that_another_attempt_would_not_change_is_final(server, tmp_pa
 
 def test_another_part_than_was_asked_for_is_refused(server, tmp_path):
     server.script = ["drops", "elsewhere"]
-    with pytest.raises(DataError, match="another part of the file"):
+    with pytest.raises(DataError, match="a different part of the file"):
         download(server.url, tmp_path / "file", patience=QUICK)
 
 
 def test_a_file_that_ends_early_does_not_have_its_sum(server, tmp_path):
     """A server that announces too few bytes is found by the sum alone."""
     server.script = ["too short"]
-    with pytest.raises(DataError, match="other bytes than at the first fetch"):
+    with pytest.raises(DataError, match="differs from the first fetch"):
         download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest(), QUICK)
     assert list(tmp_path.iterdir()) == []
     server.script = ["of no length"]
@@ -213,6 +234,7 @@ BAD = {
     "one name twice": (tar_of({"x": b"1", "./x": b"2"}), "twice"),
     "one name in two cases": (zip_of({"x": b"1", "X": b"2"}), "twice"),
     "a file as a folder": (tar_of({"x": b"1", "x/y": b"2"}), "twice"),
+    "a folder as a file": (tar_of({"x/y": b"1", "x": b"2"}), "twice"),
     "a name with control characters": (tar_of({"a\x1b[31m": b"1"}), "cannot be seen"),
     "a deep path": (tar_of({"a/" * 40 + "x": b"1"}), "leads out of its folder"),
     "too much": (tar_of({"x": bytes(200_000)}), "more than the limit"),
@@ -251,6 +273,13 @@ def sets(write_folder, tmp_path, monkeypatch, server, own_cache):
     (home / "tea" / "card.toml").write_text(f'name = "Tea"\nslug = "tea"\nhomepage = "http://x"\n{downloads}')
     monkeypatch.setenv("XMCBENCH_DATASETS", str(home))
     return home
+
+
+def test_a_cache_that_cannot_be_written_is_what_is_named(sets, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "file" / "x"))
+    with pytest.raises(StorageError, match="cannot write .*file"):
+        fetch_data("tea", patience=QUICK)
 
 
 def test_a_dataset_is_fetched_from_the_first_download_that_works(sets, server, tmp_path, capsys):
@@ -292,7 +321,7 @@ def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path
     path.unlink()
     files = {name: bytes(content) for name, content in read_tar(server.content).items()}
     server.content = tar_of({name: content.replace(b"pot", b"pan") for name, content in files.items()})
-    with pytest.raises(DataError, match="other bytes than at the first fetch"):
+    with pytest.raises(DataError, match="differs from the first fetch"):
         fetch_data("tea", patience=QUICK)
     assert (sets / "tea" / LOCK).read_bytes() == lock
     assert not path.exists()

@@ -131,10 +131,13 @@ def test_a_file_goes_before_an_installed_plugin_of_its_name_and_says_so(installe
     path = plugin(GOOD.format(name="Popular"))
     registry = Registry([path])
     assert registry["popular"].plugin == path
-    note = f"popular is taken from {path}:4, not from popularity_module:Method_ in popularity"
+    note = f"using popular from {path}:4 instead of popularity_module:Method_ in popularity"
     assert registry.notes == [note]
     ended = inside("run", "--dataset", "lf-debian-2k", "--setting", "ez", "--methods", "popular", "--plugin", path)
     assert f"xmcbench: {note}\n" in ended.stderr
+    for words in (("ls", "methods"), ("doctor",), ("check", path), ("confirm", "--runs", "runs")):
+        said = inside(*words, *(() if words[0] == "check" else ("--plugin", path))).stderr
+        assert said.count(note) == 1, (words, said)
     with pytest.raises(UsageError, match=r"two methods are called 'popular': .*plugin\.py:4 and .*other\.py:4"):
         Registry([path, plugin(GOOD.format(name="Popular"), "other.py")])
 

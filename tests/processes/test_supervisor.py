@@ -10,7 +10,7 @@ import pytest
 
 from xmcbench.processes.forked import ForkServer
 from xmcbench.processes.lifetime import MARK
-from xmcbench.processes.supervisor import Supervised, wait
+from xmcbench.processes.supervisor import Ending, Supervised, wait
 
 
 def alive(pid):
@@ -69,6 +69,7 @@ def test_an_exit_code_and_a_signal_are_told_apart(run, tmp_path):
     assert "exit code 3" in run("raise SystemExit(3)").reason
     assert "SIGSEGV" in run("import os; os.kill(os.getpid(), 11)").reason
     assert "SIGKILL" in run("import os; os.kill(os.getpid(), 9)").reason
+    assert Ending(-40, False, False, 0).reason == "killed by signal 40"  # one for programs, without a name
 
 
 #: A process that ignores SIGTERM, and prints the number of a child that does as well, in a session of its own.

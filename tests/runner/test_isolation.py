@@ -133,6 +133,13 @@ def test_too_many_rules_hide_nothing(monkeypatch, root):
     assert not isolation._allow(kernel, 77, 4, [root / "open", root / "beside", root / "secret"])
 
 
+def test_another_system_is_not_asked(monkeypatch, root):
+    """The numbers of system calls mean others there."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: pytest.fail("asked"))
+    assert not isolation.hide([root])
+
+
 def test_a_libc_without_system_calls_hides_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(isolation.ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
     assert isolation.hide([tmp_path], []) is False

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from xmcbench import UsageError, load_dataset
@@ -89,6 +91,24 @@ def test_methods_that_use_others_come_last_and_find_what_these_have_left(tiny, p
     methods = [each.cell.method for each in made.cells]
     assert {"aaa", "hybrid"} & {*methods[-3:]} == {"aaa", "hybrid"}
     assert methods.index("tfidf") < methods.index("aaa")
+
+
+@pytest.mark.parametrize(
+    ("uses", "said"), [({"Aa": "bb", "Bb": "aa"}, "aa uses itself through bb"), ({"Aa": "aa"}, "aa uses itself$")]
+)
+def test_a_method_that_uses_itself_is_left_out(tiny, plugin, tmp_path, uses, said):
+    body = """
+class {name}(Method):
+    def fit(self, raw_X, raw_Y, pairs=None): ...
+    def predict(self, raw_X, k=100): ...
+    def uses(self):
+        return ("{used}",)
+"""
+    code = "".join(body.format(name=name, used=used) for name, used in uses.items())
+    registry = Registry([plugin(f"from xmcbench import Method\n{code}")])
+    made = plan([Request(str(tiny), Setting.of("ez"))], registry, Store(tmp_path / "runs"))
+    assert [each.reason for each in made.skipped if each.method == "aa" and re.search(said, each.reason)]
+    assert "tfidf" in {each.cell.method for each in made.cells}
 
 
 def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, tmp_path):
@@ -334,7 +354,7 @@ def test_the_status_of_a_method(plugin):
     assert status(registry["one"]) == status(registry["tfidf"]) == "ok"
     assert status(registry["four"]) == "missing: the weights of four are not here (get-weights four)"
     assert status(registry["three"]) == "missing: three needs no_such_package (pip install no-such)"
-    assert status(registry["odd"]) == "broken: odd cannot be asked about itself: RuntimeError: odd"
+    assert status(registry["odd"]) == "broken: odd cannot be inspected: RuntimeError: odd"
     assert status(registry["bad"]).startswith("broken: cannot be imported: ModuleNotFoundError")
 
 

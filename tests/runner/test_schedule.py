@@ -282,6 +282,7 @@ def test_cores_gpus_and_memory_of_a_cell(machine, tiny, registry, tmp_path, reco
     assert needs_of(trained, 8, Compute(), None, Room(8, 8, 0)) == Needs(3, 0, 0)
     assert needs_of(trained, 8, Compute(threads=5), None, room).threads == 5
     assert needs_of(plain, 1, Compute(), None, Room(8, 2, 0)).threads == 2
+    assert needs_of(plain, 1, Compute(threads=64), None, room).threads == 8  # those of another machine
     assert needs_of(trained, 8, Compute(), None, Room(8, 2, 0)).threads == 2
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,13 @@ import pyarrow as pa
 import pytest
 
 from xmcbench.data import load_dataset
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
 from xmcbench.runner import scorer
+from xmcbench.runner.execution import execute
+from xmcbench.runner.place import Place
+from xmcbench.runner.plan import plan
+from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.pairs import pairs_digest, read_pairs, write_pairs
 from xmcbench.topk import TopK
@@ -296,3 +302,34 @@ def test_what_is_stored_is_what_was_returned(one_cell, tmp_path):
     found = TopK.load(path)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.scores, expected.scores)
+
+
+def test_a_cell_can_use_temporary_files_below_what_is_hidden(tiny, plugin, tmp_path, own_cache, monkeypatch):
+    """A machine may have one large disk, with the cache and $TMPDIR on it."""
+    (own_cache / "tmp").mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(own_cache / "tmp"))
+    path = plugin(
+        """
+        import tempfile
+        from pathlib import Path
+        import numpy as np
+        from xmcbench import Method, TopK
+
+        class Writes(Method):
+            def fit(self, raw_X, raw_Y, pairs=None):
+                with tempfile.NamedTemporaryFile() as file:
+                    file.write(b"own")
+                    file.flush()
+                    self.notes["read"] = [file.name, Path(file.name).read_text()]
+            def predict(self, raw_X, k=100):
+                shape = (len(raw_X), k)
+                return TopK(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32))
+        """
+    )
+    store = Store(tmp_path / "runs")
+    planned = plan([Request(str(tiny), Setting.of("ez"), ["writes"])], Registry([path]), store)
+    (record,) = execute(planned, Place(store))
+    assert record.ok, record.reason
+    name, read = record.notes["read"]
+    assert read == "own"
+    assert Path(name).is_relative_to(own_cache / "tmp")

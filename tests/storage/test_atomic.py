@@ -4,7 +4,7 @@ import os
 import pytest
 
 from xmcbench.errors import StorageError
-from xmcbench.storage.atomic import atomic_file, atomic_folder, copy, write_json, write_text
+from xmcbench.storage.atomic import atomic_file, atomic_folder, copy, move, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):
@@ -77,6 +77,29 @@ def test_a_copy_replaces_what_is_there_and_a_file_is_not_copied_onto_itself(tmp_
     before = source.stat()
     copy(source, source)
     assert (source.stat().st_ino, source.read_bytes()) == (before.st_ino, b"new")
+
+
+def test_a_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path):
+    with pytest.raises(StorageError, match=r"cannot read .*absent: No such file"):
+        copy(tmp_path / "absent", tmp_path / "other")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_file_is_moved_to_another_disk(tmp_path, monkeypatch):
+    (tmp_path / "source").write_bytes(b"new")
+    replace, failed = os.replace, []
+
+    def across(source, path):
+        if not failed:
+            failed.append(source)
+            raise OSError(errno.EXDEV, "another disk")
+        replace(source, path)
+
+    monkeypatch.setattr(os, "replace", across)
+    move(tmp_path / "source", tmp_path / "target")
+    assert failed == [tmp_path / "source"]
+    assert [each.name for each in tmp_path.iterdir()] == ["target"]
+    assert (tmp_path / "target").read_bytes() == b"new"
 
 
 def test_a_file_can_be_read_by_everybody(tmp_path):

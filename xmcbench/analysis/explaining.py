@@ -140,13 +140,16 @@ class _Describer:
 
 def _loaded(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
     """The dataset of a row in the version of its records; None and the reason where it is not on this machine."""
-    from xmcbench.data import load_dataset
+    from xmcbench.data.catalog import load_dataset, locate
 
     cell = row.records[0].cell
     try:
-        dataset = load_dataset(given or cell.dataset)
+        problem = locate(given or cell.dataset).problem
     except UsageError as error:  # there is none of this name; records can be explained without it
-        return None, f"Without texts: {error}"
+        problem = str(error)
+    if problem:
+        return None, f"Without texts: {problem}"
+    dataset = load_dataset(given or cell.dataset)
     if dataset.digest != cell.dataset_sha256:
         return None, f"Without texts: {dataset.name} on this machine is another version than that of the records."
     return dataset, ""

@@ -181,7 +181,8 @@ def needed(
 
 def _rows(records: Sequence[Record], store: Store) -> list[Selected]:
     groups = grouped(records)
-    return [Selected(tuple(groups[key]), store) for key in sorted(groups, key=lambda key: names(groups)[key])]
+    called = names(groups)
+    return [Selected(tuple(groups[key]), store) for key in sorted(groups, key=lambda key: called[key])]
 
 
 def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, filter_name: str | None) -> Needed:

@@ -112,7 +112,7 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
 
     The cell is the same: dataset, setting, subset, parameters and seed. Parameters that the method has gained since
     have their defaults, and are named. Raises UsageError for an unknown key, for a folder that is that of the record,
-    and for what selects another cell today; MethodError where the run has no result; and what planning raises.
+    and for what now selects a different cell; MethodError where the run has no result; and what planning raises.
     """
     if into.store.root.resolve() == runs.resolve():
         raise UsageError(f"--out {into.store.root} holds the record itself", "choose another folder")
@@ -122,10 +122,8 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
         raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
     planned = plan([request_for(record, name, registry)], registry, into.store, force=True)
-    if not planned.cells:
-        raise UsageError(f"{record.name} cannot run here", "; ".join(map(str, planned.skipped)))
     if apart := [place for place, *_ in _differences(record.cell, planned.cells[0].cell)]:
-        raise UsageError(f"{record.name} selects another cell today", f"changed since: {', '.join(apart)}")
+        raise UsageError(f"{record.name} now selects a different cell", f"changed since: {', '.join(apart)}")
     (after,) = execute(planned, into, force=True)
     if not after.ok:
         raise MethodError(f"{record.name}: {after.status}: {after.reason}")

@@ -71,7 +71,6 @@ def _log(client: MlflowClient, experiment: str, record: Record, runs: str, stand
     end = start + int(1000 * record.measured.total_s)
     tags = {
         _KEY: record.key,
-        _SHA256: record.sha256,
         "xmcbench.problem": line["problem"],
         "xmcbench.machine": record.environment.hardware.kind,
         "xmcbench.protocol": str(record.protocol.version),
@@ -90,3 +89,5 @@ def _log(client: MlflowClient, experiment: str, record: Record, runs: str, stand
         [Param(name, visible(str(value))[:_LONGEST]) for name, value in parameters.items()],
     )
     client.set_terminated(run.info.run_id, "FINISHED" if record.finished else "FAILED", end)
+    # Last: a run without it was interrupted, and does not count as there.
+    client.set_tag(run.info.run_id, _SHA256, record.sha256)

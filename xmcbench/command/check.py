@@ -32,11 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails or cannot run here."""
     from xmcbench.contract import Question, check
     from xmcbench.errors import UsageError
-    from xmcbench.plugins.registry import Registry
 
     plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
     given, limits = request.overrides(arguments.set), request.limits(arguments)
-    registry = Registry([plugin] if plugin else [], limits.time_s)
+    registry = request.registry([plugin] if plugin else [], limits.time_s)
     entries = [entry for entry in registry if entry.plugin] if plugin else [registry[arguments.method]]
     for name in given.keys() - {entry.name for entry in entries}:
         raise UsageError(

@@ -30,7 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Select, test and print. The exit code does not depend on the difference."""
     from xmcbench.command import report
     from xmcbench.comparison import compare
-    from xmcbench.plugins.registry import Registry
 
     comparison = compare(
         arguments.first,
@@ -38,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         runs=arguments.runs,
         **request.row_choice(arguments),
         force=arguments.force,
-        standing=Registry(arguments.plugin).standing(),
+        standing=request.registry(arguments.plugin).standing(),
     )
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
     stores = {comparison.first.store, comparison.second.store}

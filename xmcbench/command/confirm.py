@@ -8,8 +8,8 @@ fresh again. The others need `run --refresh`.
   xmcbench confirm --runs leaderboards
   xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
 
-Training gives other weights on another processor, also by the same code. Run the older code on this machine first, in a
-runs folder of its own, to compare with that:
+The same code trains to different weights on a different processor. To compare on this machine, first run the older code
+here, in a separate runs folder:
 
   xmcbench confirm --runs leaderboards --reference older-code
 """
@@ -54,7 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Check every group; 1 if one is not confirmed."""
     from xmcbench.command import report
     from xmcbench.data import load_dataset
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS
     from xmcbench.runner import confirmation
@@ -64,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reference and not (arguments.reference / "records").is_dir():
         raise UsageError(f"there are no records in {arguments.reference}", "run the older code with --runs DIR first")
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
-    registry, store = Registry(arguments.plugin), Store(arguments.runs)
+    registry, store = request.registry(arguments.plugin), Store(arguments.runs)
     reference = Store(arguments.reference) if arguments.reference else None
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
     records = store.records()

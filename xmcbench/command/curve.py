@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("a curve has one axis: its grids cannot differ in --by", "draw one curve for each")
     shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
     grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
-    planned = CurveRun.planned(grids, options, report.registry(options), arguments.filter, arguments.by, ratios)
+    planned = CurveRun.planned(
+        grids, options, request.registry(options.plugins, options.limits.time_s), arguments.filter, arguments.by, ratios
+    )
     report.warn_skipped(planned.plan.skipped)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)

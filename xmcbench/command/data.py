@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
     fetch.add_argument("name", help="a dataset whose card says where it is")
-    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first folder of datasets")
+    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first dataset folder that is writable")
     fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
     _add_force(fetch)
 
@@ -88,7 +88,7 @@ def _add_tokenizer(parser: argparse.ArgumentParser) -> None:
         "--tokenizer",
         type=Path,
         metavar="FOLDER",
-        help="of a model, or its tokenizer.json: also warn of scripts whose letters it does not know",
+        help="folder of a model, or its tokenizer.json; also warn of scripts whose letters the tokenizer does not know",
     )
 
 
@@ -96,7 +96,7 @@ def _add_force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="write beside other files; those of the same names are replaced",
+        help="write into a folder that has other files; files with the same names are replaced",
     )
 
 

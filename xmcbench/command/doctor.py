@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from xmcbench.command import flags
+from xmcbench.command import flags, request
 
 #: Values that the hub's client takes for true.
 _ON = ("1", "ON", "YES", "TRUE")
@@ -32,14 +32,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.runner.rows import status
     from xmcbench.storage.cache import cache_root
 
     if arguments.runs is not None:
         Store(arguments.runs).check_exists()
-    cache, entries, datasets = cache_root(), list(Registry(arguments.plugin)), known_datasets()
+    cache, entries, datasets = cache_root(), list(request.registry(arguments.plugin)), known_datasets()
     methods = {entry.name: status(entry) for entry in entries}
     broken = [f"method {entry.name} ({entry.origin}): {entry.problem}" for entry in entries if entry.problem]
     broken += [f"dataset {each.slug}: {each.problem}" for each in datasets if each.card is None]
@@ -52,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         "packages": environment.packages(),
         "methods": methods,
         "datasets": {each.slug: each.problem or "ok" for each in datasets},
-        "cache": {"folder": str(cache), "free_gib": round(_free(cache) / 2**30, 1)},
+        "cache": {"folder": str(cache), "free_gib": _free_gib(cache)},
         "hub": "offline" if os.environ.get("HF_HUB_OFFLINE", "").upper() in _ON else "online, if reachable",
         "broken": broken,
     }
@@ -77,7 +76,7 @@ def _damaged(cache: Path, runs: Path) -> list[str]:
     from xmcbench.storage import artifacts
 
     kept = [(folder, problem) for folder, problem in artifacts.examine(cache) if problem]
-    found = [f"{folder}: {problem}; it will be made again when it is needed" for folder, problem in kept]
+    found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
     return found + (list(damaged(Store(runs))) if runs.is_dir() else [])
 
 
@@ -85,8 +84,12 @@ def _existing(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
-def _free(folder: Path) -> int:
-    return shutil.disk_usage(_existing(folder.absolute())).free
+def _free_gib(folder: Path) -> float | None:
+    """None where the folder cannot be reached."""
+    try:
+        return round(shutil.disk_usage(_existing(folder.absolute())).free / 2**30, 1)
+    except OSError:
+        return None
 
 
 def _writable(folder: Path) -> bool:

@@ -1,9 +1,10 @@
 """Show where two rows differ: in which slices of the test instances, and on which instances.
 
 A and B are rows as in `xmcbench compare`. A slice is a group of instances by length, number of labels, training pairs
-of the labels, known pairs, or words shared with the labels. For each the difference A - B inside is tested against that
-elsewhere, with Holm's correction over all slices. Then come the instances that moved most, with texts, true labels and
-ranks. It uses only the ranks that are stored with the records; texts need the dataset, rankings the predictions.
+of the labels, known pairs, or words shared with the labels. For each slice, the difference A - B inside is tested
+against the difference outside, with Holm's correction over all slices. Then come the instances that moved most, with
+texts, true labels and ranks. It uses only the ranks that are stored with the records. Showing texts requires the
+dataset, and showing rankings requires the predictions.
 
   xmcbench explain tfidf bm25 --setting ez
   xmcbench explain ict:small tfidf: --dataset lf-debian-20k --setting ez --runs leaderboards --html explain.html
@@ -36,7 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis import explanation_page
     from xmcbench.analysis.explaining import explain
     from xmcbench.command import report
-    from xmcbench.plugins.registry import Registry
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         instances=arguments.instances,
         runs=arguments.runs,
         **request.row_choice(arguments),
-        standing=Registry(arguments.plugin).standing(),
+        standing=request.registry(arguments.plugin).standing(),
     )
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     if arguments.html:

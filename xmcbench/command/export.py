@@ -56,10 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.record_files import write_records
     from xmcbench.command import report
-    from xmcbench.plugins.registry import Registry
 
     store, records = _read(arguments.runs)
-    write_records(records, arguments.out, Registry(arguments.plugin).standing())
+    write_records(records, arguments.out, request.registry(arguments.plugin).standing())
     print(f"{counted(len(records), 'record')} in {arguments.out}")
     return report.warn_left_out(store)
 
@@ -67,13 +66,12 @@ def _records(arguments: argparse.Namespace) -> int:
 def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis.tracking import log_records
     from xmcbench.command import report
-    from xmcbench.plugins.registry import Registry
 
     store, records = _read(arguments.runs)
-    standing = Registry(arguments.plugin).standing()
+    standing = request.registry(arguments.plugin).standing()
     new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
     left = len(records) - new
-    print(f"{counted(new, 'record')} in {arguments.to}" + (f", {left} were there" if left else ""))
+    print(f"{counted(new, 'record')} in {arguments.to}" + (f", {left} already there" if left else ""))
     return report.warn_left_out(store)
 
 
@@ -97,11 +95,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
-    from xmcbench.records.selection import Choice, choose_row
+    from xmcbench.records.selection import choose_row
 
-    chosen = request.row_choice(arguments)
-    choice = Choice(arguments.dataset, request.chosen_setting(arguments), chosen["seed"])
-    row = choose_row(Store(arguments.runs), arguments.method, choice)
+    row = choose_row(Store(arguments.runs), arguments.method, request.choice(arguments))
     if len(row.records) > 1:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]

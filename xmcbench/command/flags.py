@@ -63,8 +63,8 @@ def add_execution(group: Any) -> None:
     group.add_argument(
         "--jobs",
         metavar="N|auto",
-        help="number of cells to run at once; they share the cores (auto: one per core; default: 1, and auto with "
-        "--on ray)",
+        help="number of cells to run at once; they share the cores (auto: as many as the cores allow; default: 1, and "
+        "auto with --on ray)",
     )
     group.add_argument(
         "--on",
@@ -101,7 +101,7 @@ def add_set(group: Any) -> None:
         action="append",
         default=[],
         metavar="METHOD.PARAM=VALUE",
-        help="set a parameter; may be repeated, and several values of one parameter are a row each",
+        help="set a parameter; may be repeated, and several values of one parameter give one row each",
     )
 
 

@@ -75,11 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard import differences, files, pages, read_remarks, write
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
 
-    if arguments.sources:
-        raise UsageError(f"unexpected argument {arguments.sources[0]!r}", "xmcbench leaderboard add RUNS...")
     if arguments.check and arguments.refresh:
         raise UsageError("--check changes nothing, and --refresh runs cells", "use one of them")
     plain = arguments.format == "markdown"
@@ -87,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run --runs` wrote")
-    registry = Registry(arguments.plugin)
+    registry = request.registry(arguments.plugin)
     standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
@@ -135,8 +132,11 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
         try:
             wanted = request_for(record, datasets.get(name, name), registry)
             planned = plan([wanted], registry, store, refresh=True)
-            if not planned.cells or planned.cells[0].cell.key != record.key:
-                raise UsageError("its parameters or its data select another cell today", "delete it, or restore them")
+            if planned.cells[0].cell.key != record.key:
+                raise UsageError(
+                    "its parameters or data now select a different cell",
+                    "delete the record, or restore its parameters and data",
+                )
             place = Place(store, limits, record.environment.compute or Compute())
             with Display(planned, store) as display:
                 (made,) = execute(planned, place, display.progress, watch=display.watch)
@@ -178,7 +178,6 @@ def _add(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.runner.scorer import Scorer
     from xmcbench.submissions import admission
@@ -194,7 +193,7 @@ def _add(arguments: argparse.Namespace) -> int:
     board = Store(arguments.out or arguments.runs or BOARD)
     datasets = {load_dataset(given).name: given for given in arguments.dataset}
     with runs_folders(arguments.sources) as roots, Scorer() as scorer:
-        registry = Registry(arguments.plugin)
+        registry = request.registry(arguments.plugin)
         found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)
         for path, reason in found.unfinished.items():
             print(f"left out: {path}: {reason}")

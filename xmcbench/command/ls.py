@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmcbench.command import flags
+from xmcbench.command import flags, request
 
 if TYPE_CHECKING:
     from xmcbench.parameters import Parameter
@@ -83,11 +83,10 @@ def _shown(value: object, percent: bool = False) -> str:
 
 
 def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
-    from xmcbench.plugins.registry import Registry
     from xmcbench.runner.rows import status
 
     listing = []
-    for entry in Registry(arguments.plugin):
+    for entry in request.registry(arguments.plugin):
         method, found = entry.description, status(entry)
         listing.append(
             {
@@ -107,11 +106,10 @@ def _methods(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 def _method(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
     from xmcbench.output.layout import laid_out
-    from xmcbench.plugins.registry import Registry
 
     if arguments.what != "methods":
         raise UsageError(f"{arguments.what} takes no name: {arguments.name!r}", "xmcbench ls methods NAME")
-    entry = Registry(arguments.plugin)[arguments.name]
+    entry = request.registry(arguments.plugin)[arguments.name]
     method = entry.description
     if method is None:
         raise UsageError(f"{entry.name}: {entry.problem}")
@@ -203,12 +201,11 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     """The entries, and 1 if a record could not be read."""
     from xmcbench import environment
     from xmcbench.command import report
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
 
     store, listing = Store(arguments.runs), []
     store.check_exists()
-    standing, here = Registry(arguments.plugin).standing(), environment.packages()
+    standing, here = request.registry(arguments.plugin).standing(), environment.packages()
     for record in store.records():
         values = record.metrics[record.protocol.filter].values if record.ok else {}
         other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}

@@ -160,7 +160,7 @@ def parser() -> Parser:
             FLAG,
             type=_gib,
             metavar="GIB",
-            help="the largest file that is unpacked (default: 2 for arrays, less for text)",
+            help="raise the limits on the size of unpacked data to GIB (default: 2 for arrays, 64 for text files)",
         )
         module.add(sub)
         sub.set_defaults(run=module.run)

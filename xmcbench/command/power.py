@@ -1,6 +1,6 @@
 """Estimate how many test instances and seeds show a difference, from the variance of stored results.
 
-Without A and B it is for all pairs of rows of each dataset and setting. The answer is for the test that
+Without A and B, it covers all pairs of rows of each dataset and setting. The answer is for the test that
 `xmcbench compare` makes, at the 5% level. It uses only the ranks that are stored with the records.
 
   xmcbench power --detect 0.5 --metric P@1 --runs leaderboards
@@ -32,12 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
-    from xmcbench.records.selection import Choice
 
     if (arguments.first is None) != (arguments.second is None):
         raise UsageError("power needs two rows, or none", "xmcbench power A B --detect 0.5")
     store = Store(arguments.runs)
-    chosen = request.row_choice(arguments)
     found = needed(
         arguments.first,
         arguments.second,
@@ -45,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         metric=arguments.metric,
         power=arguments.power / 100,
         store=store,
-        choice=Choice(arguments.dataset, request.chosen_setting(arguments), chosen["seed"]),
+        choice=request.choice(arguments),
         filter=arguments.filter,
     )
     print(

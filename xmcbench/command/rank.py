@@ -1,7 +1,7 @@
 """Rank methods over several datasets: average rank, win rate, Friedman's test and the critical difference.
 
-Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets leaves
-the ranking and is listed.
+Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets is left
+out of the ranking and listed.
 
   xmcbench rank --setting ez --runs leaderboards
   xmcbench rank --setting fs --ratio 0.01 --metric R@100 --dataset lf-debian-2k,lf-debian-20k --svg ranks.svg
@@ -20,7 +20,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench rank``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     parser.add_argument(
-        "--dataset", metavar="NAME[,NAME..]", help="default: all with results in the setting, but those named -dev"
+        "--dataset",
+        metavar="NAME[,NAME..]",
+        help="default: all datasets with results in the setting, except -dev datasets",
     )
     flags.add_setting(parser, required=True)
     flags.add_metric(parser)
@@ -36,7 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UnknownName
     from xmcbench.leaderboard import diagram, markup, overall
     from xmcbench.metrics import METRICS
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.storage.atomic import write_text
 
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         request.only_setting(arguments),
         arguments.metric,
         [spelled.get(name.casefold(), name) for name in dict.fromkeys(given)] or None,
-        Registry(arguments.plugin).standing(),
+        request.registry(arguments.plugin).standing(),
     )
     if arguments.svg:
         write_text(arguments.svg, diagram.draw(made))

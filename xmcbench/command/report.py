@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from xmcbench.command.progress import Display
 from xmcbench.errors import UsageError
-from xmcbench.experiment import Experiment, Options, Run, Shown
+from xmcbench.experiment import Experiment, Run, Shown
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted, duration
-from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.runner.estimate import Estimate, SharedWork
 from xmcbench.runner.plan import Plan, PlannedCell
@@ -22,14 +21,6 @@ from xmcbench.runner.rows import Skipped
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-
-
-def registry(options: Options) -> Registry:
-    """All methods; prints a note where one replaces another."""
-    found = options.registry()
-    for note in found.notes:
-        print(f"xmcbench: {note}", file=sys.stderr)
-    return found
 
 
 def carried_out(experiment: Experiment[Shown]) -> Shown:

@@ -1,9 +1,8 @@
 """Run a recorded cell again, and say whether its figures agree.
 
 KEY is the first letters of a record's key, as on its page. On the same class of machine no figure may change by more
-than 0.05 points. On another one it is enough that no metric differs significantly: over the test instances, or, where
-several seeds of a stochastic method are recorded, from what these give. The new run goes to --out; exit code 1 if the
-figures differ.
+than 0.05 points. On another class, no metric may differ significantly: from the recorded seeds if there are several,
+otherwise over the test instances. The new run goes to --out; exit code 1 if the figures differ.
 
   xmcbench reproduce 3f2a91c0d4e5 --runs leaderboards
 """
@@ -40,7 +39,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run, compare, print."""
     from xmcbench.analysis.reproduction import reproduce
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.runner.place import Place
 
@@ -49,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.key,
         runs=arguments.runs,
         into=place,
-        registry=Registry(arguments.plugin),
+        registry=request.registry(arguments.plugin),
         dataset=arguments.dataset,
     )
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import UsageError
@@ -12,10 +14,29 @@ from xmcbench.errors import UsageError
 if TYPE_CHECKING:
     from xmcbench.environment import Compute
     from xmcbench.experiment import Options
+    from xmcbench.plugins.registry import Registry
+    from xmcbench.records.selection import Choice
     from xmcbench.runner.grid import Grid
     from xmcbench.runner.place import Limits
     from xmcbench.runner.schedule import Jobs
     from xmcbench.setting import Setting
+
+
+def registry(plugins: Iterable[Path] = (), time_limit_s: float | None = None) -> Registry:
+    """All methods by name. Prints a note where a plug-in file replaces an installed one."""
+    from xmcbench.plugins.registry import Registry
+
+    found = Registry(plugins, time_limit_s)
+    for note in found.notes:
+        print(f"xmcbench: {note}", file=sys.stderr)
+    return found
+
+
+def choice(arguments: argparse.Namespace) -> Choice:
+    """Where ``add_choice`` looks for rows. Raises UsageError."""
+    from xmcbench.records.selection import Choice
+
+    return Choice(arguments.dataset, chosen_setting(arguments), row_choice(arguments)["seed"])
 
 
 def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench score``."""
-    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="whose test pairs are the truth")
+    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="dataset whose test pairs are the ground truth")
     parser.add_argument(
         "--predictions",
         required=True,
@@ -33,7 +33,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="npz: int32 'indices', float32 'scores' [N, k]; trec: a run",
     )
-    parser.add_argument("--format", choices=("npz", "trec"), default="npz", help="of --predictions (default: npz)")
+    parser.add_argument(
+        "--format", choices=("npz", "trec"), default="npz", help="format of --predictions (default: npz)"
+    )
     parser.add_argument("--qrels", type=Path, metavar="FILE", help="true pairs, instead of --dataset (trec)")
     flags.add_filter(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -95,7 +97,7 @@ def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]
     from xmcbench.errors import UsageError
 
     if arguments.format != "trec" or arguments.dataset:
-        raise UsageError("--qrels goes with --format trec, instead of --dataset")
+        raise UsageError("--qrels needs --format trec and cannot be combined with --dataset")
     if arguments.filter not in (None, "none"):
         raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
     for named in (arguments.predictions, arguments.qrels):

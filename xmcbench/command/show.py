@@ -3,7 +3,7 @@
 METHOD is a row as in `xmcbench compare`. --instance reads stored predictions; without these it shows the ranks of the
 true labels. --text trains the method as its cell does and asks it; a method without a stored result is trained too.
 
-  xmcbench show tfidf --instance 0ad --dataset lf-debian-20k --setting ez
+  xmcbench show tfidf --instance 0install-core --dataset lf-debian-20k --setting ez
   xmcbench show bm25 --text "a web server in Rust"
 """
 
@@ -34,7 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.analysis import prediction
     from xmcbench.command import report
     from xmcbench.errors import UsageError
-    from xmcbench.plugins.registry import Registry
     from xmcbench.records import Store
     from xmcbench.runner.place import Place
 
@@ -49,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         if name is not None:
-            raise UsageError("--filter goes with --instance", "--text is not an instance of the dataset")
+            raise UsageError("--filter can only be used with --instance", "--text is not an instance of the dataset")
         place = Place(store, request.limits(arguments), request.compute(arguments))
-        registry = Registry(arguments.plugin)
+        registry = request.registry(arguments.plugin)
         shown = prediction.show_text(
             arguments.method, arguments.text, place=place, registry=registry, **chosen, k=arguments.k
         )

@@ -1,6 +1,6 @@
 """Suggest labels for documents: the first k labels of a method, as a TSV file.
 
-The method is trained once: the same documents are not predicted again, and `--runs` keeps the cell.
+Finished cells are kept in --runs, so the same documents are not predicted twice. Other documents are a new cell.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         place = reference_to(place, {"documents": arguments.documents})
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
     options = request.options(arguments)
-    registry, (method,) = report.registry(options), _one(arguments.method)
+    registry, (method,) = request.registry(options.plugins, options.limits.time_s), _one(arguments.method)
     dataset = load_dataset(place)
     if arguments.setting is None:
         needs = registry[method.partition(":")[0]].usable().supervision

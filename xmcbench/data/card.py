@@ -56,7 +56,7 @@ class Derivation(_Part, frozen=True, omit_defaults=True, rename={"source": "from
         if sum(given.values()) != 1:
             raise ValueError(f"give exactly one of labels, held_out and titles; it has {found}")
         if self.seed is None and not self.titles:
-            raise ValueError("what is drawn needs a seed")
+            raise ValueError("labels and held_out need a seed")
 
 
 class Recipe(_Part, frozen=True, omit_defaults=True):

@@ -96,7 +96,9 @@ def _bare_card(name: str) -> Card:
     try:
         return Card(name=name, slug=slug_of(name))
     except ValueError as error:
-        raise DataError(f"a dataset cannot be called after its folder: {error}", "rename it, or add a card") from None
+        raise DataError(
+            f"the name of the folder cannot be the name of a dataset: {error}", "rename it, or add a card"
+        ) from None
 
 
 def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, with_data: set[str]) -> Listing:

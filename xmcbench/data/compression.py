@@ -24,6 +24,11 @@ from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_
 _BUFFER = 1 << 20
 
 
+def suffix_of(path: Path) -> str:
+    """The suffix of a file, without .gz."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
 @contextmanager
 def open_source(path: Path) -> Iterator[BinaryIO]:
     """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression.

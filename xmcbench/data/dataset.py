@@ -220,6 +220,8 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     _check_sums(holding, card, source.place.path)
     labels = corpus(holding.labels, source)
     parts = [each for each in (holding.train, holding.test) if each is not None]
+    if not parts:
+        raise DataError(f"{source.place.path} has no instances", "a dataset needs documents to train on or to test on")
     corpora = [corpus(part, source) for part in parts]
     for part, each in zip(parts, corpora, strict=True):
         if each.highest >= labels.rows:

@@ -63,7 +63,7 @@ def download(
         about.unlink(missing_ok=True)
     if sha256 is not None and (not path.exists() or sha256_file(path) != sha256):
         path.unlink(missing_ok=True)
-        raise DataError(f"{url} has other bytes than at the first fetch", "the file was removed; is the mirror intact?")
+        raise DataError(f"{url} differs from the first fetch", "the file was removed; is the mirror intact?")
     return path
 
 
@@ -104,6 +104,8 @@ def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) 
             httpx.Client(timeout=patience.timeout_s, follow_redirects=True, max_redirects=5) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
+            if response.status_code == 416 and response.headers.get("Content-Range") == f"bytes */{start}":
+                return  # all of it is here: the process ended before the file was renamed
             start, total = _begins(url, response, start)
             check_size(total or 0, limit)
             if not start:
@@ -118,15 +120,17 @@ def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) 
 def _begins(url: str, response: Any, asked: int) -> tuple[int, int | None]:
     """Where the bytes of a response begin in the file, and the size of the file, if the server says it."""
     if url.startswith("https:") and response.url.scheme != "https":
-        raise _Refused("it leads to a connection that is not encrypted")
+        raise _Refused("it redirects to an unencrypted connection")
     if response.status_code == 416 and asked:
-        raise _Refused("the server has fewer bytes than are here: delete the .part file and begin again")
+        raise _Refused(
+            "the partial download is larger than the file on the server: delete the .part file and try again"
+        )
     if response.status_code in (408, 425, 429) or response.status_code >= 500:
         raise _Broken(f"the server answers {response.status_code}")
     if response.status_code not in (200, 206):
         raise _Refused(f"the server answers {response.status_code}")
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise _Refused("the server sends an encoding that was not asked for")
+        raise _Refused("the server sent a content encoding that was not requested")
     length = response.headers.get("Content-Length", "")
     if response.status_code == 200:
         return 0, int(length) if length.isdecimal() else None
@@ -134,7 +138,7 @@ def _begins(url: str, response: Any, asked: int) -> tuple[int, int | None]:
     place, _, total = rest.partition("/")
     first = place.partition("-")[0]
     if unit != "bytes" or first != str(asked) or not asked:
-        raise _Refused("the server sends another part of the file than was asked for")
+        raise _Refused("the server sent a different part of the file than requested")
     return asked, int(total) if total.isdecimal() else None
 
 

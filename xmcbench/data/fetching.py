@@ -25,6 +25,7 @@ from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
+from xmcbench.storage.lock import exclusive
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.temporary import scratch
 
@@ -80,12 +81,15 @@ def _fetched(
 ) -> list[Path]:
     place = cache_root() / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
     expected = lock.archives.get(url) if lock else None
-    try:
-        archive = download(url, place / "archive", expected, patience)
-        return _unpacked(card, url, archive, target, lock, force)
-    finally:
-        if (place / "archive").exists() or not any(place.iterdir()):  # what is left of a download is gone on with
-            shutil.rmtree(place, ignore_errors=True)
+    with exclusive(place.with_suffix(".lock")) as held:  # another run may fetch the same
+        try:
+            archive = download(url, place / "archive", expected, patience)
+            return _unpacked(card, url, archive, target, lock, force)
+        finally:
+            # What is left of a download is gone on with.
+            if (place / "archive").exists() or (place.is_dir() and not any(place.iterdir())):
+                shutil.rmtree(place, ignore_errors=True)
+            held.remove()
 
 
 def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
@@ -98,7 +102,7 @@ def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | No
         files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
         changed = [name for name, sum_ in files.items() if lock and lock.files.get(name, sum_) != sum_]
         if changed:
-            raise DataError(f"{changed[0]} of {url} has other bytes than at the first fetch", "is the mirror intact?")
+            raise DataError(f"{changed[0]} of {url} differs from the first fetch", "is the mirror intact?")
         archives = {**(lock.archives if lock else {}), url: sha256}
         with output_folder(target, force or lock is not None, rebuild=True) as folder:
             for name in files:
@@ -140,4 +144,4 @@ def _home(card: Card) -> Path:
     for root in roots():
         if os.access(root, os.W_OK):
             return root / card.slug
-    raise UsageError("no folder of datasets can be written to", "--out FOLDER, or set $XMCBENCH_DATASETS")
+    raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")

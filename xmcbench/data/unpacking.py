@@ -38,14 +38,17 @@ def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
         raise DataError(f"{archive} is not an archive:{page or ' expected zip, tar, tar.gz or tar.xz'}")
     written: list[Path] = []
     taken: set[str] = set()
+    folders: set[str] = set()
     total = 0
     try:
         for name, stream in _zip(archive) if head.startswith(_ZIP) else _tar(archive):
             path = _inside(archive, name)
             key = str(path).casefold()  # two names that are one on other systems
-            if key in taken or any(str(parent).casefold() in taken for parent in path.parents):
+            parents = {str(parent).casefold() for parent in path.parents}
+            if key in taken or key in folders or parents & taken:
                 raise DataError(f"{archive} has {name!r} twice")
             taken.add(key)
+            folders |= parents
             if len(taken) > FILES:
                 raise DataError(f"{archive} has more than {FILES:,} files")
             target = folder / path

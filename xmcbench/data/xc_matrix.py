@@ -77,7 +77,7 @@ def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tu
     if line - 2 != rows:
         raise DataError(
             f"{path} has {line - 2} rows, but its header {header!r} says {rows}",
-            "truncated? an empty row is a blank line",
+            "is the file truncated? an empty row must be a blank line",
         )
 
 

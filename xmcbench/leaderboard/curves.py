@@ -17,9 +17,6 @@ from xmcbench.setting import Setting
 
 X = TypeVar("X", int, float)
 
-#: The shares of the paper's Figure 2.
-RATIOS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-
 
 @dataclass(frozen=True)
 class CoveragePoint:

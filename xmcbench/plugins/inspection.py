@@ -65,22 +65,22 @@ class Answer(Struct, frozen=True):
                 return cls("\n".join(made.uses()))
             made.require()
         except XmcbenchError as error:
-            kind = UsageError if isinstance(error, UnknownName) else type(error)
-            return cls("", kind.__name__, error.message, error.hint)
+            # An unknown name in a request ends the plan; a name that a method does not know leaves out the method.
+            kind = UsageError.__name__ if isinstance(error, UnknownName) else errors.kind_of(error)
+            return cls("", kind, error.message, error.hint)
         except BaseException as error:  # a method can raise anything, even SystemExit
-            return cls.none(question, ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())])))
+            return cls.none(question, errors.told(error))
         return cls()
 
     @classmethod
     def none(cls, question: Question, reason: str) -> Answer:
         """What it is that a method has no answer."""
-        return cls("", PluginError.__name__, f"{question.name} cannot be asked about itself: {reason}")
+        return cls("", PluginError.__name__, f"{question.name} cannot be inspected: {reason}")
 
     def taken(self) -> str:
         """What it said. Raises the error that it raised."""
         if self.error:
-            kind = getattr(errors, self.error, XmcbenchError)
-            raise kind(self.message, self.hint)
+            raise errors.of_kind(self.error, self.message, self.hint)
         return self.said
 
 

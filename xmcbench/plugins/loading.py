@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 
-from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
+from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, told
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, contract_problem
 from xmcbench.storage.source import PLUGIN_PREFIX
@@ -111,7 +111,7 @@ def from_file(path: Path) -> list[Imported]:
         with _importing(path):
             spec.loader.exec_module(module)
     except BaseException as error:  # as in _imported
-        return [Imported(path.stem, origin, None, _no_import(error))]
+        return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}")]
     classes = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
@@ -143,13 +143,8 @@ def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Import
     except XmcbenchError as error:
         return Imported(name, origin, None, str(error))
     except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
-        return Imported(name, origin, None, _no_import(error))
+        return Imported(name, origin, None, f"cannot be imported: {told(error)}")
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
-
-
-def _no_import(error: BaseException) -> str:
-    said = ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))
-    return f"cannot be imported: {said}"
 
 
 @contextmanager

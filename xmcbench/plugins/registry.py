@@ -163,7 +163,7 @@ class Registry:
         other = self._origins.get(name)
         if other is not None and name in self._replaceable:
             self._replaceable.discard(name)
-            self.notes.append(f"{name} is taken from {origin}, not from {other}")
+            self.notes.append(f"using {name} from {origin} instead of {other}")
         elif other is not None:
             raise UsageError(
                 f"two methods are called {name!r}: {other} and {origin}",
@@ -206,15 +206,18 @@ class Registry:
         """
         return joined([self[each].source_sha256 for each in self.used(name, values)])
 
-    def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    def used(self, name: str, values: Mapping[str, object], by: tuple[str, ...] = ()) -> tuple[str, ...]:
         """A method and all that it uses with these parameters, by name, itself first.
 
-        Raises UnknownName, UsageError, PluginError.
+        by: the methods that led to it. Raises UnknownName, UsageError, PluginError for one that uses itself.
         """
+        if name in by:
+            through = f" through {', '.join(by[by.index(name) + 1 :])}" if by[-1] != name else ""
+            raise PluginError(f"{name} uses itself{through}")
         found = [name]
         for spec in self[name].uses(values):
             entry, inner = self._named(spec)
-            found += self.used(entry.name, inner)
+            found += self.used(entry.name, inner, (*by, name))
         return tuple(dict.fromkeys(found))
 
     def _named(self, spec: str) -> tuple[Entry, Values]:

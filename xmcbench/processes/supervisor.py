@@ -22,6 +22,10 @@ from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new
 _INTERVAL_S = 0.05
 
 
+#: Real-time signals have no names.
+_NAMES = {each.value: each.name for each in signal.Signals}
+
+
 @dataclass(frozen=True)
 class Ending:
     """How a process ended. ``returncode`` is negative for a signal; memory is the highest seen for the whole tree.
@@ -43,7 +47,7 @@ class Ending:
         if self.returncode == -signal.SIGKILL:
             return f"killed by SIGKILL, probably because the system ran out of memory (it used {peak})"
         if self.returncode < 0:
-            return f"killed by {signal.Signals(-self.returncode).name}"
+            return f"killed by {_NAMES.get(-self.returncode, f'signal {-self.returncode}')}"
         return f"ended with exit code {self.returncode} and no result"
 
 

@@ -25,17 +25,14 @@ from xmcbench.records.store import Store
 from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
 from xmcbench.storage.lock import exclusive
 
-#: Kinds besides those of artifacts.
-OTHERS = (UNFINISHED, "predictions", "logs", "subsets")
-
 
 @dataclass(frozen=True)
 class Item:
     """Something that can be removed.
 
-    kind: of artifact (``training``, ``tokens``, ...), or one of ``OTHERS``. size: bytes that its removal frees. used:
-    time of its last use, in seconds since 1970. records: those that need it, by dataset, setting, method, seed and key.
-    lock: the lock file that users of it hold.
+    kind: of artifact (``training``, ``tokens``, ...), ``unfinished``, ``predictions``, ``logs`` or ``subsets``. size:
+    bytes that its removal frees. used: time of its last use, in seconds since 1970. records: those that need it, by
+    dataset, setting, method, seed and key. lock: the lock file that users of it hold.
     """
 
     kind: str

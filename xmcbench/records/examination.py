@@ -21,7 +21,7 @@ def damaged(store: Store) -> Iterator[str]:
         yield from _of_record(record, store, truths)
     for folder, problem in artifacts.examine(store.artifacts):
         if problem:
-            yield f"{folder}: {problem}; it will be made again when it is needed"
+            yield f"{folder}: {problem}; it will be regenerated when needed"
 
 
 def _of_record(record: Record, store: Store, truths: dict[str, Truth]) -> Iterator[str]:

@@ -109,7 +109,7 @@ def confirm(
         fresh = Store(folder)
         planned = plan([request_for(before, dataset, registry)], registry, fresh)
         if planned.cells[0].cell.key != cell.key:
-            return Verdict(group, problem="its parameters select another cell today")
+            return Verdict(group, problem="its parameters now select a different cell")
         compute = before.environment.compute or Compute()
         (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
         if not after.ok:

@@ -12,6 +12,7 @@ import ctypes
 import os
 import stat
 import struct
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:
     needed: files and folders that stay readable although they are below a hidden one. Folders can still be listed, and
     files that are open stay open. Returns whether the kernel did it; where it cannot, nothing changes.
     """
+    if sys.platform != "linux":  # the system calls have other meanings elsewhere
+        return False
     paths = {Path(os.path.realpath(path)) for path in hidden}
     libc = ctypes.CDLL(None, use_errno=True)
     try:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from xmcbench.errors import UsageError
 from xmcbench.runner.executors.local import Local
+from xmcbench.runner.executors.servers import GPUS
 from xmcbench.runner.schedule import capacity, jobs_of
 
 if TYPE_CHECKING:
     from xmcbench.runner.executors.base import Executor
+    from xmcbench.runner.executors.ray.connection import Cluster
     from xmcbench.runner.place import Place
     from xmcbench.runner.plan import PlannedCell
 
@@ -35,16 +37,36 @@ def opened(place: Place, cells: Sequence[PlannedCell]) -> Iterator[tuple[Executo
     below one and for a cluster that cannot be used, Unavailable where Ray is not installed.
     """
     if check_on(place.on) == HERE:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        jobs = jobs_of(1 if place.jobs is None else place.jobs, cells, Local(capacity(1, 1, visible)).room)
-        with Local(capacity(jobs, place.cells_per_gpu, visible)) as executor:
+        jobs = _jobs_here(place, cells)
+        with Local(capacity(jobs, place.cells_per_gpu, os.environ.get(GPUS))) as executor:
             yield executor, jobs
     else:
-        from xmcbench.runner.executors.ray.connection import connected
         from xmcbench.runner.executors.ray.driver import Ray
 
-        with connected(place.on) as cluster:
-            cluster.check_room(place.compute, cells)
-            jobs = jobs_of("auto" if place.jobs is None else place.jobs, cells, cluster.room)
-            with Ray(cluster, jobs, place.cells_per_gpu, place.store.root) as executor:
-                yield executor, jobs
+        with (
+            _cluster(place, cells) as (cluster, jobs),
+            Ray(cluster, jobs, place.cells_per_gpu, place.store.root) as executor,
+        ):
+            yield executor, jobs
+
+
+def jobs_at(place: Place, cells: Sequence[PlannedCell]) -> int:
+    """How many of the cells a place runs at once. Nothing is written. Raises what ``opened`` raises."""
+    if check_on(place.on) == HERE:
+        return _jobs_here(place, cells)
+    with _cluster(place, cells) as (_, jobs):
+        return jobs
+
+
+def _jobs_here(place: Place, cells: Sequence[PlannedCell]) -> int:
+    room = Local(capacity(1, 1, os.environ.get(GPUS))).room
+    return jobs_of(1 if place.jobs is None else place.jobs, cells, room)
+
+
+@contextmanager
+def _cluster(place: Place, cells: Sequence[PlannedCell]) -> Iterator[tuple[Cluster, int]]:
+    from xmcbench.runner.executors.ray.connection import connected
+
+    with connected(place.on) as cluster:
+        cluster.check_room(place.compute, cells)
+        yield cluster, jobs_of("auto" if place.jobs is None else place.jobs, cells, cluster.room)

@@ -42,7 +42,8 @@ def capacity(jobs: int, cells_per_gpu: int, visible: str | None = None) -> Capac
 def needs_of(planned: PlannedCell, jobs: int, compute: Compute, last: Record | None, room: Room) -> Needs:
     """What a cell takes: its share of the cores, or what it declares; its GPUs; the memory that one like it took."""
     share = max(1, room.cores // jobs)
-    threads = compute.threads or min(max(share, _cores(planned, room)), room.cores_of_one)
+    # A record that is run again names the threads of its own machine.
+    threads = min(compute.threads or max(share, _cores(planned, room)), room.cores_of_one)
     wanted = compute.processes if planned.needs.get("gpu") and compute.device != "cpu" else 0
     return Needs(threads, min(wanted, room.gpus_of_one), last.measured.peak_memory_bytes if last else 0)
 

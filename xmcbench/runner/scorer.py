@@ -112,7 +112,7 @@ class Scorer:
         self.asked = False
         answer = self._received()
         if answer.scored is None:
-            raise getattr(errors, answer.error, XmcbenchError)(answer.message, answer.hint)
+            raise errors.of_kind(answer.error, answer.message, answer.hint)
         return answer.scored
 
     @property
@@ -178,10 +178,9 @@ def _answer(line: bytes, datasets: dict[str, tuple[Dataset, Truth]]) -> _Answer:
     try:
         return _Answer(scored=_score(msgspec.json.decode(line, type=_Request), datasets))
     except XmcbenchError as error:
-        kind = errors.UsageError if isinstance(error, errors.UnknownName) else type(error)
-        return _Answer(error=kind.__name__, message=error.message, hint=error.hint)
+        return _Answer(error=errors.kind_of(error), message=error.message, hint=error.hint)
     except Exception as error:
-        return _Answer(error="XmcbenchError", message=f"scoring failed: {type(error).__name__}: {error}")
+        return _Answer(error="XmcbenchError", message=f"scoring failed: {errors.told(error)}")
 
 
 def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Scored:

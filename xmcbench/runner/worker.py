@@ -7,6 +7,7 @@ scored by another process, which never imports a method.
 from __future__ import annotations
 
 import faulthandler
+import os
 import resource
 import sys
 import traceback
@@ -19,9 +20,8 @@ from typing import TypeVar
 from xmcbench import progress
 from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
-from xmcbench.errors import DataError, Unavailable, XmcbenchError
+from xmcbench.errors import DataError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method
-from xmcbench.output.escaping import visible
 from xmcbench.plugins.loading import load
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
@@ -54,7 +54,7 @@ def main(job_file: str) -> None:
         outcome = Outcome(status="failed", reason=str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
-        outcome = Outcome(status="failed", reason=": ".join(filter(None, [type(error).__name__, _line(error)])))
+        outcome = Outcome(status="failed", reason=told(error))
     try:
         outcome.write(Path(job.outcome))
     except UnicodeEncodeError as error:  # half of a surrogate pair
@@ -79,6 +79,7 @@ def run(job: Job) -> Outcome:
     seal()
     needed = [job.artifacts, str(notes_folder()), *([job.plugin] if job.plugin else [])]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
+    needed += [os.environ["TMPDIR"]] if "TMPDIR" in os.environ else []  # the cell's own, which may be below the cache
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
@@ -146,10 +147,6 @@ def _texts(file: TextFile) -> Texts:
     if texts.digest != file.sha256 or not texts.intact():
         raise DataError(f"{file.path}: checksum mismatch", "delete its folder: it will be regenerated")
     return texts
-
-
-def _line(error: BaseException) -> str:
-    return visible(" ".join(str(error).split()))
 
 
 def _gpu_high_water_mark() -> int | None:

@@ -91,7 +91,11 @@ def copy(source: Path, path: Path) -> None:
     """Copy a file, replacing ``path``. Raises StorageError."""
     if path.exists() and path.samefile(source):
         return
-    with atomic_file(path) as stream, source.open("rb") as read:
+    try:
+        read = source.open("rb")
+    except OSError as error:
+        raise StorageError(f"cannot read {source}: {error.strerror}") from error
+    with read, atomic_file(path) as stream:
         shutil.copyfileobj(read, stream)
 
 
@@ -103,6 +107,7 @@ def move(source: Path, path: Path) -> None:
         if error.errno != errno.EXDEV:
             raise StorageError.from_os_error(error, path) from error
         copy(source, path)
+        source.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -64,7 +64,7 @@ def module_digest(*modules: str) -> str:
 
 
 def plugin_files(plugin: Path) -> list[Path]:
-    """A plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError, SyntaxError."""
+    """A plug-in file, and the files that it imports from its own folder, at any depth. Raises OSError."""
     package = _Package("", plugin.parent)
     found: dict[Path, None] = {}
     waiting = [(plugin.stem, plugin)]

@@ -9,6 +9,7 @@ from scipy.sparse import csc_matrix, save_npz
 
 from xmcbench.data import load_dataset
 from xmcbench.data.sources.finding import place_of, source_at
+from xmcbench.data.sources.tables import Tables
 from xmcbench.errors import DataError, UsageError
 
 TRAIN, TEST = ["red tea\tA red tea.", "a pot"], ["green tea"]
@@ -309,9 +310,36 @@ def test_parquet_and_arrow_files_name_their_codes(made):
         assert source_at(place_of(place)).name == layout
         dataset = load_dataset(place)
         assert dataset.digest == load_dataset(made(XC, "expected")).digest
+        (row,) = [row for rows in source_at(place_of(place)).documents().read() for row in rows.titles]
+        assert row == "green tea"
     made({"train/state.json": json.dumps({"_data_files": [{"filename": "../x.arrow"}]})}, "saved")
     with pytest.raises(DataError, match=r"cannot read .*state\.json"):
         load_dataset(folder)
+
+
+def test_a_column_that_is_not_read_can_hold_anything(made):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = made({"data/.keep": ""}, "times")
+    beyond = pa.array([2**62, 0], pa.int64()).cast(pa.timestamp("us"))  # of no year that Python knows
+    table = pa.table({"text": ["one", "two"], "labels": ["a", "b"], "when": beyond, "whole": beyond})
+    for split in ("train", "test"):
+        parquet.write_table(table, folder / f"{split}.parquet")
+    assert [*load_dataset(folder).train] == ["one", "two"]
+    with pytest.raises(DataError, match="cannot read .*train.parquet"):
+        load_dataset(f"{folder}?title=when")
+
+
+def test_a_packed_parquet_file_is_not_a_table(made):
+    assert not Tables.recognize(place_of(made({"train.parquet.gz": b""}, "packed")))
+    assert not Tables.recognize(place_of(made({"one.parquet.gz": b""}, "single") / "one.parquet.gz"))
+
+
+def test_a_layout_without_instances_is_said(made):
+    folder = made({"output-labels.txt": "tea\npot\n"}, "bare")
+    with pytest.raises(DataError, match="bare has no instances"):
+        load_dataset(f"{folder}?layout=pecos")
 
 
 def test_one_file_with_named_columns(made):

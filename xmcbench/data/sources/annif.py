@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.csv_rows import read_csv, write_csv
-from xmcbench.data.sources.json_lines import read_objects, string_of
+from xmcbench.data.sources.json_lines import read_objects, string_of, write_objects
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.data.sources.vocabulary import NAMES, SUFFIXES, bare, read_vocabulary
-from xmcbench.data.sources.writing import label_ids, sides
+from xmcbench.data.sources.writing import rows_of, sides
 from xmcbench.errors import DataError
-from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import read_text
 
 if TYPE_CHECKING:
@@ -90,14 +89,15 @@ class Annif(Source):
                 raise DataError(f"the uid {uri!r} is in angle brackets or begins or ends with a space", "not in Annif")
         for side, texts, pairs in sides(dataset):
             name = {"trn": "train", "tst": "test"}[side]
-            with atomic_file(folder / f"{name}.jsonl") as stream:
-                rows = zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
-                for uid, title, content, ids in rows:
-                    entry: dict[str, object] = {"document_id": uid, "text": content or title}
-                    if content:
-                        entry["metadata"] = {"title": title}
-                    entry["subjects"] = [{"uri": uris[label]} for label in ids]
-                    stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
+            entries = (_entry(*row, uris) for row in rows_of(texts, pairs))
+            write_objects(folder / f"{name}.jsonl", entries)
+
+
+def _entry(uid: str, title: str, content: str, ids: Sequence[int], uris: Sequence[str]) -> dict[str, object]:
+    entry: dict[str, object] = {"document_id": uid, "text": content or title}
+    if content:
+        entry["metadata"] = {"title": title}
+    return {**entry, "subjects": [{"uri": uris[label]} for label in ids]}
 
 
 class _Subjects:
@@ -136,9 +136,7 @@ def _instances(path: Path, documents: Iterable[_Document], subjects: _Subjects, 
 
 
 def _short_texts(path: Path) -> Iterator[_Document]:
-    suffixes = path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]
-    readers = {".tsv": _tsv, ".csv": _csv, ".jsonl": _json_lines}
-    return readers[suffixes[0]](path)
+    return {".tsv": _tsv, ".csv": _csv, ".jsonl": _json_lines}[suffix_of(path)](path)
 
 
 def _tsv(path: Path) -> Iterator[_Document]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.rows import Located, at
-from xmcbench.data.sources.json_lines import read_objects, string_of
+from xmcbench.data.sources.json_lines import read_objects, string_of, write_objects
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.data.sources.writing import label_ids, named, parted
@@ -54,7 +53,7 @@ class Beir(Source):
     @classmethod
     def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
         label_uids = list(dataset.labels.uids)
-        _write_objects(
+        write_objects(
             folder / _CORPUS,
             (
                 {"_id": uid, "title": title, "text": ""}
@@ -63,7 +62,7 @@ class Beir(Source):
         )
         uids = _distinct_uids(dataset)
         texts = {"train": dataset.train, "test": dataset.test}
-        _write_objects(folder / _QUERIES, (row for split in texts for row in _queries(uids[split], texts[split])))
+        write_objects(folder / _QUERIES, (row for split in texts for row in _queries(uids[split], texts[split])))
         for split, pairs in (("train", dataset.train_pairs()), ("test", dataset.test_pairs())):
             with atomic_file(folder / "qrels" / f"{split}.tsv") as stream:
                 stream.write(b"query-id\tcorpus-id\tscore\n")
@@ -164,9 +163,3 @@ def _cell(uid: str) -> str:
     if any(each in uid for each in "\t\r\n") or uid.startswith("\ufeff"):
         raise DataError(f"uid {uid!r} has a tab or a line break, which a file of judgments cannot hold")
     return uid
-
-
-def _write_objects(path: Path, rows: Iterator[dict[str, str]]) -> None:
-    with atomic_file(path) as stream:
-        for row in rows:
-            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())

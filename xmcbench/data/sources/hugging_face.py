@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xmcbench.data.sources.records import ARROW, SUFFIXES
-from xmcbench.data.sources.source import Holding, Place
-from xmcbench.data.sources.tables import DEFAULTS, Tables, files_of
+from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
+from xmcbench.data.sources.source import Place
+from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, files_of
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.storage.reading import read_text
 
@@ -43,17 +43,17 @@ class HuggingFace(Tables):
             return any((place.path / name).is_file() for name in (_SPLITS, _STATE))
         return _hub_id(place) is not None
 
-    def holding(self) -> Holding:
+    def files(self) -> Files:
         found = _hub_id(self.place)
         if found is None:
-            return self.held(_saved(self.place.path), ())
+            return Files(_saved(self.place.path))
         folder = _snapshot(found, self.place.options.get("revision"))
         config = self.place.options.get("config")
         places = [folder / config, folder] if config else [folder, folder / "default"]
         for each in places:
             parts = {name: files_of(each, names) for name, names in (("train", _TRAIN), ("test", _TEST))}
             if any(parts.values()):
-                return self.held({name: paths for name, paths in parts.items() if paths}, files_of(each, ("labels",)))
+                return Files({name: paths for name, paths in parts.items() if paths}, files_of(each, ("labels",)))
         below = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
         raise DataError(
             f"{found} has no train or test file ending in {', '.join(SUFFIXES)}",
@@ -107,7 +107,7 @@ def _snapshot(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    wanted = [f"*{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
+    wanted = [f"*{ending}" for ending in ENDINGS]
     options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": wanted}
     try:
         return Path(snapshot_download(name, local_files_only=True, **options))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from xmcbench.data.compression import lines, open_source
 from xmcbench.data.rows import at, decoded
+from xmcbench.storage.atomic import atomic_file
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
@@ -24,6 +25,13 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
             if type(entry) is not dict:
                 raise at(path, number, "is not a JSON object", "expected one JSON object per line")
             yield number, entry
+
+
+def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
+    """Write one object per line, UTF-8. Raises StorageError."""
+    with atomic_file(path) as stream:
+        for entry in entries:
+            stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
 
 
 def string_of(path: Path, number: int, entry: Mapping[str, object], key: str, default: str | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import Row, batched
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
@@ -19,7 +20,7 @@ class PlainText(Source):
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
-        return place.path.is_file() and [each for each in place.path.suffixes if each != ".gz"][-1:] == [".txt"]
+        return place.path.is_file() and suffix_of(place.path) == ".txt"
 
     def holding(self) -> Holding:
         raise DataError(f"{self.place.path} has no labels", "a dataset needs label texts: see `xmcbench ls layouts`")

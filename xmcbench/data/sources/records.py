@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import at
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.json_lines import read_objects
@@ -18,9 +19,12 @@ from xmcbench.storage.reading import ARRAYS, Unreadable, check_size, open_regula
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The tables that are read, by suffix; all but the last also gzipped. Arrow files are what `datasets` keeps.
+#: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 ARROW = ".arrow"
+
+#: The endings of their names.
+ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet")
 
 #: The code of a row without a label.
 _NO_LABEL = -1
@@ -95,16 +99,15 @@ class Record:
         return value
 
 
-def suffix_of(path: Path) -> str:
-    """The suffix of a table, without that of its compression."""
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+def records(paths: Iterable[Path], columns: Iterable[str]) -> Iterator[Record]:
+    """The rows of tables, one file after the other, with at least these columns where a table has them.
 
-
-def records(paths: Iterable[Path]) -> Iterator[Record]:
-    """The rows of tables, one file after the other. Raises DataError with file and line."""
+    Raises DataError with file and line.
+    """
+    wanted = frozenset(columns)
     readers = {".csv": _csv, ".tsv": _tsv, ".jsonl": _json_lines, ".parquet": _parquet, ARROW: _arrow}
     for path in paths:
-        yield from readers[suffix_of(path)](path)
+        yield from readers[suffix_of(path)](path, wanted)
 
 
 def columns_of(paths: Iterable[Path]) -> list[str]:
@@ -124,41 +127,43 @@ def _columns(path: Path) -> Iterator[str]:
         with _streamed(path) as stream:
             yield from stream.schema.names
     elif suffix_of(path) == ".jsonl":  # a row need not have every key
-        for row in records((path,)):
+        for row in records((path,), ()):
             yield from row.cells
     else:
-        for row in records((path,)):
+        for row in records((path,), ()):
             yield from row.cells
             return
 
 
-def _csv(path: Path) -> Iterator[Record]:
+def _csv(path: Path, _: frozenset[str]) -> Iterator[Record]:
     return (Record(path, line, cells, {}) for line, cells in read_csv(path, ","))
 
 
-def _tsv(path: Path) -> Iterator[Record]:
+def _tsv(path: Path, _: frozenset[str]) -> Iterator[Record]:
     return (Record(path, line, cells, {}) for line, cells in read_csv(path, "\t"))
 
 
-def _json_lines(path: Path) -> Iterator[Record]:
+def _json_lines(path: Path, _: frozenset[str]) -> Iterator[Record]:
     return (Record(path, line, entry, {}) for line, entry in read_objects(path))
 
 
-def _parquet(path: Path) -> Iterator[Record]:
+def _parquet(path: Path, columns: frozenset[str]) -> Iterator[Record]:
     with _opened(path) as file:
         names = class_names(file.schema_arrow)
+        chosen = [name for name in file.schema_arrow.names if name in columns]
 
         def batches() -> Iterator[pa.RecordBatch]:
             for group in range(file.num_row_groups):
                 check_size(file.metadata.row_group(group).total_byte_size, ARRAYS, "a row group of it")
-            yield from file.iter_batches(batch_size=_ROWS, use_threads=False)
+            yield from file.iter_batches(batch_size=_ROWS, columns=chosen, use_threads=False)
 
         yield from _rows(path, batches(), names)
 
 
-def _arrow(path: Path) -> Iterator[Record]:
+def _arrow(path: Path, columns: frozenset[str]) -> Iterator[Record]:
     with _streamed(path) as stream:
-        yield from _rows(path, iter(stream), class_names(stream.schema))
+        chosen = [name for name in stream.schema.names if name in columns]
+        yield from _rows(path, (batch.select(chosen) for batch in stream), class_names(stream.schema))
 
 
 def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tuple[str, ...]]) -> Iterator[Record]:
@@ -175,7 +180,7 @@ def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tup
                     yield Record(path, line, cells, names)
     except Unreadable as error:
         raise DataError(f"cannot read {path}: {error}") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"cannot read {path}: {error}", "damaged? download it again") from None
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from xmcbench.data.sources.csv_rows import write_csv
+from xmcbench.data.sources.json_lines import write_objects
 from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import Tables
-from xmcbench.data.sources.writing import label_ids
+from xmcbench.data.sources.writing import rows_of, sides
 from xmcbench.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
@@ -41,16 +42,12 @@ class _Written(Tables):
             {"uid": uid, "title": title} for uid, title in zip(uids, dataset.labels.titles, strict=True)
         )
         cls.write_table(folder / f"labels{cls.suffix}", labels, ("uid", "title"))
-        sides = {
-            "train": (dataset.train, dataset.train_pairs()),
-            "test": (dataset.test, dataset.test_pairs()),
-        }
-        for name, (texts, pairs) in sides.items():
-            rows = zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
+        for side, texts, pairs in sides(dataset):
             entries: Iterator[_Entry] = (
                 {"uid": uid, "title": title, "text": content, "labels": [uids[each] for each in ids]}
-                for uid, title, content, ids in rows
+                for uid, title, content, ids in rows_of(texts, pairs)
             )
+            name = {"trn": "train", "tst": "test"}[side]
             cls.write_table(folder / f"{name}{cls.suffix}", entries, ("uid", "title", "text", "labels"))
 
     @classmethod
@@ -81,9 +78,7 @@ class JsonLines(_Written):
 
     @classmethod
     def write_table(cls, path: Path, entries: Iterator[_Entry], columns: tuple[str, ...]) -> None:
-        with atomic_file(path) as stream:
-            for entry in entries:
-                stream.write(f"{json.dumps(entry, ensure_ascii=False)}\n".encode())
+        write_objects(path, entries)
 
 
 class Parquet(_Written):

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from xmcbench.data.rows import Located, at
-from xmcbench.data.sources.records import SUFFIXES, Record, columns_of, records, suffix_of
+from xmcbench.data.sources.records import ENDINGS, Record, columns_of, records
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.errors import DataError, UsageError
 
@@ -41,6 +42,10 @@ class Columns:
         used = [f"{role}={name}" for role in DEFAULTS if (name := getattr(self, role))]
         return f"{', '.join(used)}{'' if self.labels else '; there is no column of labels'}"
 
+    def names(self) -> tuple[str, ...]:
+        """The columns that are there."""
+        return tuple(filter(None, (self.uid, self.title, self.text, self.labels)))
+
     @classmethod
     def of(cls, present: Sequence[str], options: Mapping[str, str], where: Path, labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
@@ -61,6 +66,14 @@ class Columns:
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
 
 
+class Files(NamedTuple):
+    """The files of a dataset of tables. parts: ``train``, ``test`` or both. labels: a table of them, or nothing."""
+
+    parts: Mapping[str, tuple[Path, ...]]
+    labels: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Tables(Source):
     """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title).
 
@@ -75,37 +88,32 @@ class Tables(Source):
     @classmethod
     def recognize(cls, place: Place) -> bool:
         if place.path.is_file():
-            return suffix_of(place.path) in SUFFIXES
+            return place.path.name.endswith(ENDINGS)
         return bool(files_of(place.path, _TRAIN) or files_of(place.path, _TEST))
 
-    def holding(self) -> Holding:
+    def files(self) -> Files:
+        """The files of the parts. Raises DataError where there is neither a training nor a test set."""
         path = self.place.path
         if path.is_file():
-            return self.held({"train": (path,)}, ())
+            return Files({"train": (path,)})
         parts = {"train": files_of(path, _TRAIN), "test": files_of(path, _TEST)}
+        if not any(parts.values()):
+            raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
         unused = files_of(path, _OTHER)
         notes = (f"the validation set is not used: {', '.join(each.name for each in unused)}",) if unused else ()
-        labels = files_of(path, _LABELS)
-        return self.held({name: each for name, each in parts.items() if each}, labels, notes)
+        return Files({name: each for name, each in parts.items() if each}, files_of(path, _LABELS), notes)
+
+    def holding(self) -> Holding:
+        files = self.files()
+        table = _Table(files.parts, files.labels, self.place.options)
+        made = {name: table.part(name) for name in files.parts}
+        notes = (*files.notes, *table.notes())
+        return Holding(table.label_part(), made.get("train"), made.get("test"), notes=notes, **self.filters())
 
     def documents(self) -> Part:
-        path = self.place.path
-        files = (path,) if path.is_file() else files_of(path, _TEST) or files_of(path, _TRAIN)
-        if not files:
-            raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
-        return _Table({"test": files}, (), self.place.options).document_part(files)
-
-    def held(
-        self, parts: Mapping[str, tuple[Path, ...]], labels: tuple[Path, ...], notes: tuple[str, ...] = ()
-    ) -> Holding:
-        """The holding of these files."""
-        if not parts:
-            raise DataError(f"{self.place.path} has no train.csv", "or .tsv, .jsonl, .parquet")
-        table = _Table(parts, labels, self.place.options)
-        made = {name: table.part(name) for name in parts}
-        return Holding(
-            table.label_part(), made.get("train"), made.get("test"), notes=(*notes, *table.notes()), **self.filters()
-        )
+        parts = self.files().parts
+        chosen = parts.get("test") or parts["train"]
+        return _Table({"test": chosen}, (), self.place.options).document_part(chosen)
 
 
 class _Table:
@@ -144,7 +152,10 @@ class _Table:
 
     def _documents(self, files: tuple[Path, ...]) -> Iterator[Located]:
         columns = self._columns(files)
-        return ((each.path, each.line, (*_texts(columns, row, each), ())) for row, each in enumerate(records(files)))
+        return (
+            (each.path, each.line, (*_texts(columns, row, each), ()))
+            for row, each in enumerate(records(files, columns.names()))
+        )
 
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
@@ -154,7 +165,7 @@ class _Table:
             yield from ((path, line, (title, title, "", ())) for title, (path, line) in self._values.items())
             return
         columns = Columns.of(columns_of(self._labels), {}, self._labels[0], labels=True)
-        for row, each in enumerate(records(self._labels)):
+        for row, each in enumerate(records(self._labels, columns.names())):
             title = each.text(columns.title or columns.text)
             if not title.strip():
                 raise at(each.path, each.line, "the label has no text", "every label needs one")
@@ -171,7 +182,7 @@ class _Table:
         found: dict[str, tuple[Path, int]] = {}
         for files in self._parts.values():
             columns = self._columns(files)
-            for each in records(files) if columns.labels else ():
+            for each in records(files, columns.names()) if columns.labels else ():
                 for label in each.labels(columns.labels, columns.separator):
                     if label not in found and label.strip():
                         found[label] = (each.path, each.line)
@@ -184,7 +195,7 @@ class _Table:
 
     def _instances(self, files: tuple[Path, ...]) -> Iterator[Located]:
         columns, places = self._columns(files), self._places
-        for row, each in enumerate(records(files)):
+        for row, each in enumerate(records(files, columns.names())):
             named = each.labels(columns.labels, columns.separator) if columns.labels else []
             if not self._labels:
                 named = [label for label in named if label.strip()]
@@ -214,11 +225,10 @@ def files_of(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
     """The files of a split: ``train.csv``, or the shards ``train-00000-of-00002.parquet``, here or in ``data``."""
     for name in names:
         for place in (folder, folder / "data"):
-            for suffix in SUFFIXES:
-                for ending in (suffix, f"{suffix}.gz"):
-                    if (place / f"{name}{ending}").is_file():
-                        return (place / f"{name}{ending}",)
-                    shards = sorted(place.glob(f"{name}-*{ending}")) if place.is_dir() else []
-                    if shards:
-                        return tuple(path for path in shards if path.is_file())
+            for ending in ENDINGS:
+                if (place / f"{name}{ending}").is_file():
+                    return (place / f"{name}{ending}",)
+                shards = sorted(place.glob(f"{name}-*{ending}")) if place.is_dir() else []
+                if shards:
+                    return tuple(path for path in shards if path.is_file())
     return ()

@@ -57,7 +57,7 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
         if found is not None and found.shape[1] != total:
             raise DataError(
                 f"{pairs} has {found.shape[1]} columns, but {labels} has {total} lines",
-                "a column for each label: is it the matrix of another dataset?",
+                "expected one column per label; is it the matrix of another dataset?",
             )
         yield from batched(_instances(path, pairs, found), ROWS)
 
@@ -75,7 +75,8 @@ def _instances(path: Path, pairs: Path | None, found: csr_matrix | None) -> Iter
             yield uid, title, content, found.indices[found.indptr[row] : found.indptr[row + 1]].tolist()
     if found is not None and total != found.shape[0]:
         raise DataError(
-            f"{pairs} has {found.shape[0]} rows, but {path} has {total} lines", "a row for each line: truncated?"
+            f"{pairs} has {found.shape[0]} rows, but {path} has {total} lines",
+            "expected one row per line; is a file truncated?",
         )
 
 
@@ -87,7 +88,7 @@ def _with_uids(path: Path) -> Iterator[tuple[str, str]]:
     try:
         yield from zip(read_lines(uids), read_lines(path), strict=True)
     except ValueError:
-        raise DataError(f"{uids} does not have as many lines as {path}", "a uid for each text") from None
+        raise DataError(f"{uids} does not have as many lines as {path}", "expected one uid per text") from None
 
 
 def _files(path: Path) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from xmcbench.data.compression import open_source
+from xmcbench.data.compression import open_source, suffix_of
 from xmcbench.data.rows import at
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.text_lines import read_lines
@@ -36,7 +36,7 @@ def read_vocabulary(path: Path, language: str) -> Iterator[tuple[int, str, str]]
 
     language: which labels are taken where there are several. Raises DataError for anything else.
     """
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     if suffix in _SKOS:
         rows = _skos(path, language, _SKOS[suffix])
     else:
@@ -64,7 +64,7 @@ def _csv(path: Path, language: str) -> Iterator[tuple[int, str, str]]:
             have = ", ".join(row)
             raise UsageError(
                 f"{path} has no column {'uri' if 'uri' not in row else column!r}",
-                f"it has {have}; another language: language=LANGUAGE" if have else "",
+                f"it has {have}; choose another language with ?language=LANGUAGE" if have else "",
             )
         if row[column]:
             yield number, bare(row["uri"]), row[column]
@@ -94,5 +94,7 @@ def _skos(path: Path, language: str, syntax: str) -> Iterator[tuple[int, str, st
         if isinstance(uri, URIRef) and (getattr(label, "language", None) or language) == language:
             found[str(uri)] = str(label)
     if not found:
-        raise DataError(f"{path} has no preferred label in the language {language!r}", "another one: language=LANGUAGE")
+        raise DataError(
+            f"{path} has no preferred label in the language {language!r}", "choose another with ?language=LANGUAGE"
+        )
     yield from ((0, uri, found[uri]) for uri in sorted(found))

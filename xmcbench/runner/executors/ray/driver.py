@@ -6,9 +6,9 @@ one asks for them, chunk by chunk, through the ``Mailbox``. A task whose worker 
 
 from __future__ import annotations
 
-import os
 import secrets
 import select
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -81,10 +81,10 @@ class Ray:
             said = secrets.token_hex(16)
             (folder / "token").write_text(said)
             self._token = (str((folder / "token").resolve()), said) if self._in_place else ("", "")
-            self._awake, self._wake = os.pipe()
-            for each in (self._awake, self._wake):
-                os.set_blocking(each, False)
-                files.callback(os.close, each)
+            # Sockets, not the numbers of a pipe: a call that comes late must not write to what has a number since.
+            self._awake, self._wake = (files.enter_context(each) for each in socket.socketpair())
+            self._awake.setblocking(False)
+            self._wake.setblocking(False)
             near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(self._cluster.node, soft=True)
             kind = ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1, scheduling_strategy=near)
             self._mailbox = kind.remote()
@@ -124,7 +124,7 @@ class Ray:
         if not (ended := self._ended()):
             select.select([self._awake, *files], [], [], timeout_s)
             with suppress(BlockingIOError):
-                os.read(self._awake, 1 << 16)
+                self._awake.recv(1 << 16)
             ended = self._ended()
         return ended
 
@@ -185,9 +185,9 @@ class Ray:
         """The future of something remote, which also ends ``watch``."""
         future: Future[Any] = reference.future()
 
-        def wake(_: object, pipe: int = self._wake) -> None:
+        def wake(_: object, end: socket.socket = self._wake) -> None:
             with suppress(OSError):  # full, or closed
-                os.write(pipe, b".")
+                end.send(b".")
 
         future.add_done_callback(wake)
         return future
