@@ -191,10 +191,10 @@ class Sources:
             package, files = waiting.pop()
             for name, file in files:
                 if name not in trees:
-                    module = self._module(package, name, file)
-                    trees[name] = module.tree
-                    waiting += module.imports
-                    foreign |= module.foreign
+                    read = self._module(package, name, file)
+                    trees[name] = read.tree
+                    waiting += read.imports
+                    foreign |= read.foreign
         digest = hashlib.sha256()
         for name in sorted(trees):
             digest.update(f"{name} {trees[name]}\n".encode())

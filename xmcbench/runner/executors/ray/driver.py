@@ -122,7 +122,7 @@ class Ray:
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
         """The tasks that have ended, each with what its process wrote."""
         if not (ended := self._ended()):
-            select.select([self._awake, *files], [], [], timeout_s)
+            select.select([self._awake.fileno(), *files], [], [], timeout_s)
             with suppress(BlockingIOError):
                 self._awake.recv(1 << 16)
             ended = self._ended()
