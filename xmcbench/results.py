@@ -162,7 +162,8 @@ class Coverage(Results):
         Raises Unavailable if PNG needs a missing package, UsageError for a file that is there and was not generated,
         StorageError if a file cannot be written.
         """
-        from xmcbench.leaderboard import drawing, raster, write
+        from xmcbench.leaderboard import raster
+        from xmcbench.leaderboard.files import drawing, write
 
         written = []
         for made in filter(None, (part.curve(metric) for part in self.parts() for metric in metrics)):

@@ -362,7 +362,7 @@ def test_what_cannot_be_shown_or_looks_like_another_is_refused_and_the_rest_goes
 
 def test_one_record_that_no_page_can_hold_does_not_keep_the_others_out(inside, tiny, runs, tmp_path, monkeypatch):
     """A fault of the code of a page that nobody knows yet."""
-    from xmcbench.leaderboard import pages
+    from xmcbench.leaderboard.pages import pages
     from xmcbench.submissions import admission
 
     bad, *good = sorted((runs / "records").rglob("*.json"))

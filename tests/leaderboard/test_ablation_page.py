@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from xmcbench.leaderboard import files, pages
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
 from xmcbench.setting import Setting
 
 NAMES = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")

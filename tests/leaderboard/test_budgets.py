@@ -6,9 +6,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from xmcbench.leaderboard import files, pages
 from xmcbench.leaderboard.budgets import budget_curves
 from xmcbench.leaderboard.figure import as_csv, draw
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
 from xmcbench.records import Standing
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from xmcbench.errors import DataError
-from xmcbench.leaderboard import files, pages, sources
-from xmcbench.leaderboard.published import read_source
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.published import read_source, sources
 from xmcbench.records import Standing
 from xmcbench.setting import Setting
 

@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xmcbench.leaderboard import files, pages
 from xmcbench.leaderboard.blocks import Figures
 from xmcbench.leaderboard.figure import draw
+from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.groups import GroupFigure, GroupLine, as_csv, group_figure
+from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.rows import Estimate, rows
 from xmcbench.setting import Setting
 

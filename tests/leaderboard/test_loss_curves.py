@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.leaderboard import canvas, files, pages
+from xmcbench.leaderboard import canvas
 from xmcbench.leaderboard.figure import draw
+from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.losses import LossCurve, LossLine, LossPoint, as_csv, loss_curves
+from xmcbench.leaderboard.pages import pages
 from xmcbench.setting import Setting
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from xmcbench.leaderboard import markup, sources
+from xmcbench.leaderboard import markup
+from xmcbench.leaderboard.published import sources
 from xmcbench.leaderboard.tables import Column, Table, TableCell, TableLine
 
 TABLE = Table(

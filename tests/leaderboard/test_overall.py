@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from xmcbench.errors import UsageError
-from xmcbench.leaderboard import diagram, differences, files, overall, pages, write
+from xmcbench.leaderboard import diagram, overall
 from xmcbench.leaderboard.blocks import Heading
+from xmcbench.leaderboard.files import differences, files, write
+from xmcbench.leaderboard.pages import pages
 from xmcbench.setting import Setting
 
 BOARD = Path(__file__).parents[2] / "leaderboards"

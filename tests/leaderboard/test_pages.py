@@ -4,8 +4,10 @@ import re
 import pytest
 
 from xmcbench.errors import StorageError, UsageError
-from xmcbench.leaderboard import differences, files, pages, read_remarks, write
 from xmcbench.leaderboard.canvas import MARK
+from xmcbench.leaderboard.files import differences, files, write
+from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.remarks import read_remarks
 from xmcbench.leaderboard.tables import Table
 from xmcbench.records import as_json
 from xmcbench.setting import Setting

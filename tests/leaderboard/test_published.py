@@ -9,8 +9,9 @@ import pytest
 
 from xmcbench.data import known_datasets
 from xmcbench.errors import DataError
-from xmcbench.leaderboard import files, pages, sources
-from xmcbench.leaderboard.published import MAIN, read_source
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.published import MAIN, read_source, sources
 from xmcbench.setting import Setting
 
 FOLDER = Path(__file__).parents[2] / "leaderboards" / "published"

@@ -1,9 +1,8 @@
 import pytest
 
-from xmcbench.leaderboard import rows
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import silence, without_common
+from xmcbench.leaderboard.rows import rows, silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing

@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from xmcbench.leaderboard import files, pages, sources
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.published import sources
 from xmcbench.leaderboard.tables import Table
 from xmcbench.setting import Setting
 

@@ -1,8 +1,7 @@
 import pytest
 
-from xmcbench.leaderboard import rows
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import Estimate
+from xmcbench.leaderboard.rows import Estimate, rows
 from xmcbench.leaderboard.tables import cost_table, group_table, metric_table, ranks
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xmcbench.leaderboard import files, pages
 from xmcbench.leaderboard.blocks import Figures
 from xmcbench.leaderboard.figure import draw
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.rows import Cost, Estimate, Row
 from xmcbench.leaderboard.tradeoff import Tradeoff, TradePoint, as_csv, tradeoffs
 from xmcbench.setting import Setting

@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from xmcbench import XmcbenchError
-from xmcbench.leaderboard import files, pages
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
 from xmcbench.output import escaping
 
 ESC, BIDI = "\x1b[31m", "\u202e"

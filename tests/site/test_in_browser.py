@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from xmcbench.leaderboard import files, pages, read_remarks
+from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.pages import pages
+from xmcbench.leaderboard.remarks import read_remarks
 from xmcbench.records import Store
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -74,7 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _add(arguments)
     from xmcbench.command import report
     from xmcbench.errors import UsageError
-    from xmcbench.leaderboard import differences, files, pages, read_remarks, write
+    from xmcbench.leaderboard.files import differences, files, write
+    from xmcbench.leaderboard.pages import pages
+    from xmcbench.leaderboard.remarks import read_remarks
     from xmcbench.records import Store
 
     if arguments.check and arguments.refresh:
