@@ -152,12 +152,6 @@ def test_a_frame_has_a_row_a_cell_and_fractions(tiny, options):
     assert (few["setting"], few["by"], few["ratio"]) == ("fs", "pair", 0.5)
 
 
-def test_a_frame_without_pandas_says_what_brings_it(monkeypatch, record):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(Unavailable, match=r"frame\(\) needs pandas \(pip install pandas\)"):
-        Results((record(),), "self", "runs").frame()
-
-
 def test_a_notebook_shows_a_table_and_what_failed_as_text(record):
     """Names and reasons are other people's words: none of them is markup."""
     named, lost = record("named", alpha="<b>bold</b> & co"), record("lost", status="failed", alpha="<script>")
