@@ -19,8 +19,8 @@ from xmcbench.records import Record, Store
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
-from xmcbench.runner.opening import HERE, jobs_at
-from xmcbench.runner.place import Limits, Place
+from xmcbench.runner.opening import jobs_at
+from xmcbench.runner.place import HERE, Limits, Place
 from xmcbench.runner.plan import Plan, plan
 from xmcbench.runner.rows import Request
 from xmcbench.runner.schedule import Jobs

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING
 from xmcbench.errors import UsageError
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.executors.servers import GPUS
+from xmcbench.runner.place import HERE, Place
 from xmcbench.runner.schedule import capacity, jobs_of
 
 if TYPE_CHECKING:
     from xmcbench.runner.executors.base import Executor
     from xmcbench.runner.executors.ray.connection import Cluster
-    from xmcbench.runner.place import Place
     from xmcbench.runner.plan import PlannedCell
-
-#: The executor of a run that names none.
-HERE = "local"
 
 
 def check_on(on: str) -> str:

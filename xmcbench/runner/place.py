@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from xmcbench.environment import Compute
 from xmcbench.records import Store
-from xmcbench.runner.opening import HERE
 from xmcbench.runner.schedule import Jobs
+
+#: The executor of a run that names none.
+HERE = "local"
 
 
 @dataclass(frozen=True)
