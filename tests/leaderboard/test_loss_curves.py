@@ -60,6 +60,19 @@ def test_seeds_of_different_lengths_are_drawn_where_all_have_a_point(record):
     assert loss_curves([record(seed=seed, notes=each) for seed, each in enumerate(notes)], "x") == ()
 
 
+def test_neighboring_points_become_their_mean_weighted_by_their_steps(record):
+    # 61 points need 21 of three; the first point stands for ten steps, the others for one each.
+    first = [(step, float(step)) for step in range(10, 71)]
+    (made,) = loss_curves([record(notes={"t": training(first, "l")})], "x")
+    points = made.lines[0].points
+    assert [point.step for point in points] == [*range(12, 70, 3), 70]
+    assert points[0].value == pytest.approx((10 * 10 + 11 + 12) / 12)
+    assert points[1].value == pytest.approx(14)
+    assert points[-1].value == pytest.approx(70)
+    (kept,) = loss_curves([record(notes={"t": training(first[:30], "l")})], "x")
+    assert [(point.step, point.value) for point in kept.lines[0].points] == first[:30]
+
+
 @pytest.mark.parametrize(
     "note",
     [

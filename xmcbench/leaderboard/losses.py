@@ -20,6 +20,8 @@ from xmcbench.records import Record
 
 #: Numbers up to this can be drawn: their sums and differences are finite.
 _LARGEST = 1e30
+#: The maximum number of points of a line. The records keep all.
+_POINTS = 30
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def loss_curves(
     """The loss curves of records of one dataset and setting, by training and loss.
 
     ``stem`` begins the names of their files; ``label``: record -> name of its row in the legend (default: its
-    name). A line has the steps that all its seeds have; lines of fewer than two points are left out. Rows with equal
-    lines, such as rows that share a pre-training, share one line.
+    name). A line has the steps that all its seeds have, and at most 30 points: neighboring ones are averaged. Lines of
+    fewer than two points are left out. Rows with equal lines, such as rows that share a pre-training, share one line.
     """
     found: dict[tuple[str, str], list[LossLine]] = {}
     dataset = setting = ""
@@ -139,12 +141,31 @@ def _is_training(note: object) -> bool:
 
 
 def _over_seeds(curves: Sequence[Mapping[float, float]]) -> tuple[LossPoint, ...]:
-    """Mean and extremes at the steps that all curves have."""
+    """Mean and extremes at the steps that all curves have, thinned out."""
+    steps = sorted(set.intersection(*(set(each) for each in curves)))
+    thinned = [_thinned([(step, each[step]) for step in steps]) for each in curves]
     points = []
-    for step in sorted(set.intersection(*(set(each) for each in curves))):
-        values = [each[step] for each in curves]
+    for step in thinned[0]:
+        values = [each[step] for each in thinned]
         points.append(LossPoint(step, fmean(values), min(values), max(values)))
     return tuple(points)
+
+
+def _thinned(curve: Sequence[tuple[float, float]]) -> Mapping[float, float]:
+    """step -> mean loss since the step before, for at most _POINTS steps: neighboring points become one, their mean."""
+    width = -(-len(curve) // _POINTS)
+    if width < 2:
+        return dict(curve)
+    points = {}
+    start = 0.0
+    for first in range(0, len(curve), width):
+        before, total = start, 0.0
+        for step, value in curve[first : first + width]:
+            total += (step - before) * value
+            before = step
+        points[before] = total / (before - start)
+        start = before
+    return points
 
 
 def _merged(lines: Iterable[LossLine]) -> tuple[LossLine, ...]:
