@@ -58,8 +58,7 @@ def run(
     or a list of values: a row each. Of dataset, setting, ratio, by and seed there may be several: what runs is their
     product. grids: for cells that are not a full product, the arguments in which each grid differs from those above,
     such as ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``; its ``set`` adds to the one
-    above. filter: default is that of each
-    dataset's card.
+    above. filter: default is that of each dataset's card.
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
@@ -98,8 +97,8 @@ def curve(
 ) -> Coverage:
     """Run methods at several shares of known labels or pairs: 0 is the zero-shot setting, 1 all pairs.
 
-    Methods that never look at pairs run once. execute_missing: False only
-    reads finished cells. Raises what ``run`` raises.
+    Methods that never look at pairs run once. execute_missing: False only reads finished cells. Raises what ``run``
+    raises.
     """
     options = options or Options()
     names = (methods,) if isinstance(methods, str) else tuple(methods)

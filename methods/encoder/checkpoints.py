@@ -24,8 +24,7 @@ _NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state
-    of
+    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state of
     its task."""
 
     step: int

@@ -29,6 +29,7 @@ def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str,
     runs: the folder of the records, for the command that reproduces one. uri: of a tracking server, or a folder. A
     record that is there with the same content is left out; one that was run again becomes another run. Metrics are
     fractions; their names have ``_at_`` for ``@``, which MLflow does not allow.
+
     Raises Unavailable without MLflow, and StorageError where the server or the folder refuses.
     """
     # Nothing is sent anywhere but to the given address; a folder is what was asked for.
