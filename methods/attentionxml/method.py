@@ -57,6 +57,7 @@ class AttentionXML(Method):
     packages: ClassVar = {"torch": "torch", "pecos": "libpecos", "numba": "numba"}
     presets: ClassVar = {
         "quick": {"vectors": "random", "epochs": 5},
+        "small": {},
         "paper": {
             "dimensions": 300,
             "length": 500,
@@ -76,6 +77,16 @@ class AttentionXML(Method):
     choices: ClassVar = {
         "paper": "what the paper has for Amazon-670K; its GloVe vectors are those of 840B words of the Web, which the "
         "parameter vectors reads from their file",
+        "quick": "a budget of minutes on two cores; nothing was chosen",
+        "small": (
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
+            "--set attentionxml.learning_rate=0.001\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
+            "--set attentionxml.vectors=random\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
+            "--set attentionxml.length=128"
+        ),
     }
 
     vectors: Annotated[str, VECTORS] = "glove"

@@ -24,8 +24,8 @@ _NAME = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state of
-    its task."""
+    """The state of a training: completed steps, loss curve, losses summed since the curve's last point, and the state
+    of its task."""
 
     step: int
     curve: list[list[float]]
