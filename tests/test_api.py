@@ -159,7 +159,7 @@ def test_a_notebook_shows_a_table_and_what_failed_as_text(record):
     page = ET.fromstring(f"<body>{shown}</body>")
     assert [cell.text.strip() for cell in page.iter("th")][:2] == ["Method", "P@1"]
     names = [cell.text for cell in page.iter("th") if cell.get("scope") == "row"]
-    assert names == ["NAMED (alpha=<b>bold</b> & co)"]
+    assert names == ["NAMED (alpha=<b>bold</b> & co)"] * 2  # metrics, costs
     assert "".join(next(page.iter("td")).itertext()) == "50.00 ±3.0"
     assert [each.text for each in page.iter("p")] == ["LOST (alpha=<script>), seed 0: failed: ValueError: no"]
     table = {"table", "caption", "span", "thead", "tbody", "tr", "th", "td", "small"}
@@ -215,9 +215,43 @@ def test_a_class_without_a_file_says_where_to_put_it(tiny, monkeypatch):
         xmcbench.run(tiny, methods=[InNoFile()])
 
 
+def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
+    """It keeps its own parameters: no preset, no other row of its method changes them."""
+    options = Options(plugins=(popular,))
+    methods = ["popular", imported.Popular(weight=2), imported.Popular(weight=3), "bm25", imported.Popular(weight=2)]
+    results = xmcbench.run(tiny, methods=methods, options=options)
+    assert [each.method.variant for each in results] == ["", "weight=2.0", "weight=3.0", ""]
+    assert [each.cell.parameters.get("weight") for each in results] == [1.0, 2.0, 3.0, None]
+    with_preset = xmcbench.run(tiny, methods=["bm25", BM25(b=0.5)], preset="lucene", options=options)
+    assert [each.method.variant for each in with_preset] == ["lucene", "b=0.5"]
+    by_set = xmcbench.run(tiny, methods=[imported.Popular()], set={"popular": {"weight": [4, 5]}}, options=options)
+    assert [each.cell.parameters for each in by_set] == [{"weight": 4.0}, {"weight": 5.0}]
+    drawn = xmcbench.curve(tiny, ["popular", imported.Popular(weight=2)], ratios=[0, 1], options=options)
+    assert [line.name for line in drawn.curve("P@1").lines] == [results.records[0].name, results.records[1].name]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda tiny: xmcbench.run(tiny, methods=[BM25]), "BM25 is a class"),
+        (lambda tiny: xmcbench.run(tiny, methods=None), "None is not a method"),
+        (lambda tiny: xmcbench.curve(tiny, ["bm25", 3]), "3 is not a method"),
+        (lambda tiny: xmcbench.run(tiny, methods="bm25", set={"bm25.b": 1}), "is not method -> parameter -> value"),
+        (lambda tiny: xmcbench.run(tiny, methods="bm25", set=["b"]), "is not method -> parameter -> value"),
+        (lambda tiny: xmcbench.run(tiny, methods="bm25", options={"runs": "x"}), "options are of type dict"),
+        (lambda tiny: xmcbench.ablation(tiny, BM25()), "is not the name of a method"),
+        (lambda tiny: xmcbench.evaluate([[1, 2]], tiny), "predictions are of type list"),
+        (lambda _: xmcbench.compare("bm25", "bm25", seed="a"), "the seed 'a' is not an integer"),
+        (lambda _: Options(on="x"), "--on 'x' is not local"),
+        (lambda _: BM25().predict("one text"), "predict takes several texts"),
+    ],
+)
+def test_a_wrong_argument_is_a_usage_error(tiny, call, message):
+    with pytest.raises(UsageError, match=message):
+        call(tiny)
+
+
 def test_instances_that_cannot_run(tiny, plugin, imported):
-    with pytest.raises(UsageError, match="popular is given more than once"):
-        xmcbench.run(tiny, methods=[imported.Popular(), imported.Popular(weight=2)])
     with pytest.raises(UsageError, match="out of range"):
         BM25(k1=-1)
     with pytest.raises(UsageError, match="bm25 is not among the methods"):

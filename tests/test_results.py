@@ -1,3 +1,4 @@
+import re
 import shlex
 
 import pytest
@@ -38,7 +39,14 @@ def test_results_have_a_part_for_each_dataset_and_setting(two):
     assert [line for line in shown if line in [part.title for part in parts]] == [part.title for part in parts]
     assert [row.figures["P@1"].value for row in results.rows() if row.figures] == [0.5, 0.5, 0.25, 0.25]
     assert [each.partition(":")[0] for each in results.problems()] == ["B, Tiny, ez, seed 0", "B, Other, ez, seed 0"]
-    assert results._repr_html_().count("<table ") == 4
+    shown = results._repr_html_()
+    assert re.findall("<caption><span>(.*?)[.]", shown)[:3] == [
+        "Tiny, zero-shot (no pairs)",
+        "Tiny, zero-shot (no pairs)",
+        "Other, zero-shot (no pairs)",
+    ]
+    assert len(set(re.findall('<table id="(.*?)"', shown))) == shown.count("<table ") == 8
+    assert repr(results) == str(results)
     assert list(results.frame()["filter"][:2]) == ["self", "none"]
 
 
@@ -51,6 +59,22 @@ def test_a_curve_of_several_datasets_is_one_for_each(two):
     curves = [part.curve("P@1") for part in coverage.parts()]
     assert [(each.dataset, each.filter) for each in curves] == [("Tiny", "self"), ("Other", "none")]
     assert [each.missing for each in curves] == [("A at 10%",), ("A at 20%",)]
+
+
+def test_a_curve_is_shown_by_its_points_and_never_as_their_mean(record):
+    """Shares are not seeds."""
+    made = [record("a", setting=Setting.at(share, "label"), value=share) for share in (0, 0.5, 1)]
+    coverage = Coverage(tuple(made), "self", "runs", by="label", ratios=(0, 0.5, 1), metrics=("P@1",))
+    head, _, line = str(coverage).partition("\n\n")
+    assert head == "P@1 on Tiny, in percent, by share of the labels; filter self"
+    assert [each.split() for each in line.splitlines() if each.startswith(("Method", "A "))] == [
+        ["Method", "0%", "50%", "100%"],
+        ["A", "0.00", "50.00", "100.00"],
+    ]
+    shown = coverage._repr_html_()
+    assert shown.count("<table ") == 1
+    assert all(f"<td>{each}</td>" in shown for each in ("0.00", "50.00", "100.00"))
+    assert [(row.seeds, row.figures["P@1"].value) for row in coverage.rows()] == [((0,), each) for each in (0, 0.5, 1)]
 
 
 def test_the_rows_of_an_ablation_stay_with_their_dataset(two):

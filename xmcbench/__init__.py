@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
     from xmcbench.runner.parts import Part
+    from xmcbench.runner.place import Limits
     from xmcbench.storage.artifacts import Artifacts
     from xmcbench.storage.pairs import pairs_digest
     from xmcbench.storage.tensors import load_arrays, save_arrays
@@ -34,6 +35,7 @@ _PUBLIC = {
     "Compute": "xmcbench.environment",
     "Dataset": "xmcbench.data",
     "Doc": "xmcbench.parameters",
+    "Limits": "xmcbench.runner.place",
     "Method": "xmcbench.method",
     "MethodError": "xmcbench.errors",
     "Options": "xmcbench.experiment",
@@ -62,6 +64,7 @@ __all__ = [
     "Compute",
     "Dataset",
     "Doc",
+    "Limits",
     "Method",
     "MethodError",
     "Options",

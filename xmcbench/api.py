@@ -7,9 +7,9 @@ results.frame()
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from xmcbench.plugins.description import class_path
 from xmcbench.plugins.inspection import Inspection, Plugin
 from xmcbench.plugins.loading import method_name
 from xmcbench.runner.grid import Grid
-from xmcbench.setting import Setting, check_seeds, settings
+from xmcbench.setting import Setting, seeds_of, settings
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def run(
 
     dataset: its name, or a place in any layout; default is the bundled one whose card says so. setting: ``ez`` (no
     pairs), ``fs`` (few: ``ratio`` of the labels, or of the pairs with ``by="pair"``) or ``full``. methods: names
-    (``tfidf``, or ``tfidf:pecos`` for a preset), instances of methods, or ``all``. set: method -> parameter -> value,
-    or a list of values: a row each. Of dataset, setting, ratio, by and seed there may be several: what runs is their
-    product. grids: for cells that are not a full product, the arguments in which each grid differs from those above,
-    such as ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``; its ``set`` adds to the one
-    above. filter: default is that of each dataset's card.
+    (``tfidf``, or ``tfidf:pecos`` for a preset), instances of methods, or ``all``; an instance is a row of its own, and
+    no preset changes it. set: method -> parameter -> value, or a list of values: a row each. It changes the parameters
+    of instances too. Of dataset, setting, ratio, by and seed there may be several: what runs is their product. grids:
+    for cells that are not a full product, the arguments in which each grid differs from those above, such as
+    ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``; its ``set`` adds to the one above.
+    filter: default is that of each dataset's card.
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
@@ -71,20 +72,19 @@ def run(
         "preset": preset,
     }
     common |= {"set": set, "seed": seed}
-    options = options or Options()
-    made = []
+    wanted = []
     for own in grids or [{}]:
         if unknown := sorted(own.keys() - common.keys()):
             raise UnknownName("argument of a grid", unknown[0], common)
-        sets = _merged(own.get("set") or {}, common["set"] or {})
-        grid, options = _grid({**common, **own, "set": sets}, options)
-        made.append(grid)
+        sets = _merged(_parameters(own.get("set")), _parameters(common["set"]))
+        wanted.append({**common, **own, "set": sets})
+    made, options = _grids(wanted, _checked(options))
     return Run.planned(made, options, options.registry(), filter).execute()
 
 
 def curve(
     dataset: str | Path | Sequence[str | Path] | None = None,
-    methods: str | Sequence[str] = (),
+    methods: str | Sequence[str | Method] = (),
     *,
     ratios: Sequence[float] = RATIOS,
     by: str = "label",
@@ -100,11 +100,9 @@ def curve(
     Methods that never look at pairs run once. execute_missing: False only reads finished cells. Raises what ``run``
     raises.
     """
-    options = options or Options()
-    names = (methods,) if isinstance(methods, str) else tuple(methods)
-    shares = [Setting.at(share, by) for share in ratios]
-    grid = Grid(_datasets(dataset), shares, names, preset, set or {}, _seeds(seed))
-    planned = CurveRun.planned([grid], options, options.registry(), filter, by, ratios)
+    wanted = {"dataset": dataset, "methods": methods, "preset": preset, "set": set, "seed": seed}
+    grids, options = _grids([wanted], _checked(options), [Setting.at(share, by) for share in ratios])
+    planned = CurveRun.planned(grids, options, options.registry(), filter, by, ratios)
     return planned.execute() if execute_missing else planned.finished()
 
 
@@ -121,12 +119,17 @@ def ablation(
     filter: str | None = None,  # noqa: A002
     options: Options | None = None,
 ) -> Ablated:
-    """Run the rows of a method's ablation. Raises what ``run`` raises."""
-    options = options or Options()
+    """Run the rows of a method's ablation. Raises what ``run`` raises.
+
+    method: its name; default is the only one that defines an ablation.
+    """
+    options = _checked(options)
+    if not isinstance(method, str | None):
+        raise UsageError(f"method={method!r} is not the name of a method", "set its parameters by `set`")
     registry = options.registry()
     wanted = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset, "set": set}
-    grid, _ = _grid({**wanted, "methods": method or only_ablation(registry), "seed": seed}, options)
-    return AblationRun.planned([grid], options, registry, filter).execute()
+    grids, _ = _grids([{**wanted, "methods": method or only_ablation(registry), "seed": seed}], options)
+    return AblationRun.planned(grids, options, registry, filter).execute()
 
 
 def evaluate(
@@ -141,6 +144,8 @@ def evaluate(
     that of the dataset's card. Raises MethodError where the predictions are not a valid answer, DataError and
     UsageError for files and names.
     """
+    if not isinstance(predictions, TopK | str | Path):
+        raise UsageError(f"predictions are of type {type(predictions).__name__}", "a TopK, or the path of its file")
     data = load_dataset(dataset) if isinstance(dataset, str | Path) else dataset
     answer = TopK.load(Path(predictions)) if isinstance(predictions, str | Path) else predictions
     answer.check(len(data.test), answer.k, len(data.labels))
@@ -151,27 +156,51 @@ def evaluate(
     return metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
 
 
-def _grid(wanted: Mapping[str, Any], options: Options) -> tuple[Grid, Options]:
-    """A grid from the arguments of ``run``, and the options with the plug-ins of its methods."""
-    names, options, instances = _named(wanted["methods"], options)
-    kinds, ratios, units = (_several(wanted[name]) for name in ("setting", "ratio", "by"))
-    overrides = _merged(wanted["set"] or {}, instances)
-    settled = settings(kinds, ratios, units)
-    datasets, seeds = _datasets(wanted["dataset"]), _seeds(wanted["seed"])
-    return Grid(datasets, settled, names, wanted["preset"], overrides, seeds), options
+def _grids(
+    wanted: Sequence[Mapping[str, Any]], options: Options, at: Sequence[Setting] | None = None
+) -> tuple[list[Grid], Options]:
+    """The grids from arguments of ``run``, and the options with the plug-ins of their methods. at: their settings,
+    where these are not among the arguments.
+
+    An instance is a grid of its own: its parameters are those of one row, not of every row of its method.
+    """
+    check_open("a run")  # a script that is its own plug-in would otherwise run itself in every cell
+    given = [_listed(each["methods"]) for each in wanted]
+    names, files = _names([each for some in given for each in some if isinstance(each, Method)], options)
+    grids = []
+    for each, methods in zip(wanted, given, strict=True):
+        sets = _parameters(each["set"])
+        chosen = settings(*(_several(each[name]) for name in ("setting", "ratio", "by"))) if at is None else at
+        named = Grid(_datasets(each["dataset"]), chosen, (), each["preset"], sets, seeds_of(each["seed"]))
+        for is_name, some in groupby(methods, lambda method: isinstance(method, str)):
+            if is_name:
+                grids.append(replace(named, methods=tuple(some)))
+                continue
+            for method in some:
+                name = names[type(method)]
+                values = {**method.parameters(), **sets.get(name, {})}
+                grids.append(replace(named, methods=(name,), preset=None, overrides={name: values}, complete=True))
+        if not methods:
+            grids.append(named)
+    return grids, replace(options, plugins=files)
+
+
+def _checked(options: Options | None) -> Options:
+    if not isinstance(options, Options | None):
+        raise UsageError(f"options are of type {type(options).__name__}", "options=xmcbench.Options(...)")
+    return options or Options()
+
+
+def _parameters(given: Any) -> Mapping[str, Mapping[str, object]]:
+    """What ``set`` may be. Raises UsageError."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping) or not all(isinstance(each, Mapping) for each in given.values()):
+        raise UsageError(f"set={given!r} is not method -> parameter -> value", 'set={"tfidf": {"ngrams": 2}}')
+    return given
 
 
 def _datasets(given: str | Path | Sequence[str | Path] | None) -> tuple[str, ...]:
     return tuple(map(str, _several(given))) or (default_dataset(),)
-
-
-def _seeds(given: Any) -> tuple[int, ...]:
-    try:
-        seeds = tuple(operator.index(each) for each in _several(given))
-    except TypeError:
-        raise UsageError(f"the seed {given!r} is not an integer", "seed=0, or seed=[0, 1, 2]") from None
-    check_seeds(seeds)
-    return tuple(dict.fromkeys(seeds))
 
 
 def _several(given: Any) -> tuple[Any, ...]:
@@ -181,34 +210,30 @@ def _several(given: Any) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(given)) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
-def _named(
-    methods: str | Sequence[str | Method], options: Options
-) -> tuple[tuple[str, ...], Options, dict[str, dict[str, object]]]:
-    """Names of methods, the options extended by the files of methods that are not installed, parameters of
-    instances."""
-    check_open("a run")  # a script that is its own plug-in would otherwise run itself in every cell
-    given = [methods] if isinstance(methods, str) else list(methods)
-    names: list[str] = []
-    values: dict[str, dict[str, object]] = {}
-    files = list(options.plugins)
-    instances = [each for each in given if not isinstance(each, str)]
-    described = [(entry.name, entry.description) for entry in (options.registry() if instances else ())]
-    installed = {about.cls: name for name, about in described if about}
+def _listed(methods: Any) -> list[str | Method]:
+    """Names and instances of methods. Raises UsageError for anything else."""
+    given = [methods] if isinstance(methods, str | Method) or not isinstance(methods, Iterable) else list(methods)
     for each in given:
-        if isinstance(each, str):
-            names.append(each)
-            continue
-        cls = type(each)
+        if isinstance(each, type) and issubclass(each, Method):
+            raise UsageError(f"{each.__name__} is a class", f"pass an instance: {each.__name__}()")
+        if not isinstance(each, str | Method):
+            raise UsageError(f"{each!r} is not a method", 'pass names, such as "tfidf", or instances')
+    return given
+
+
+def _names(instances: Sequence[Method], options: Options) -> tuple[dict[type[Method], str], tuple[Path, ...]]:
+    """The names of the methods of instances, and the plug-in files with those of methods that are not installed."""
+    registered = [(entry.name, entry.description) for entry in (options.registry() if instances else ())]
+    installed = {about.cls: name for name, about in registered if about}
+    names: dict[type[Method], str] = {}
+    files = list(options.plugins)
+    for cls in dict.fromkeys(map(type, instances)):
         name = installed.get(class_path(cls))
         if name is None:
             name = method_name(cls)
             files.append(_file_of(cls, name))
-        if name in values:
-            raise UsageError(f"{name} is given more than once", "one instance per method and run")
-        names.append(name)
-        values[name] = each.parameters()
-    plugins = tuple(dict.fromkeys(path.resolve() for path in files))
-    return tuple(names), replace(options, plugins=plugins), values
+        names[cls] = name
+    return names, tuple(dict.fromkeys(path.resolve() for path in files))
 
 
 def _file_of(cls: type[Method], name: str) -> Path:

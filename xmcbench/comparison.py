@@ -17,7 +17,7 @@ from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Choice, Selected, choose
 from xmcbench.runner.rescoring import evaluations
-from xmcbench.setting import Setting
+from xmcbench.setting import Setting, seeds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ _RESULT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The difference of two rows, first minus second.
 
@@ -92,6 +92,9 @@ class Comparison:
         lines = [f"  {place}: {_shown(one)} | {_shown(other)}" for place, (one, other) in self.apart.items()]
         parts.append("\n".join(["What differs:", *lines] if lines else ["Nothing else differs between the rows."]))
         return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _table(self) -> str:
         lines = []
@@ -151,9 +154,8 @@ def compare(
     missing.
     """
     chosen = Setting.optional(setting, ratio, by)
-    one, other = choose(
-        Store(Path(runs)), first, second, Choice(dataset, chosen, (seed,) if isinstance(seed, int) else seed, force)
-    )
+    seeds = None if seed is None else seeds_of(seed)
+    one, other = choose(Store(Path(runs)), first, second, Choice(dataset, chosen, seeds, force))
     unpaired = _obstacle(one, other)
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")

@@ -19,7 +19,7 @@ from xmcbench.records import Record, Store
 from xmcbench.runner import pretraining
 from xmcbench.runner.execution import Progress, Watch, execute
 from xmcbench.runner.grid import Grid, ablation_rows, curve_grids, requests_of
-from xmcbench.runner.opening import jobs_at
+from xmcbench.runner.opening import check_on, jobs_at
 from xmcbench.runner.place import HERE, Limits, Place
 from xmcbench.runner.plan import Plan, plan
 from xmcbench.runner.rows import Request
@@ -56,11 +56,12 @@ class Options:
     on: str = HERE
 
     def __post_init__(self) -> None:
-        """Take texts as paths. Raise UsageError for a number of jobs that is none."""
+        """Take texts as paths. Raise UsageError for invalid jobs, and for a place that ``--on`` does not know."""
         object.__setattr__(self, "runs", Path(self.runs))
         object.__setattr__(self, "plugins", tuple(map(Path, self.plugins)))
         if self.jobs not in (None, "auto") and (type(self.jobs) is not int or self.jobs < 1):
             raise UsageError(f"jobs={self.jobs!r} is not a number of cells", 'jobs=2, or jobs="auto"')
+        check_on(self.on)
 
     def registry(self) -> Registry:
         """All methods by name. Raises UsageError while a plug-in file is being imported."""

@@ -180,8 +180,11 @@ class Method:
 def _accepting_lists(predict: Callable[..., TopK]) -> Callable[..., TopK]:
     @wraps(predict)
     def wrapped(self: Method, raw_X: Texts | Sequence[str], *rest: Any, **named: Any) -> TopK:
+        from xmcbench.errors import UsageError
         from xmcbench.texts import Texts
 
+        if isinstance(raw_X, str):
+            raise UsageError("predict takes several texts, and this is one", "predict([text])")
         return predict(self, Texts.of(raw_X), *rest, **named)
 
     return wrapped

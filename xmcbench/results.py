@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xmcbench.leaderboard.curves import Curve
+    from xmcbench.leaderboard.tables import Table
     from xmcbench.runner.rows import Skipped
     from xmcbench.setting import Setting
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 _LOG_TAIL = 1 << 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
-    """The records of a request, and what is needed to read them.
+    """The records of a request, and what is needed to read them. ``str``, ``repr`` and notebooks show the tables.
 
     filter: of the figures shown; empty where each dataset is shown under that of its card. runs: the folder of results.
     standing: today's code, by which stale results are marked. skipped: methods that ``all`` left out.
@@ -54,10 +55,13 @@ class Results:
 
     def parts(self) -> list[Self]:
         """The results of each dataset and setting, each with its filter, in the order in which they were requested."""
-        groups: dict[tuple[str, Setting | None], list[Record]] = {}
+        return [self._restricted(group) for group in self._groups(self._part_of)]
+
+    def _groups(self, of: Callable[[Record], object]) -> list[list[Record]]:
+        groups: dict[object, list[Record]] = {}
         for record in self.records:
-            groups.setdefault(self._part_of(record), []).append(record)
-        return [self._restricted(group) for group in groups.values()]
+            groups.setdefault(of(record), []).append(record)
+        return list(groups.values())
 
     def _part_of(self, record: Record) -> tuple[str, Setting | None]:
         return record.cell.dataset, record.cell.setting
@@ -77,7 +81,8 @@ class Results:
 
     def rows(self) -> list[Row]:
         """One row per method and parameters, with all its seeds; best P@1 first in each dataset and setting."""
-        return [row for part in self.parts() for row in rows(part.records, part.filter, self.standing)]
+        groups = self._groups(lambda record: (record.cell.dataset, record.cell.setting))
+        return [row for group in groups for row in rows(group, self._filter(group[0]), self.standing)]
 
     def frame(self) -> pd.DataFrame:
         """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs."""
@@ -103,45 +108,54 @@ class Results:
         return found
 
     def __str__(self) -> str:
-        """For each dataset and setting, metrics, then costs, as text tables; then failed and stale cells."""
+        """For each of the ``parts``, its tables as text; then failed and stale cells."""
         parts = self.parts()
         shown = [f"{part.title}\n\n{part.tables()}" if len(parts) > 1 else part.tables() for part in parts]
         return "\n\n".join(filter(None, [*shown, *self.problems()]))
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def tables(self) -> str:
-        """Metrics, then costs, as text tables, of one of the ``parts``."""
+        """The tables of one of the ``parts`` as text."""
+        return "\n\n".join(map(markup.plain, self._tables()))
+
+    def _tables(self) -> list[Table]:
+        """Metrics, then costs, of one of the ``parts``."""
         made = self.rows()
-        parts = []
-        if any(row.figures for row in made):
-            costs = [(row, cost) for row in made for cost in row.costs.values()]
-            machines = [machine for row in made for machine in row.costs]
-            several = without_common(machines) if len(set(machines)) > 1 else ()
-            shown = tables.cost_table(costs, machines=several)
-            parts += [markup.plain(tables.metric_table(made, published.MAIN)), markup.plain(shown)]
-        return "\n\n".join(parts)
+        if not any(row.figures for row in made):
+            return []
+        costs = [(row, cost) for row in made for cost in row.costs.values()]
+        machines = [machine for row in made for machine in row.costs]
+        several = without_common(machines) if len(set(machines)) > 1 else ()
+        return [
+            tables.metric_table(made, published.MAIN, caption=f"{self.title}. Percent; filter {self.filter}."),
+            tables.cost_table(costs, caption=f"{self.title}. Time and memory.", machines=several),
+        ]
 
     def _repr_html_(self) -> str:
-        """The tables of metrics in a notebook."""
+        """The tables in a notebook, then failed and stale cells."""
         from xmcbench.output import document
 
-        parts = self.parts()
-        shown: list[str] = []
-        for position, part in enumerate(parts, 1):
-            shown += [document.paragraph(part.title)] if len(parts) > 1 else []
-            shown.append(hypertext.table(tables.metric_table(part.rows(), published.MAIN), (), f"results-{position}"))
+        shown = []
+        for part in self.parts():
+            first = part.records[0].key[:8]  # of all tables of a notebook, each needs ids of its own
+            shown += [hypertext.table(each, (), f"t{first}-{place}") for place, each in enumerate(part._tables())]
         return "".join([*shown, *map(document.paragraph, self.problems())])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Coverage(Results):
     """The results of a curve: a metric against the share of labels, or of pairs, that are known.
 
     expected: dataset -> (row, ratio, seed) of everything that was requested. The ``parts`` are those of a dataset each.
+    metrics: those of the tables.
     """
 
     by: str = "label"
     ratios: tuple[float, ...] = ()
     expected: Mapping[str, tuple[tuple[str, float, int], ...]] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ("P@5", "R@100")
 
     def _part_of(self, record: Record) -> tuple[str, Setting | None]:
         return record.cell.dataset, None
@@ -153,6 +167,14 @@ class Coverage(Results):
             raise UsageError(f"there is a curve for each of {', '.join(sorted(datasets))}", "see `parts`")
         expected = [point for dataset in datasets for point in self.expected.get(dataset, ())]
         return curves.curve(self.records, self.by, metric, self.filter, self.ratios, expected, self.standing)
+
+    def _tables(self) -> list[Table]:
+        """The points of each metric, of one of the ``parts``."""
+        return [curves.table(each) for each in map(self.curve, self.metrics) if each]
+
+    def tables(self) -> str:
+        """The points of each metric, of one of the ``parts``, as text."""
+        return "\n\n".join(f"{each.caption}\n\n{markup.plain(each)}" for each in self._tables())
 
     def draw(self, metrics: Sequence[str], folder: Path, png: bool = False) -> list[Path]:
         """Write the figure of each metric as SVG, its points as CSV, and PNG if requested; returns the files.
@@ -179,7 +201,7 @@ class Coverage(Results):
         return written
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ablated(Results):
     """The results of an ablation. by_row: name of a row -> its records; changes: the parameters that each row
     changes."""
@@ -192,7 +214,7 @@ class Ablated(Results):
         by_row = {row: tuple(each for each in group if each.key in keys) for row, group in self.by_row.items()}
         return replace(super()._restricted(records), by_row={row: group for row, group in by_row.items() if group})
 
-    def tables(self) -> str:
+    def _tables(self) -> list[Table]:
         """The rows in the method's order, components first, as in the paper's table."""
         components = list(dict.fromkeys(name for changes in self.changes.values() for name in changes))
         done = [
@@ -202,7 +224,8 @@ class Ablated(Results):
             if each.figures
         ]
         # One table of all rows, so that all have the column of seeds if one has.
-        measured = tables.metric_table([each for _, _, each in done], published.MAIN)
+        caption = f"{self.title}. Percent; filter {self.filter}."
+        measured = tables.metric_table([each for _, _, each in done], published.MAIN, caption=caption)
         lines = [
             tables.TableLine(
                 row + difference,
@@ -212,7 +235,7 @@ class Ablated(Results):
         ]
         heads = [tables.Column("", name.replace("_", " ")) for name in components]
         table = tables.Table(measured.name, measured.caption, "Row", (*heads, *measured.columns), tuple(lines))
-        return markup.plain(table) if lines else ""
+        return [table] if lines else []
 
 
 def _told_apart(found: Sequence[Row]) -> Iterator[tuple[Row, str]]:

@@ -11,6 +11,7 @@ Draws are nested: under one seed the subset of a smaller ratio lies inside that 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -109,6 +110,17 @@ def check_seeds(seeds: Iterable[int]) -> None:
     for seed in seeds:
         if not 0 <= seed < 2**32:
             raise UsageError(f"the seed {seed} is outside 0..2^32-1")
+
+
+def seeds_of(given: int | Iterable[int]) -> tuple[int, ...]:
+    """One seed or several, each once. Raises UsageError for anything but integers that numpy takes."""
+    try:
+        several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+        seeds = tuple(dict.fromkeys(operator.index(each) for each in several))
+    except TypeError:
+        raise UsageError(f"the seed {given!r} is not an integer", "seed=0, or seed=[0, 1, 2]") from None
+    check_seeds(seeds)
+    return seeds
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ TABLE = Table(
         TableLine(
             "Mine_1 (a|b)",
             (
-                TableCell("50.00", "3.0", 0),
+                TableCell("50.00", "3.0", 0, value=0.5, half_width=0.03),
                 TableCell("40.00", "2.0", 1),
                 TableCell("3.00", "1.0"),
                 TableCell("3 (0.10)"),
@@ -91,8 +91,9 @@ def test_csv():
 
 def test_json():
     mine, theirs = json.loads(json.dumps(markup.as_json(TABLE)))["rows"]
-    assert mine["cells"]["P@1"] == {"text": "50.00", "half_width": "3.0", "rank": 0}
-    assert theirs["cells"]["R@100"] == {"text": "7.00", "half_width": None, "rank": None, "notes": ["Of 5%."]}
+    assert mine["cells"]["P@1"] == {"text": "50.00", "value": 0.5, "half_width": 0.03, "rank": 0}
+    plain = {"value": None, "half_width": None, "rank": None}
+    assert theirs["cells"]["R@100"] == {"text": "7.00", **plain, "notes": ["Of 5%."]}
 
 
 def test_plain_has_no_marks():

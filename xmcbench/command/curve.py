@@ -76,8 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
         report.print_json({"filter": planned.filter, "records": records_json, "files": [str(path) for path in files]})
         return 0 if drawn and results.ok else 1
     for made in drawn:
-        print(f"{made.metric} on {made.dataset}, in percent, by share of the {made.by}s; filter {made.filter}\n")
-        print(plain(table(made)), *(f"missing: {each}" for each in made.missing), sep="\n")
+        points = table(made)
+        print(f"{points.caption}\n")
+        print(plain(points), *(f"missing: {each}" for each in made.missing), sep="\n")
         print(f"\n{', '.join(str(path) for path in files if path.stem == made.stem)}\n")
     if not drawn:
         print("no results to draw")

@@ -127,7 +127,8 @@ def table(made: Curve) -> Table:
             spread = f" ({100 * point.low:.2f} to {100 * point.high:.2f})" if point and point.low < point.high else ""
             cells.append(f"{100 * point.value:.2f}{spread}" if point else "")
         lines.append((line.label, cells, 0))
-    return text_table(made.stem, "", "Method", [f"{100 * ratio:g}%" for ratio in made.ratios], lines)
+    caption = f"{made.metric} on {made.dataset}, in percent, by share of the {made.by}s; filter {made.filter}"
+    return text_table(made.stem, caption, "Method", [f"{100 * ratio:g}%" for ratio in made.ratios], lines)
 
 
 def as_csv(made: Curve) -> str:

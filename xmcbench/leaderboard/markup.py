@@ -129,7 +129,8 @@ def as_csv(table: Table) -> str:
 
 
 def as_json(table: Table) -> dict[str, Any]:
-    """The table as JSON values; figures are text, as shown."""
+    """The table as JSON values. A cell has its text, as shown; that of a metric has its value and the half-width of its
+    interval too, as fractions."""
     return {
         "name": table.name,
         "caption": table.caption,
@@ -140,7 +141,12 @@ def as_json(table: Table) -> dict[str, Any]:
                 "source": line.source,
                 "notes": list(line.notes),
                 "cells": {
-                    column.text: {"text": cell.text, "half_width": cell.spread or None, "rank": cell.rank}
+                    column.text: {
+                        "text": cell.text,
+                        "value": cell.value,
+                        "half_width": cell.half_width,
+                        "rank": cell.rank,
+                    }
                     | ({"notes": list(cell.notes)} if cell.notes else {})
                     for column, cell in zip(table.columns, line.cells, strict=True)
                 },

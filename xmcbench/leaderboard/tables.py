@@ -1,10 +1,11 @@
-"""Rows as tables. A table holds its cells as text, in percent; ``markup`` formats them."""
+"""Rows as tables. A table holds its cells as text, in percent, and as numbers; ``markup`` formats them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from math import hypot
 
 from xmcbench.leaderboard.published import MAIN, PublishedRow
@@ -17,12 +18,17 @@ OF_GROUPS = ("P@1", "P@5", "R@100")
 
 @dataclass(frozen=True)
 class TableCell:
-    """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), its notes."""
+    """One cell: its text, the half-width of its interval, its rank (0 best, 1 second), its notes.
+
+    value, half_width: of a metric, as fractions.
+    """
 
     text: str = ""
     spread: str = ""
     rank: int | None = None
     notes: tuple[str, ...] = ()
+    value: float | None = None
+    half_width: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,13 @@ def metric_table(
     ranks = [_ranks_as_printed([row.figures[metric] for _, row in printed]) for metric in metrics]
     for position, (number, row) in enumerate(printed):
         cells = [
-            TableCell(row.figures[metric], "", ranks[column][position], row.notes.get(metric, ()))
+            TableCell(
+                row.figures[metric],
+                "",
+                ranks[column][position],
+                row.notes.get(metric, ()),
+                float(Decimal(row.figures[metric]) / 100),
+            )
             for column, metric in enumerate(metrics)
         ]
         lines.append(TableLine(row.method, (*cells, *([TableCell()] if several_seeds else [])), number))
@@ -231,7 +243,13 @@ def _measured(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
     by_column = [ranks(column) for column in zip(*lines, strict=True)]
     return [
         [
-            TableCell(_shown(figure.value), _width(figure.half_width), by_column[place][position])
+            TableCell(
+                _shown(figure.value),
+                _width(figure.half_width),
+                by_column[place][position],
+                value=figure.value,
+                half_width=figure.half_width,
+            )
             for place, figure in enumerate(line)
         ]
         for position, line in enumerate(lines)

@@ -31,11 +31,14 @@ class Grid:
     preset: str | None = None
     overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
+    complete: bool = False
 
     def requests(self) -> list[Request]:
         """One request for each dataset and setting, dataset by dataset."""
         return [
-            Request(dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds))
+            Request(
+                dataset, setting, tuple(self.methods), self.preset, self.overrides, tuple(self.seeds), self.complete
+            )
             for dataset in dict.fromkeys(self.datasets)
             for setting in dict.fromkeys(self.settings)
         ]

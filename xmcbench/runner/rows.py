@@ -22,7 +22,8 @@ class Request:
 
     dataset: its name or folder. methods: names, each optionally with its own preset (``tfidf:sklearn``), or
     ``all``. preset: used by the methods that have it; at least one method of all requests must.
-    overrides: method -> parameter -> value (text or typed), or a list of values: a row for each.
+    overrides: method -> parameter -> value (text or typed), or a list of values: a row for each. complete: these are
+    all parameters of the methods, so that no preset is taken.
     """
 
     dataset: str
@@ -31,6 +32,7 @@ class Request:
     preset: str | None = None
     overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
+    complete: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def request_for(record: Record, dataset: str, registry: Registry) -> Request:
     values = method.resolve(entry.name, cell.parameters)
     preset = next((each for each in method.presets if _variant(entry, each, values) == record.method.variant), None)
     name = f"{cell.method}:{preset}" if preset else cell.method
-    return Request(dataset, cell.setting, (name,), None, {cell.method: values}, (cell.seed,))
+    return Request(dataset, cell.setting, (name,), None, {cell.method: values}, (cell.seed,), complete=not preset)
 
 
 def variants(entry: Entry, values: Mapping[str, object]) -> list[str]:
@@ -163,7 +165,7 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
         entry = registry[name]
         try:
             method = entry.usable()
-            preset = _chosen_preset(method, name, own_preset, request.preset)
+            preset = "" if request.complete else _chosen_preset(method, name, own_preset, request.preset)
             # Resolve twice, so that changes are parsed and checked by the same rules as presets.
             base = method.resolve(name, method.presets.get(preset, {}))
             for changes in _combinations(name, request.overrides.get(name, {})):
