@@ -85,7 +85,7 @@ def test_what_needs_pairs_is_left_out_where_there_are_none(tiny, planned, regist
     made = planned(Grid([str(tiny)], [EZ, HALF], ["needy", "free"]))
     assert [each.cell.method for each in made.cells] == ["free", "needy", "free"]
     (left_out,) = made.skipped
-    assert str(left_out).startswith("needy is left out of ez: needy needs pairs")
+    assert str(left_out).startswith("needy is left out of ez: it needs pairs")
     assert not left_out.named
     with pytest.raises(UsageError, match="needy needs pairs"):
         resolve(requests_of([Grid([str(tiny)], [EZ], ["needy"]), Grid([str(tiny)], [FULL], ["free"])]), registry)

@@ -148,7 +148,7 @@ def test_a_method_asked_for_by_name_must_run(planned):
 
 
 def test_what_a_method_says_of_itself(planned):
-    with pytest.raises(Unavailable, match="get-weights four"):
+    with pytest.raises(Unavailable, match=r"four: the weights of four are not here \(get-weights four"):
         planned(methods=["four"])
     (cell,) = planned(methods=["four:paper"], overrides={"four": {"steps": 60}}).cells
     assert cell.name == "One (paper, 120 half steps, steps=60)"

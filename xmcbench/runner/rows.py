@@ -130,9 +130,11 @@ def status(entry: Entry) -> str:
 
 
 def leave_out(name: str, error: XmcbenchError, request: Request) -> Skipped:
-    """A method that is left out. Raises the error again where it is one of the request."""
+    """A method that is left out. Raises the error where the request names the method, and says which it is."""
     named = not _everything(request)
     if named and not isinstance(error, PluginError):
+        if isinstance(error, Unavailable) and not error.message.startswith(name):
+            raise Unavailable(f"{name}: {error.message}", error.hint) from error
         raise error
     return Skipped(name, error.message, error.hint, named)
 
@@ -175,7 +177,7 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
         except _NeedsPairs as error:
             if name not in elsewhere and not _everything(request):
                 raise
-            skipped.append(Skipped(name, error.message, error.hint))
+            skipped.append(Skipped(name, error.reason(name), error.hint))
         except XmcbenchError as error:
             if isinstance(error, UnknownName):
                 raise
@@ -184,14 +186,23 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
 
 
 class _NeedsPairs(UsageError):
-    """A method that needs pairs, in the zero-shot setting."""
+    """A method that needs pairs, in the zero-shot setting. needy: this method, or one that it uses."""
+
+    def __init__(self, needy: str) -> None:
+        self._needy = needy
+        super().__init__(self.reason(""), "use --setting fs or full")
+
+    def reason(self, method: str) -> str:
+        """Why this method is left out."""
+        needy = "it" if self._needy == method else self._needy
+        return f"{needy} needs pairs, and the zero-shot setting has none"
 
 
 def _check_supervision(name: str, values: Values, request: Request, registry: Registry) -> None:
     if request.setting.kind == "ez":
         needy = [each for each in registry.used(name, values) if registry[each].usable().supervision == "required"]
         if needy:
-            raise _NeedsPairs(f"{needy[0]} needs pairs, and the zero-shot setting has none", "use --setting fs or full")
+            raise _NeedsPairs(needy[0])
 
 
 def _combinations(name: str, given: Mapping[str, object]) -> list[dict[str, object]]:
