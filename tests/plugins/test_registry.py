@@ -164,3 +164,28 @@ def test_a_broken_package_is_an_entry_with_its_reason(installed):
     installed("crooked", "crooked", "import nothing_of_that_name")
     assert Registry()["crooked"].problem.startswith("cannot be imported: ModuleNotFoundError")
     assert Registry()["tfidf"].problem == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--setting", "ez", "--methods", "a", "--dry-run"],
+        ["curve", "--methods", "a", "--dry-run"],
+        ["ablation", "--method", "a", "--dry-run"],
+        ["suggest", "--method", "a", "--out", "a.tsv"],
+        ["ls", "methods"],
+    ],
+)
+def test_a_file_that_starts_a_command_on_import_does_not_start_it_again(xmcbench, plugin, tiny, tmp_path, words):
+    """Without a guard, each import would start a process that imports the file."""
+    given = [*words, *([] if words[0] == "ls" else ["--dataset", str(tiny)]), "--plugin", str(tmp_path / "plugin.py")]
+    code = f"""
+    from contextlib import redirect_stderr
+    from xmcbench.command.main import main
+
+    with open({str(tmp_path / "said")!r}, "a") as stream, redirect_stderr(stream):
+        main({given!r})
+    """
+    plugin(textwrap.dedent(GOOD.format(name="A")) + textwrap.dedent(code))
+    xmcbench(*given, timeout=60)
+    assert "it starts a run on import (move that below `if __name__" in (tmp_path / "said").read_text()

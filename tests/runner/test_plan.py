@@ -109,6 +109,29 @@ class {name}(Method):
     made = plan([Request(str(tiny), Setting.of("ez"))], registry, Store(tmp_path / "runs"))
     assert [each.reason for each in made.skipped if each.method == "aa" and re.search(said, each.reason)]
     assert "tfidf" in {each.cell.method for each in made.cells}
+    named = Request(str(tiny), Setting.of("ez"), methods=["tfidf", "aa"])
+    with pytest.raises(UsageError, match=f"{said.removesuffix('$')} [(]name other methods[)]"):
+        plan([named], registry, Store(tmp_path / "runs"))
+
+
+def test_a_method_may_use_itself_with_other_parameters(plugin):
+    """Outer uses inner, which uses outer:flat, which uses tfidf."""
+    code = """
+    from typing import ClassVar
+    from xmcbench import Method
+
+    class Outer(Method):
+        presets: ClassVar = {"flat": {"parts": "tfidf"}}
+        parts: str = "inner"
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+        def uses(self):
+            return (self.parts,)
+
+    class Inner(Outer):
+        parts: str = "outer:flat"
+    """
+    assert Registry([plugin(code)]).used("outer", {"parts": "inner"}) == ("outer", "inner", "tfidf")
 
 
 def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, tmp_path):

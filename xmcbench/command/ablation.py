@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.experiment import AblationRun, only_ablation
 
     options = request.options(arguments)
-    registry = request.registry(options.plugins, options.limits.time_s)
+    registry = request.noted(options.registry())
     method = arguments.method or only_ablation(registry)
     grids = [request.grid(each, (method,)) for each in arguments.grids]
     planned = AblationRun.planned(grids, options, registry, arguments.filter)

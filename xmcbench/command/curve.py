@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
     grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
     planned = CurveRun.planned(
-        grids, options, request.registry(options.plugins, options.limits.time_s), arguments.filter, arguments.by, ratios
+        grids, options, request.noted(options.registry()), arguments.filter, arguments.by, ratios
     )
     report.warn_skipped(planned.plan.skipped)
     if arguments.dry_run:

@@ -26,10 +26,14 @@ def registry(plugins: Iterable[Path] = (), time_limit_s: float | None = None) ->
     """All methods by name. Prints a note where a plug-in file replaces an installed one."""
     from xmcbench.plugins.registry import Registry
 
-    found = Registry(plugins, time_limit_s)
-    for note in found.notes:
+    return noted(Registry(plugins, time_limit_s))
+
+
+def noted(registry: Registry) -> Registry:
+    """The same registry, once its notes have been printed."""
+    for note in registry.notes:
         print(f"xmcbench: {note}", file=sys.stderr)
-    return found
+    return registry
 
 
 def choice(arguments: argparse.Namespace) -> Choice:

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids = [request.grid(each, request.methods(each.methods)) for each in arguments.grids]
-    planned = Run.planned(grids, options, request.registry(options.plugins, options.limits.time_s), arguments.filter)
+    planned = Run.planned(grids, options, request.noted(options.registry()), arguments.filter)
     if arguments.best is not None:
         from xmcbench.choice import check_choosable
 

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         place = reference_to(place, {"documents": arguments.documents})
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
     options = request.options(arguments)
-    registry, (method,) = request.registry(options.plugins, options.limits.time_s), _one(arguments.method)
+    registry, (method,) = request.noted(options.registry()), _one(arguments.method)
     dataset = load_dataset(place)
     if arguments.setting is None:
         needs = registry[method.partition(":")[0]].usable().supervision

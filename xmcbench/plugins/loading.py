@@ -157,7 +157,7 @@ def _importing(path: Path) -> Iterator[None]:
 
 
 def check_imported() -> None:
-    """Raise UsageError while a plug-in file is being imported: a run that it starts would start again in every cell."""
+    """Raise UsageError while a plug-in file is being imported: whatever it starts would import it again."""
     if _IMPORTING:
         raise UsageError("it starts a run on import", 'move that below `if __name__ == "__main__":`')
 

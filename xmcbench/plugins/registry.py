@@ -19,8 +19,9 @@ from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
 from xmcbench.plugins.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
-from xmcbench.plugins.loading import check_file, distribution_of, from_point, origin_of, points
+from xmcbench.plugins.loading import check_file, check_imported, distribution_of, from_point, origin_of, points
 from xmcbench.records import Cell, Standing
+from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.source import Sources, joined
 
 
@@ -139,8 +140,10 @@ class Registry:
 
         A file goes before an installed plug-in of the same name, which ``notes`` says: that is how a plug-in is edited.
         time_limit_s: what a plug-in has to be imported and to answer, at most a minute. Raises UsageError for a file
-        that is not there, and when two others claim one name: both origins are named, none wins silently.
+        that is not there, when two others claim one name (both origins are named, none wins silently), and while a
+        plug-in file is being imported.
         """
+        check_imported()
         self.notes: list[str] = []
         self._limit_s = min(time_limit_s or TIME_LIMIT_S, TIME_LIMIT_S)
         self._sources = Sources()
@@ -206,19 +209,24 @@ class Registry:
         """
         return joined([self[each].source_sha256 for each in self.used(name, values)])
 
-    def used(self, name: str, values: Mapping[str, object], by: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
         """A method and all that it uses with these parameters, by name, itself first.
 
-        by: the methods that led to it. Raises UnknownName, UsageError, PluginError for one that uses itself.
+        A method may use itself with other parameters. Raises UnknownName, PluginError, UsageError for a method that
+        uses itself with the same ones.
         """
-        if name in by:
-            through = f" through {', '.join(by[by.index(name) + 1 :])}" if by[-1] != name else ""
-            raise PluginError(f"{name} uses itself{through}")
-        found = [name]
+        return tuple(dict.fromkeys(self._chain(name, values, ())))
+
+    def _chain(self, name: str, values: Mapping[str, object], by: tuple[tuple[str, str], ...]) -> Iterator[str]:
+        """The same with repetitions. by: the methods that led to it, each with its parameters as canonical JSON."""
+        this = (name, canonical_json(values))
+        if this in by:
+            through = ", ".join(other for other, _ in by[by.index(this) + 1 :])
+            raise UsageError(f"{name} uses itself{through and f' through {through}'}", "name other methods")
+        yield name
         for spec in self[name].uses(values):
             entry, inner = self._named(spec)
-            found += self.used(entry.name, inner, (*by, name))
-        return tuple(dict.fromkeys(found))
+            yield from self._chain(entry.name, inner, (*by, this))
 
     def _named(self, spec: str) -> tuple[Entry, Values]:
         """A method and all its parameters by NAME or NAME:PRESET, as ``xmcbench.Part`` reads it."""

@@ -120,6 +120,14 @@ def test_parts_that_are_not_there():
             Hybrid(parts=parts).require()
 
 
+@pytest.mark.parametrize("methods", ["hybrid", "tfidf,hybrid"])
+def test_a_hybrid_of_a_hybrid_is_an_error_of_the_request(inside, tiny, methods):
+    words = ("--methods", methods, "--set", "hybrid.parts=tfidf,hybrid:small", "--dry-run")
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", *words)
+    assert ended.returncode == 2
+    assert ended.stderr == "xmcbench: error: hybrid cannot be a part of itself (name other methods)\n"
+
+
 def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
     def digests():
         registry = Registry()  # it looks at each file once
