@@ -4,6 +4,8 @@ import hashlib
 import io
 import json
 import socket
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -28,6 +30,8 @@ class Server:
 
     def __init__(self):
         self.content, self.tag, self.script, self.asked = CONTENT, '"1"', [], []
+        self.go_on = threading.Event()  # no answer before it is set
+        self.go_on.set()
 
     def answer(self, handler):
         behavior = self.script.pop(0) if self.script else ""
@@ -36,6 +40,7 @@ class Server:
         start, content = 0, self.content
         if asked and handler.headers.get("If-Range") == self.tag and behavior != "forgets":
             start = int(asked.removeprefix("bytes=").partition("-")[0])
+        self.go_on.wait(20)
         if behavior.isdecimal():
             handler.send_error(int(behavior))
             return
@@ -112,7 +117,7 @@ def test_a_download_goes_on_where_it_broke_off(server, tmp_path, behavior):
 
 def test_a_later_call_goes_on_with_what_an_earlier_one_left(server, tmp_path):
     server.script = ["drops", "503", "503", "503"]
-    with pytest.raises(DataError, match="the server answers 503 .*goes on where this one stopped"):
+    with pytest.raises(DataError, match="the server answers 503 [(]run it again to resume[)]"):
         download(server.url, tmp_path / "file", patience=QUICK)
     download(server.url, tmp_path / "file", patience=QUICK)
     assert server.asked[-1] == f"bytes={len(CONTENT) // 2}-"
@@ -130,11 +135,22 @@ def test_a_whole_part_is_taken_and_a_longer_one_is_not(server, tmp_path, more):
         download(server.url, tmp_path / "file", patience=QUICK)
     (tmp_path / "file.part").write_bytes(CONTENT + more)
     if more:
-        with pytest.raises(DataError, match="larger than the file on the server: delete the .part file"):
+        with pytest.raises(DataError, match="does not match the file on the server: delete the .part file"):
             download(server.url, tmp_path / "file", patience=QUICK)
     else:
         assert download(server.url, tmp_path / "file", patience=QUICK).read_bytes() == CONTENT
         assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("part", [None, b"of another file"])
+def test_a_refused_range_that_was_not_asked_for_completes_nothing(server, tmp_path, part):
+    server.content = b""
+    if part is not None:
+        (tmp_path / "file.part").write_bytes(part)
+    with pytest.raises(DataError, match="the server answers 416"):
+        download(server.url, tmp_path / "file", patience=QUICK)
+    assert not (tmp_path / "file").exists()
+    assert server.asked == [None]
 
 
 @pytest.mark.parametrize("way", ["another file", "no tag", "a damaged note", "forgets"])
@@ -178,7 +194,7 @@ def test_another_part_than_was_asked_for_is_refused(server, tmp_path):
 def test_a_file_that_ends_early_does_not_have_its_sum(server, tmp_path):
     """A server that announces too few bytes is found by the sum alone."""
     server.script = ["too short"]
-    with pytest.raises(DataError, match="differs from the first fetch"):
+    with pytest.raises(DataError, match=f"the file at {server.url} differs from that of the first fetch"):
         download(server.url, tmp_path / "file", hashlib.sha256(CONTENT).hexdigest(), QUICK)
     assert list(tmp_path.iterdir()) == []
     server.script = ["of no length"]
@@ -296,6 +312,25 @@ def test_a_dataset_is_fetched_from_the_first_download_that_works(sets, server, t
     assert not any((tmp_path / "cache" / "downloads").iterdir())
 
 
+def test_of_two_at_once_one_fetches_and_the_other_takes_what_it_has_fetched(sets, server):
+    card = sets / "tea" / "card.toml"
+    card.write_text(card.read_text().replace(f'[[downloads]]\nurl = "{server.url}?first"\n', ""))
+    server.go_on.clear()
+    command = [sys.executable, "-c", "from xmcbench.data.fetching import fetch_data; print(*fetch_data('tea'))"]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **options) as first:
+        while not server.asked and first.poll() is None:
+            time.sleep(0.01)
+        with subprocess.Popen(command, **options) as second:
+            line = second.stderr.readline()
+            server.go_on.set()
+            printed = [each.communicate(timeout=60) for each in (first, second)]
+    assert line == f"xmcbench: waiting for another process that downloads {server.url}\n"
+    assert [each.returncode for each in (first, second)] == [0, 0], printed
+    assert printed[0] == printed[1]
+    assert server.asked == [None]
+
+
 def test_what_is_here_needs_no_connection_and_what_is_not_opens_none(sets, server, monkeypatch):
     def refuse(*_, **__):
         pytest.fail("a socket was opened")
@@ -321,7 +356,7 @@ def test_other_bytes_than_at_the_first_fetch_are_an_error(sets, server, tmp_path
     path.unlink()
     files = {name: bytes(content) for name, content in read_tar(server.content).items()}
     server.content = tar_of({name: content.replace(b"pot", b"pan") for name, content in files.items()})
-    with pytest.raises(DataError, match="differs from the first fetch"):
+    with pytest.raises(DataError, match="differs from that of the first fetch"):
         fetch_data("tea", patience=QUICK)
     assert (sets / "tea" / LOCK).read_bytes() == lock
     assert not path.exists()

@@ -63,7 +63,9 @@ def download(
         about.unlink(missing_ok=True)
     if sha256 is not None and (not path.exists() or sha256_file(path) != sha256):
         path.unlink(missing_ok=True)
-        raise DataError(f"{url} differs from the first fetch", "the file was removed; is the mirror intact?")
+        raise DataError(
+            f"the file at {url} differs from that of the first fetch", "the file was removed; is the mirror intact?"
+        )
     return path
 
 
@@ -86,7 +88,7 @@ def _until_complete(url: str, part: Path, about: Path, patience: Patience, limit
         failed = 0 if _size(part) > before else failed + 1
         if failed < patience.attempts:
             time.sleep(patience.pause_s * 2**failed)
-    raise DataError(f"cannot download {url}: {reason}", "the same command goes on where this one stopped")
+    raise DataError(f"cannot download {url}: {reason}", "run it again to resume")
 
 
 def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) -> None:
@@ -104,7 +106,8 @@ def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) 
             httpx.Client(timeout=patience.timeout_s, follow_redirects=True, max_redirects=5) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
-            if response.status_code == 416 and response.headers.get("Content-Range") == f"bytes */{start}":
+            complete = response.headers.get("Content-Range") == f"bytes */{start}"
+            if start and response.status_code == 416 and complete:
                 return  # all of it is here: the process ended before the file was renamed
             start, total = _begins(url, response, start)
             check_size(total or 0, limit)
@@ -122,9 +125,7 @@ def _begins(url: str, response: Any, asked: int) -> tuple[int, int | None]:
     if url.startswith("https:") and response.url.scheme != "https":
         raise _Refused("it redirects to an unencrypted connection")
     if response.status_code == 416 and asked:
-        raise _Refused(
-            "the partial download is larger than the file on the server: delete the .part file and try again"
-        )
+        raise _Refused("the partial file does not match the file on the server: delete the .part file and try again")
     if response.status_code in (408, 425, 429) or response.status_code >= 500:
         raise _Broken(f"the server answers {response.status_code}")
     if response.status_code not in (200, 206):

@@ -9,6 +9,8 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,6 +24,7 @@ from xmcbench.data.sources.finding import recognized
 from xmcbench.data.sources.source import Place
 from xmcbench.data.unpacking import unpack
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
@@ -47,8 +50,7 @@ def fetch_data(
     force: bool = False,
     patience: Patience | None = None,
 ) -> list[Path]:
-    """Fetch the data of a dataset into ``out`` (default: the first folder of datasets that can be written); returns
-    the files.
+    """Fetch the data of a dataset into ``out`` (default: the first dataset folder that is writable); returns the files.
 
     Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
     DataError, saying where else to get them, where no download works or one brings other bytes than the first fetch;
@@ -59,37 +61,48 @@ def fetch_data(
     if card is None or not card.downloads:
         raise DataError(listing.problem or f"{slug} has no download", listing.hint)
     target = out or _home(card)
-    lock = read_lock(target)
-    if lock and not differing(target, lock):
-        return [target / name for name in lock.files]
+    if present := _present(target):
+        return present
     if offline:
         raise DataError(f"{card.name} is not in {target}, and --offline opens no connection", f"see {card.homepage}")
-    # What the lock names is what an earlier fetch put there.
-    check_free(target, force or lock is not None, rebuild=True)
     problems = []
     for each in card.downloads:
         try:
-            return _fetched(card, each.url, target, lock, force, patience)
+            return _fetched(card, each.url, target, force, patience)
         except DataError as error:
             problems.append(error)
             print(f"xmcbench: {error}", file=sys.stderr)
     raise DataError(f"no download of {card.name} works: {problems[-1].message}", f"get it from {card.homepage}")
 
 
-def _fetched(
-    card: Card, url: str, target: Path, lock: Lock | None, force: bool, patience: Patience | None
-) -> list[Path]:
+def _fetched(card: Card, url: str, target: Path, force: bool, patience: Patience | None) -> list[Path]:
     place = cache_root() / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
-    expected = lock.archives.get(url) if lock else None
-    with exclusive(place.with_suffix(".lock")) as held:  # another run may fetch the same
+    with _alone(place.with_suffix(".lock"), url) as held:
         try:
-            archive = download(url, place / "archive", expected, patience)
+            if present := _present(target):  # another process has just fetched it
+                return present
+            lock = read_lock(target)
+            # What the lock names is what an earlier fetch put there.
+            check_free(target, force or lock is not None, rebuild=True)
+            archive = download(url, place / "archive", lock.archives.get(url) if lock else None, patience)
             return _unpacked(card, url, archive, target, lock, force)
         finally:
-            # What is left of a download is gone on with.
+            # A partial download is kept and resumed.
             if (place / "archive").exists() or (place.is_dir() and not any(place.iterdir())):
                 shutil.rmtree(place, ignore_errors=True)
             held.remove()
+
+
+@contextmanager
+def _alone(path: Path, url: str) -> Iterator[exclusive]:
+    """Hold the lock of a download, and say so if another process holds it."""
+    with exclusive(path, wait=False) as held:
+        if held.held:
+            yield held
+            return
+    print(f"xmcbench: waiting for another process that downloads {visible(url)}", file=sys.stderr)
+    with exclusive(path) as held:
+        yield held
 
 
 def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
@@ -102,7 +115,7 @@ def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | No
         files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
         changed = [name for name, sum_ in files.items() if lock and lock.files.get(name, sum_) != sum_]
         if changed:
-            raise DataError(f"{changed[0]} of {url} differs from the first fetch", "is the mirror intact?")
+            raise DataError(f"{changed[0]} of {url} differs from that of the first fetch", "is the mirror intact?")
         archives = {**(lock.archives if lock else {}), url: sha256}
         with output_folder(target, force or lock is not None, rebuild=True) as folder:
             for name in files:
@@ -131,6 +144,12 @@ def read_lock(folder: Path) -> Lock | None:
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         hint = "delete it to accept whatever is fetched next"
         raise DataError(f"cannot read {folder / LOCK}: {error}", hint) from None
+
+
+def _present(folder: Path) -> list[Path]:
+    """The files that were fetched into a folder; none if one is missing or has other bytes."""
+    lock = read_lock(folder)
+    return [folder / name for name in lock.files] if lock and not differing(folder, lock) else []
 
 
 def differing(folder: Path, lock: Lock) -> list[str]:
