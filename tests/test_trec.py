@@ -98,8 +98,8 @@ def test_a_run_is_read_by_score_with_ties_by_label(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a Q0 x 1 0.5 t\nc Q0 x 1 0.5 t\n", "line 2 names the query 'c', which is no test instance"),
-        ("a Q0 w 1 0.5 t\n", "line 1 names the document 'w', which is no label"),
+        ("a Q0 x 1 0.5 t\nc Q0 x 1 0.5 t\n", "line 2 names the query 'c', which is not a test instance"),
+        ("a Q0 w 1 0.5 t\n", "line 1 names the document 'w', which is not a label"),
         ("a Q0 x 1 high t\n", "line 1 has the score 'high'"),
         ("a Q0 x 1 nan t\n", "line 1 has the score 'nan'"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t\na Q0 x 1 0.4 t\n", "line 3 names a document of its query again"),
@@ -124,6 +124,27 @@ def test_the_line_of_an_error_is_that_of_the_file(tmp_path):
     path.write_text("c Q0 x 1 0.5 t\na Q0 x 1 0.5 t\n\na Q0 y 1 best t\n")
     with pytest.raises(DataError, match="line 4 has the score 'best'"):
         trec.read_run(path, ["a"], ["x", "y"], others=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a Q0 x 1 0.5 t\ra Q0 y 1 best t\r", 2),
+        ("a Q0 x 1 0.5 t\r\n\t \r\n\ra Q0 y 1 best t", 4),
+        ("a Q0 x 1 0.5 t\n\x0c\n", 2),
+        ("a Q0 x 1 0.5 t\n\x0b\na Q0 y 1 best t\n", 2),
+        ("a Q0 x 1 0.5 t\n\u3000\n", 2),
+        ("a Q0 x 1 0.5 t\n\u2028\n", 2),
+        ("\ufeff\na Q0 x 1 0.5 t\na Q0 y 1 best t\n", 3),
+        ("\ufeffa Q0 x 1 0.5 t\na Q0 y 1 best t\n", 2),
+        ("\ufeff \na Q0 x 1 0.5 t\na Q0 y 1 best t", 3),
+    ],
+)
+def test_lines_are_counted_as_they_are_read(tmp_path, text, line):
+    path = tmp_path / "run"
+    path.write_bytes(text.encode())
+    with pytest.raises(DataError, match=f"run: line {line} has (the score 'best'|too few columns)"):
+        trec.read_run(path, ["a"], ["x", "y"])
 
 
 def test_uids_that_cannot_be_written_give_way_to_row_numbers():

@@ -9,6 +9,7 @@ query are equal.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -136,9 +137,10 @@ def _read(path: Path, columns: Sequence[str], layout: str) -> pd.DataFrame:
 def _line(path: Path, table: pd.DataFrame | pd.Series, wrong: np.ndarray) -> str:
     """The file and the first line where ``wrong``, bool [rows of the table], is true."""
     row = int(table.index[int(wrong.argmax())])
-    with open_regular(path) as stream:
-        lines = (number for number, line in enumerate(stream, 1) if line.strip())
-        return f"{path}: line {next(islice(lines, row, None))}"
+    # As pandas counts: a line ends at \n, \r or both, and only spaces and tabs are blank.
+    with open_regular(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline=None) as text:
+        lines = (number for number, line in enumerate(text, 1) if line.strip(" \t\n"))
+        return f"{path}: line {next(islice(lines, row, None), row + 1)}"
 
 
 def _known(
@@ -153,7 +155,7 @@ def _known(
         if (place < 0).any():
             what, unknown = "test instance" if name == "query" else "label", table[name].iloc[int((place < 0).argmax())]
             raise DataError(
-                f"{_line(path, table, place < 0)} names the {name} {unknown!r}, which is no {what}",
+                f"{_line(path, table, place < 0)} names the {name} {unknown!r}, which is not a {what}",
                 f"for example {known[0]!r}" if known else "",
             )
         found.append(np.asarray(place, np.int64))

@@ -257,7 +257,8 @@ def test_parts_with_different_columns_are_noted_each(made):
 def test_a_table_of_labels_needs_a_title(made):
     folder = made({"train.csv": "text,labels\none,0\n", "labels.csv": "id,name\n0,a\n"})
     with pytest.raises(
-        UsageError, match=r"labels\.csv has no column of texts .*call them uid and title; it has: id, name"
+        UsageError,
+        match=r"labels\.csv has no text column with a known name .*call them uid and title; it has: id, name",
     ):
         load_dataset(folder)
 
@@ -315,6 +316,57 @@ def test_parquet_and_arrow_files_name_their_codes(made):
     made({"train/state.json": json.dumps({"_data_files": [{"filename": "../x.arrow"}]})}, "saved")
     with pytest.raises(DataError, match=r"cannot read .*state\.json"):
         load_dataset(folder)
+
+
+def saved_table(made, name, splits, table, files=("data.arrow",)):
+    """A folder as `save_to_disk` writes it, with one table in every split."""
+    import pyarrow as pa
+
+    folder = made({"dataset_dict.json": json.dumps({"splits": splits})}, name)
+    for split in splits:
+        made({f"{split}/state.json": json.dumps({"_data_files": [{"filename": each} for each in files]})}, name)
+        for each in files:
+            with pa.OSFile(str(folder / split / each), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("splits", "files"), [(["validation"], ["data.arrow"]), ([], []), (["train", "test"], []), (["train"], [])]
+)
+def test_a_saved_folder_without_a_split_that_is_used(made, splits, files):
+    import pyarrow as pa
+
+    table = pa.table({"text": ["one", "two"], "labels": ["a", "b"]})
+    whole = saved_table(made, "whole", ["train", "test"], table)
+    folder = saved_table(made, "saved", splits, table, files)
+    for place in (str(folder), f"{whole}?documents={folder}"):
+        with pytest.raises(DataError, match=r"saved has no train or test split \("):
+            load_dataset(place)
+
+
+def test_a_saved_folder_with_a_split_without_files(made):
+    import pyarrow as pa
+
+    table = pa.table({"text": ["one", "two"], "labels": ["a", "b"]})
+    folder = saved_table(made, "saved", ["train", "test"], table)
+    (folder / "test" / "state.json").write_text(json.dumps({"_data_files": []}))
+    dataset = load_dataset(folder)
+    assert {*dataset.train, *dataset.test} == {"one", "two"}  # the training set is divided, as in a folder without test
+
+
+def test_of_two_columns_of_one_name_the_last_one_is_read(made):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = ["text", "text", "labels"]
+    table = pa.Table.from_arrays([["one", "two"], ["three", "four"], ["a", "b"]], names=names)
+    folder = saved_table(made, "saved", ["train", "test"], table)
+    shards = made({"data/.keep": ""}, "shards")
+    for split in ("train", "test"):
+        parquet.write_table(table, shards / f"{split}.parquet")
+    for place in (folder, shards):
+        assert [*load_dataset(place).train] == ["three", "four"]
 
 
 def test_a_column_that_is_not_read_can_hold_anything(made):

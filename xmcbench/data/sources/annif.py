@@ -14,7 +14,7 @@ from xmcbench.data.sources.json_lines import read_objects, string_of, write_obje
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.data.sources.vocabulary import NAMES, SUFFIXES, bare, read_vocabulary
-from xmcbench.data.sources.writing import rows_of, sides
+from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
 from xmcbench.errors import DataError
 from xmcbench.storage.reading import read_text
 
@@ -88,7 +88,7 @@ class Annif(Source):
             if bare(uri) != uri:
                 raise DataError(f"the uid {uri!r} is in angle brackets or begins or ends with a space", "not in Annif")
         for side, texts, pairs in sides(dataset):
-            name = {"trn": "train", "tst": "test"}[side]
+            name = LONG_NAMES[side]
             entries = (_entry(*row, uris) for row in rows_of(texts, pairs))
             write_objects(folder / f"{name}.jsonl", entries)
 

@@ -78,7 +78,7 @@ def cached(name: str) -> bool:
 
 
 def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:
-    """The Arrow files of every split."""
+    """The Arrow files of the splits that have any. Raises DataError where neither train nor test does."""
     splits = _listed(folder / _SPLITS, "splits") if (folder / _SPLITS).is_file() else [""]
     found = {}
     for split in splits:
@@ -86,7 +86,10 @@ def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:
             files = _listed(folder / split / _STATE, "_data_files")
             if other := [name for name in files if not name.endswith(ARROW)]:
                 raise DataError(f"{folder / split / _STATE} names {other[0]!r}", f"expected files ending in {ARROW}")
-            found[split or "train"] = tuple(folder / split / name for name in files)
+            if files:
+                found[split or "train"] = tuple(folder / split / name for name in files)
+    if not found:
+        raise DataError(f"{folder} has no train or test split", "save a split with rows under one of these names")
     return found
 
 

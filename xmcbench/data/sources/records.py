@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+_TEXT = (".csv", ".tsv", ".jsonl")
+SUFFIXES = (*_TEXT, ".parquet")
 ARROW = ".arrow"
 
 #: The endings of their names.
-ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet")
+ENDINGS = (*(f"{suffix}{packed}" for suffix in _TEXT for packed in ("", ".gz")), ".parquet")
 
 #: The code of a row without a label.
 _NO_LABEL = -1
@@ -162,7 +163,8 @@ def _parquet(path: Path, columns: frozenset[str]) -> Iterator[Record]:
 
 def _arrow(path: Path, columns: frozenset[str]) -> Iterator[Record]:
     with _streamed(path) as stream:
-        chosen = [name for name in stream.schema.names if name in columns]
+        # Of several columns of one name, the last one.
+        chosen = [*{name: place for place, name in enumerate(stream.schema.names) if name in columns}.values()]
         yield from _rows(path, (batch.select(chosen) for batch in stream), class_names(stream.schema))
 
 

@@ -148,7 +148,7 @@ class Source(ABC):
         flatten: in a layout with one text per line, make every run of white space a space. Raises DataError, without
         it, for a text that the layout cannot hold, and UsageError for a layout that is only read.
         """
-        raise UsageError(f"the format {cls.name} is only read", "see `xmcbench data export --help`")
+        raise UsageError(f"the format {cls.name} is read-only", "see `xmcbench data export --help`")
 
     def filters(self) -> Filters:
         """The filter files of a folder; a file has none."""

@@ -13,7 +13,7 @@ from xmcbench.data.sources.csv_rows import write_csv
 from xmcbench.data.sources.json_lines import write_objects
 from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import Tables
-from xmcbench.data.sources.writing import rows_of, sides
+from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
 from xmcbench.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Written(Tables):
                 {"uid": uid, "title": title, "text": content, "labels": [uids[each] for each in ids]}
                 for uid, title, content, ids in rows_of(texts, pairs)
             )
-            name = {"trn": "train", "tst": "test"}[side]
+            name = LONG_NAMES[side]
             cls.write_table(folder / f"{name}{cls.suffix}", entries, ("uid", "title", "text", "labels"))
 
     @classmethod

@@ -60,9 +60,7 @@ class Columns:
             found[role] = wanted or next((name for name in usual if name in present), None)
         if found["text"] is None and found["title"] is None:
             hint = "call them uid and title" if labels else "name it: --columns text=COLUMN,labels=COLUMN"
-            raise UsageError(
-                f"{where} has no column of texts that has a usual name", f"{hint}; it has: {', '.join(present)}"
-            )
+            raise UsageError(f"{where} has no text column with a known name", f"{hint}; it has: {', '.join(present)}")
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
 
 

@@ -20,6 +20,10 @@ _BREAKS = ("\n", "\r")
 _MARK = "\ufeff"
 
 
+#: The sides as most layouts of tables call them.
+LONG_NAMES = {"trn": "train", "tst": "test"}
+
+
 def sides(dataset: Dataset) -> Iterator[tuple[str, Texts, csr_matrix]]:
     """trn and tst: the texts and the pairs."""
     yield "trn", dataset.train, dataset.train_pairs()
