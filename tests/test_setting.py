@@ -22,7 +22,7 @@ def pairs(seed=0, rows=60, labels=40, density=0.05):
 
 
 def drawn(matrix, setting, seed):
-    return draw(Pattern.of(matrix), setting, seed)
+    return draw(Pattern(matrix.indptr, matrix.indices, matrix.shape[1]), setting, seed)
 
 
 def cells(matrix):

@@ -30,7 +30,7 @@ def to_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
     Raises ValueError where there are nulls.
     """
     if array.null_count:
-        raise ValueError("an array with nulls has no place in numpy")
+        raise ValueError("arrays with nulls cannot be converted to NumPy")
     name = str(array.type)
     dtype = np.dtype(_NUMPY_NAMES.get(name, name))
     if not len(array):

@@ -32,6 +32,8 @@ class XmcbenchError(Exception):
     """
 
     exit_code = 1
+    message: str = ""
+    hint: str = ""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -43,7 +45,7 @@ class XmcbenchError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle, which would call the constructor of a subclass with a message."""
-        return _made, (type(self), self.message, self.hint)
+        return _made, (type(self), self.message, self.hint), self.__dict__
 
 
 def _made(kind: type[XmcbenchError], message: str, hint: str) -> XmcbenchError:
@@ -105,8 +107,11 @@ def kind_of(error: XmcbenchError) -> str:
 
 
 def of_kind(kind: str, message: str, hint: str) -> XmcbenchError:
-    """The error that another process raised. kind: from ``kind_of``."""
-    return _made(globals()[kind], message, hint)
+    """The error that another process raised. kind: from ``kind_of``; any other name is an XmcbenchError."""
+    found = globals().get(kind)
+    if not isinstance(found, type) or not issubclass(found, XmcbenchError):
+        found = XmcbenchError
+    return _made(found, message, hint)
 
 
 def told(error: BaseException) -> str:

@@ -159,7 +159,7 @@ class Subset:
 def draw(pairs: Pattern, setting: Setting, seed: int) -> Subset | None:
     """The subset of all training pairs that a setting and a seed select; None in the zero-shot setting.
 
-    Raises UsageError when the ratio selects nothing.
+    pairs: the training pairs of the dataset, [instances, labels]. Raises UsageError when the ratio selects nothing.
     """
     if setting.kind == "ez":
         return None

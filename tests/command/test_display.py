@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from xmcbench.command import progress
 from xmcbench.command.progress import Display, Outlook
 from xmcbench.plugins.registry import Registry
 from xmcbench.progress import Report
@@ -105,7 +104,3 @@ def test_the_outlook_of_a_run(planned, record):
     outlook.ended(first, 8.0)
     assert outlook.left_s([]) == 8.0 + 4.0
     assert outlook.left_s([Underway(third, 2, 3.0, None), Underway(second, 1, 20.0, None)]) == (0.0 + 1.0) / 2
-
-
-def test_how_often_a_file_is_told():
-    assert progress._EVERY_S == 60

@@ -242,6 +242,7 @@ def test_doctor_examines_a_machine_whose_cache_cannot_be_reached(inside, monkeyp
     monkeypatch.setattr("shutil.disk_usage", refused)
     ended = inside("doctor", "--json")
     assert json.loads(ended.stdout)["cache"]["free_gib"] is None, ended.stderr
+    assert f"\n  {'free_gib':24}unknown\n" in inside("doctor").stdout
 
 
 def test_a_broken_card_is_named_and_breaks_no_listing(xmcbench, inside, monkeypatch, tmp_path):

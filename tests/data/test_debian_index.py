@@ -212,7 +212,7 @@ def test_indices_of_another_release_are_refused_unless_allowed(card, indices, tm
     ("text", "reason"),
     [
         ("", "lists no package"),
-        (" x\n", "line 1: continues no field"),
+        (" x\n", "line 1: is a continuation line without a field"),
         ("Package: a\nVersion: 1\n\nno colon\n", "line 4: 'no colon' is not a field"),
         ("Package: a\nVersion: 1\n\nVersion: 2\n", "line 4: a stanza without Package or Version"),
         (b"Package: \xff\n", "line 1: is not UTF-8"),

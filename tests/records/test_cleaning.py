@@ -4,7 +4,6 @@ import time
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts
 from xmcbench.records import Store, cleaning
@@ -16,6 +15,7 @@ from xmcbench.storage.pairs import Pattern
 
 LARGE = b"x" * (1 << 20)
 FEW = Setting.of("fs", 0.5)
+DIAGONAL = Pattern(np.arange(5), np.arange(4), 4)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_what_records_need(store, record):
 def test_the_files_of_records_by_kind(store, record):
     """Records, ranks and true pairs are results: they are not even listed."""
     done, failed = store.write(record("a")), store.write(record("b", status="failed"))
-    pairs = draw(Pattern.of(csr_matrix(np.eye(4, dtype=np.float32))), FEW, 0)
+    pairs = draw(DIAGONAL, FEW, 0)
     few = store.write(
         replace(
             record("c", setting=FEW),
@@ -139,7 +139,7 @@ def test_what_a_running_cell_uses_stays(store, record):
     running = record("running")
     touch(store.predictions_path(running.cell))
     touch(store.log_path(running.cell))
-    subset = draw(Pattern.of(csr_matrix(np.eye(4, dtype=np.float32))), FEW, 0)
+    subset = draw(DIAGONAL, FEW, 0)
     with store.claim(running.cell), store.subset("tiny", subset):
         kinds = {each.kind: each for each in items(store)}
         assert set(kinds) == {"tokens", "unfinished", "predictions", "logs", "subsets"}

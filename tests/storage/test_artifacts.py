@@ -114,7 +114,7 @@ def test_a_damaged_one_is_made_again_with_a_word(tmp_path, capfd, kind):
     assert again.get("tfidf", {}, build) == folder, name
     assert (folder / "a" / "x.bin").read_bytes() == b"0123456789" * 100, name
     assert again.reused_s == 0
-    assert f"{folder} is damaged and will be made again" in capfd.readouterr().err, name
+    assert f"{folder} is damaged and will be regenerated" in capfd.readouterr().err, name
     assert [*examine(tmp_path)] == [(folder, "")]
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
 

@@ -80,13 +80,17 @@ def test_a_copy_replaces_what_is_there_and_a_file_is_not_copied_onto_itself(tmp_
 
 
 def test_a_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot read .*absent: No such file"):
-        copy(tmp_path / "absent", tmp_path / "other")
-    assert [*tmp_path.iterdir()] == []
+    for there in (False, True):
+        if there:
+            (tmp_path / "other").write_text("old")
+        with pytest.raises(StorageError, match=r"cannot read .*absent: No such file"):
+            copy(tmp_path / "absent", tmp_path / "other")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_a_file_is_moved_to_another_disk(tmp_path, monkeypatch):
-    (tmp_path / "source").write_bytes(b"new")
+@pytest.fixture
+def another_disk(monkeypatch):
+    """The first file that is moved is on another disk: the files for which that was said."""
     replace, failed = os.replace, []
 
     def across(source, path):
@@ -96,9 +100,26 @@ def test_a_file_is_moved_to_another_disk(tmp_path, monkeypatch):
         replace(source, path)
 
     monkeypatch.setattr(os, "replace", across)
+    return failed
+
+
+def test_a_file_is_moved_to_another_disk(tmp_path, another_disk):
+    (tmp_path / "source").write_bytes(b"new")
     move(tmp_path / "source", tmp_path / "target")
-    assert failed == [tmp_path / "source"]
+    assert another_disk == [tmp_path / "source"]
     assert [each.name for each in tmp_path.iterdir()] == ["target"]
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_a_file_on_another_disk_that_cannot_be_removed_is_copied(tmp_path, another_disk, monkeypatch):
+    (tmp_path / "source").write_bytes(b"new")
+
+    def refuse(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.unlink", refuse)
+        move(tmp_path / "source", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == b"new"
 
 

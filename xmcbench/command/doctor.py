@@ -62,11 +62,17 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(facts, dict):
             print(title)
             for name, fact in facts.items():
-                print(f"  {name:24}{', '.join(map(str, fact)) if isinstance(fact, tuple) else fact}")
+                print(f"  {name:24}{_shown(fact)}")
         elif title != "broken":
             print(f"{title}\n  {facts}")
     print("\n".join(["broken", *(f"  {line}" for line in broken)]) if broken else "no problems found")
     return 1 if broken else 0
+
+
+def _shown(fact: object) -> str:
+    if isinstance(fact, tuple):
+        return ", ".join(map(str, fact))
+    return "unknown" if fact is None else str(fact)
 
 
 def _damaged(cache: Path, runs: Path) -> list[str]:

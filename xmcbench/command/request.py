@@ -40,14 +40,17 @@ def choice(arguments: argparse.Namespace) -> Choice:
     """Where ``add_choice`` looks for rows. Raises UsageError."""
     from xmcbench.records.selection import Choice
 
-    return Choice(arguments.dataset, chosen_setting(arguments), row_choice(arguments)["seed"])
+    return Choice(arguments.dataset, chosen_setting(arguments), _chosen_seeds(arguments))
 
 
 def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:
     """What ``add_choice`` has read, as arguments of ``compare``. Raises UsageError."""
     named = ("dataset", "setting", "ratio", "by", "filter")
-    chosen = seeds(arguments.seed) if arguments.seed else None
-    return {**{name: getattr(arguments, name) for name in named}, "seed": chosen}
+    return {**{name: getattr(arguments, name) for name in named}, "seed": _chosen_seeds(arguments)}
+
+
+def _chosen_seeds(arguments: argparse.Namespace) -> tuple[int, ...] | None:
+    return seeds(arguments.seed) if arguments.seed else None
 
 
 def chosen_setting(arguments: argparse.Namespace) -> Setting | None:

@@ -72,7 +72,7 @@ class Description(Struct, frozen=True, kw_only=True):
                 cls,
             )
         except msgspec.MsgspecError as error:
-            raise PluginError(f"{method.__name__} does not keep the contract: {error}") from error
+            raise PluginError(f"{method.__name__} breaks the contract: {error}") from error
 
     def resolve(self, name: str, given: Mapping[str, object]) -> Values:
         """Every hyperparameter with its value, as ``xmcbench.parameters.resolve``; name: what the method is called."""

@@ -21,7 +21,6 @@ from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new
 #: Seconds between two looks at the process.
 _INTERVAL_S = 0.05
 
-
 #: Real-time signals have no names.
 _NAMES = {each.value: each.name for each in signal.Signals}
 

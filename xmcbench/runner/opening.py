@@ -48,7 +48,10 @@ def opened(place: Place, cells: Sequence[PlannedCell]) -> Iterator[tuple[Executo
 
 
 def jobs_at(place: Place, cells: Sequence[PlannedCell]) -> int:
-    """How many of the cells a place runs at once. Nothing is written. Raises what ``opened`` raises."""
+    """How many of the cells a place runs at once. Raises what ``opened`` raises.
+
+    Starts no cell and writes nothing to the runs folder.
+    """
     if check_on(place.on) == HERE:
         return _jobs_here(place, cells)
     with _cluster(place, cells) as (_, jobs):

@@ -239,7 +239,7 @@ def _take_away(folder: Path) -> None:
     if not (folder / COST).exists():
         return
     problem = _problem(folder)
-    print(f"xmcbench: {folder} is damaged and will be made again: {visible(problem)}", file=sys.stderr)
+    print(f"xmcbench: {folder} is damaged and will be regenerated: {visible(problem)}", file=sys.stderr)
     aside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")  # swept if we are killed
     try:
         os.replace(folder, aside)  # whoever uses it keeps the files that it has open

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -89,9 +89,9 @@ def write_text(path: Path, text: str) -> None:
 
 def copy(source: Path, path: Path) -> None:
     """Copy a file, replacing ``path``. Raises StorageError."""
-    if path.exists() and path.samefile(source):
-        return
     try:
+        if os.path.exists(path) and path.samefile(source):
+            return
         read = source.open("rb")
     except OSError as error:
         raise StorageError(f"cannot read {source}: {error.strerror}") from error
@@ -100,14 +100,18 @@ def copy(source: Path, path: Path) -> None:
 
 
 def move(source: Path, path: Path) -> None:
-    """Move a file, replacing ``path``, which may be on another disk. Raises StorageError."""
+    """Move a file, replacing ``path``, which may be on another disk. Raises StorageError.
+
+    A file on another disk that cannot be removed is copied.
+    """
     try:
         os.replace(source, path)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise StorageError.from_os_error(error, path) from error
         copy(source, path)
-        source.unlink(missing_ok=True)
+        with suppress(OSError):
+            source.unlink()
 
 
 def write_json(path: Path, value: object) -> None:

@@ -28,11 +28,6 @@ class Pattern:
     indices: np.ndarray
     columns: int
 
-    @classmethod
-    def of(cls, pairs: csr_matrix) -> Pattern:
-        """The pattern of a matrix; shares its arrays."""
-        return cls(pairs.indptr, pairs.indices, pairs.shape[1])
-
     def __len__(self) -> int:
         """How many elements are 1."""
         return len(self.indices)

@@ -167,7 +167,7 @@ def _file_of(module: str) -> Path:
 
 
 class Sources:
-    """The sources of several objects. A module, and what an import runs, is looked at once, when it is met first."""
+    """The sources of several objects. A module, and what an import runs, is read once, on first use."""
 
     def __init__(self) -> None:
         self._modules: dict[tuple[_Package, Path], _Module] = {}

@@ -146,7 +146,7 @@ class Source(ABC):
         """Write a dataset into an empty folder, so that reading it gives the same dataset.
 
         flatten: in a layout with one text per line, make every run of white space a space. Raises DataError, without
-        it, for a text that the layout cannot hold, and UsageError for a layout that is only read.
+        it, for a text that the layout cannot hold, and UsageError for a read-only layout.
         """
         raise UsageError(f"the format {cls.name} is read-only", "see `xmcbench data export --help`")
 

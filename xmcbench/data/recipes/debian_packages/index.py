@@ -135,7 +135,7 @@ def _stanzas(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 stanza, field, start = {}, "", number + 1
             elif line[0] in " \t":
                 if not field:
-                    raise at(path, number, "continues no field", "is this a Debian index?")
+                    raise at(path, number, "is a continuation line without a field", "is this a Debian index?")
                 stanza[field] += f"\n{line}"
             else:
                 field, colon, value = line.partition(":")
