@@ -6,25 +6,44 @@ at the root of the project.
 
 from __future__ import annotations
 
-import argparse
+import ast
 import inspect
 import re
+import textwrap
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-from mkdocs.structure.files import File, Files
+from typing import TYPE_CHECKING, Any
 
 import xmcbench
-from xmcbench.command.main import VERBS, parser
+from xmcbench.command.main import VERBS, Parser, parser
 from xmcbench.metrics import protocol
 from xmcbench.plugins.registry import Registry
 
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
+
 ROOT = Path(__file__).parents[1]
+#: Characters in a line of help, whatever the width of the terminal is.
+_WIDTH = 100
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages."""
-    pages = {
+    from mkdocs.structure.files import File
+
+    for name, text in pages().items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """A page of docs/ with links that leave the folder as plain text, followed by the path."""
+    return re.sub(r"\[([^]]+)\]\(\.\./([^)]*)\)", r"\1 (`\2`)", markdown)
+
+
+def pages() -> dict[str, str]:
+    """Name -> Markdown of every generated page."""
+    return {
         "index.md": _readme(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
         "tutorial.md": _tutorial(),
@@ -33,9 +52,6 @@ def on_files(files: Files, config: Any) -> Files:
         "api.md": _api(),
         "protocol.md": _protocol(),
     }
-    for name, text in pages.items():
-        files.append(File.generated(config, name, content=text))
-    return files
 
 
 def _readme() -> str:
@@ -58,12 +74,15 @@ def _commands() -> str:
     parts = ["# Commands\n"]
     top = parser()
     for verb in VERBS:
-        parts.append(f"## xmcbench {verb}\n\n```text\n{_help(top.below(verb))}\n```\n")
+        below = top.below(verb)
+        parts.append(f"## xmcbench {verb}\n\n{_help(below)}\n")
+        parts += [f"### xmcbench {verb} {name}\n\n{_help(each)}\n" for name, each in below.commands().items()]
     return "\n".join(parts)
 
 
-def _help(of: argparse.ArgumentParser) -> str:
-    return of.format_help().rstrip()
+def _help(of: Parser) -> str:
+    of.formatter_class = partial(of.formatter_class, width=_WIDTH)  # type: ignore[assignment]
+    return f"```text\n{of.format_help().rstrip()}\n```"
 
 
 def _methods() -> str:
@@ -72,7 +91,7 @@ def _methods() -> str:
         method = entry.description
         if method is None:
             continue
-        parts.append(f"## {entry.title} {{ #{entry.name} }}\n\n{method.doc}\n")
+        parts.append(f"## {entry.title} {{ #{entry.name} }}\n\n{_markdown(method.doc)}\n")
         parts.append(f"Name on the command line: `{entry.name}`. Pairs: {method.supervision}.\n")
         parts.append("| parameter | type | range | default | meaning |\n|---|---|---|---|---|")
         for name, each in method.parameters.items():
@@ -84,21 +103,23 @@ def _methods() -> str:
             chosen = ", ".join(f"`{name}={value}`" for name, value in values.items()) or "the defaults"
             parts.append(f"\nPreset `{preset}`: {chosen}.")
             if preset in method.choices:
-                parts.append(f"Chosen by `{method.choices[preset]}`.")
+                parts.append(f"Values of {preset} come from:{_origin(method.choices[preset])}")
         parts.append("")
     return "\n".join(parts)
+
+
+def _origin(text: str) -> str:
+    """Where the values of a preset come from: a sentence, or the commands by which they were chosen."""
+    return f"\n\n```text\n{text}\n```" if text.startswith("xmcbench ") else f" {text}."
 
 
 def _api() -> str:
     parts = ["# Python API\n", "Everything below is a name of the package `xmcbench`.\n"]
     for name in xmcbench.__all__:
         thing = getattr(xmcbench, name)
-        try:
-            signature = re.sub(r"'([^']*)'", r"\1", str(inspect.signature(thing)))
-        except (TypeError, ValueError):
-            signature = ""
         kind = "class " if inspect.isclass(thing) else ""
-        parts.append(f"## {name}\n\n```python\n{kind}{name}{signature}\n```\n\n{inspect.getdoc(thing) or ''}\n")
+        doc = _markdown(inspect.getdoc(thing) or "")
+        parts.append(f"## {name}\n\n```python\n{kind}{name}{_signature(thing)}\n```\n\n{doc}\n")
         if inspect.isclass(thing):
             members = [
                 (member, value)
@@ -110,5 +131,55 @@ def _api() -> str:
     return "\n".join(parts)
 
 
+class _Source(str):
+    """Text that is printed as it is, where a signature would print the repr of an object."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(thing: object) -> str:
+    """The signature of a function or class, with annotations as they are in the source; empty for other objects."""
+    if not callable(thing):
+        return ""
+    try:
+        found = inspect.signature(thing)
+    except ValueError:
+        return ""
+    parameters = [
+        each.replace(annotation=_annotation(each.annotation), default=_default(each.default))
+        for each in found.parameters.values()
+    ]
+    returns = inspect.Signature.empty if inspect.isclass(thing) else _annotation(found.return_annotation)
+    return str(found.replace(parameters=parameters, return_annotation=returns))
+
+
+def _annotation(given: object) -> object:
+    return _Source(given) if isinstance(given, str) else given
+
+
+def _default(given: object) -> object:
+    """A default value as an expression; ``...`` if its repr is none, as that of a function."""
+    if given is inspect.Parameter.empty:
+        return given
+    try:
+        ast.parse(repr(given), mode="eval")
+    except SyntaxError:
+        return _Source("...")
+    return _Source(repr(given))
+
+
+def _markdown(doc: str) -> str:
+    """A docstring as Markdown: tables of names and meanings, which are aligned by spaces, become code blocks."""
+    blocks = doc.split("\n\n")
+    return "\n\n".join(_code_block(each) if re.match(r"\w+ {2,}\S", each) else each for each in blocks)
+
+
+def _code_block(text: str) -> str:
+    return textwrap.indent(text.replace("``", "`"), "    ")
+
+
 def _protocol() -> str:
-    return f"# Metric protocol\n\n{inspect.getdoc(protocol)}\n"
+    return f"# Metric protocol\n\n{_markdown(inspect.getdoc(protocol) or '')}\n"

@@ -77,21 +77,21 @@ class Parser(argparse.ArgumentParser):
         """The flags of this parser, without those of the parsers below it."""
         return [flag for action in self._actions for flag in action.option_strings]
 
+    def commands(self) -> dict[str, Parser]:
+        """Name -> parser of the commands below this one."""
+        found: dict[str, Parser] = {}
+        for action in self._actions:
+            if isinstance(action.choices, dict):
+                found.update(action.choices)
+        return found
+
     def flags(self) -> list[str]:
         """Every flag that this parser takes, or one of the parsers below it."""
-        found = self.own_flags()
-        for action in self._actions:
-            for below in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
-                found += below.flags() if isinstance(below, Parser) else []
-        return found
+        return self.own_flags() + [flag for below in self.commands().values() for flag in below.flags()]
 
     def below(self, word: str) -> Parser:
         """The parser of a command, or this one if there is no such command."""
-        for action in self._actions:
-            found = action.choices.get(word) if isinstance(action.choices, dict) else None
-            if isinstance(found, Parser):
-                return found
-        return self
+        return self.commands().get(word, self)
 
     def unknown(self, words: Sequence[str], given: Sequence[str]) -> NoReturn:
         """Exit with an error about unrecognized words. given: the whole command line."""

@@ -1,0 +1,86 @@
+"""docs/reference.py: the pages that are made from the code."""
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xmcbench
+
+HOOK = Path(__file__).parents[1] / "docs" / "reference.py"
+PRINT = f"""
+import importlib.util, json
+spec = importlib.util.spec_from_file_location("reference", {str(HOOK)!r})
+reference = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(reference)
+print(json.dumps(reference.pages()))
+"""
+
+
+@pytest.fixture(scope="module")
+def reference():
+    spec = importlib.util.spec_from_file_location("reference", HOOK)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages(reference):
+    return reference.pages()
+
+
+def section(page, heading):
+    return re.search(rf"^#+ {re.escape(heading)}( \{{[^\n]*)?$(.*?)(?=^#+ |\Z)", page, re.MULTILINE | re.DOTALL)[2]
+
+
+def test_pages_are_the_same_in_every_build():
+    def built(seed, columns):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "COLUMNS": columns}
+        command = [sys.executable, "-c", PRINT]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert built("1", "60") == built("2", "200")
+
+
+def test_pages_show_no_addresses_and_no_factories(pages):
+    for name, text in pages.items():
+        assert " at 0x" not in text, name
+        assert "<factory>" not in text, name
+
+
+def test_signatures_are_python(pages):
+    signatures = re.findall(r"^```python\n(?:class )?(\w+)(\(.*)\n```$", pages["api.md"], re.MULTILINE)
+    assert {"run", "Options", "Method"} <= {name for name, _ in signatures} <= {*xmcbench.__all__}
+    for name, signature in signatures:
+        ast.parse(f"def {name}{signature}: ...")
+    assert "progress: Progress = ..." in section(pages["api.md"], "Options")
+    assert "on: str = 'local'" in section(pages["api.md"], "Options")
+
+
+def test_the_actions_of_a_command_show_their_flags(pages):
+    fetch = section(pages["commands.md"], "xmcbench data fetch")
+    assert {"--out", "--offline", "--force"} <= {*re.findall(r"--[\w-]+", fetch)}
+    assert "--to URI" in section(pages["commands.md"], "xmcbench export mlflow")
+
+
+def test_where_the_values_of_a_preset_come_from(pages):
+    said = section(pages["methods.md"], "Embedder")
+    assert "Values of quick come from: a budget of minutes on two cores; nothing was chosen." in said
+    commands = section(pages["methods.md"], "TF-IDF")
+    assert "Values of sklearn come from:\n\n```text\nxmcbench run --dataset lf-debian-20k-dev" in commands
+
+
+def test_tables_of_a_docstring_are_code_blocks(pages):
+    method = section(pages["api.md"], "Method")
+    assert "\n\n    title        the name in tables\n    supervision  `unused`" in method
+
+
+def test_links_that_leave_the_folder_become_text(reference):
+    shown = reference.on_page_markdown("[The claims](../leaderboards/claims.md), [data](data.md)", page=None)
+    assert shown == "The claims (`leaderboards/claims.md`), [data](data.md)"
