@@ -1,15 +1,25 @@
-"""The recipes and the notebook of docs/, run as they are written, and the tests that the promises name."""
+"""The recipes and the notebook of docs/, run as they are written; the commands; and the tests that promises name."""
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from xmcbench.command import request
+from xmcbench.command.main import VERBS, parser
+from xmcbench.command.settings_file import expand
 from xmcbench.contract import Question, check
+from xmcbench.experiment import only_ablation
 from xmcbench.plugins.loading import from_file
+from xmcbench.plugins.registry import Registry
+from xmcbench.runner.grid import ablation_rows, curve_grids, requests_of
+from xmcbench.runner.rows import resolve
+from xmcbench.setting import Setting
 
 DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md"))]
 
 
 def blocks(page):
@@ -51,3 +61,49 @@ def test_the_tests_of_a_promise_exist(promise, tests):
     for path, name in named:
         tree = ast.parse((DOCS.parent / path).read_text())
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{path} has no {name}"
+
+
+def commands():
+    """(page, command) for every line of a shell block that starts xmcbench."""
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        fenced = re.findall(r"^```(?:bash|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        indented = re.findall(
+            r"^ {4}.*$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+        )
+        for line in "\n".join([*fenced, *indented]).splitlines():
+            found = re.search(rf"(?:^|\s)xmcbench ((?:{'|'.join(VERBS)})\b.*)", line)
+            if found:
+                yield pytest.param(page, found[1], id=f"{page.name}: {found[1][:60]}")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    """The installed methods, and those that the pages take as examples of one's own."""
+    source = re.findall(r"```python\n(.*?)```", (DOCS.parent / "CONTRIBUTING.md").read_text(), re.DOTALL)[0]
+    file = tmp_path_factory.mktemp("plugins") / "examples.py"
+    file.write_text(f"{source}\n\nclass MyMethod(Popularity):\n    supervision = 'optional'\n")
+    return Registry([file])
+
+
+@pytest.mark.parametrize(("page", "command"), [*commands()])
+def test_a_command_names_known_flags_methods_and_parameters(page, command, registry, tmp_path, monkeypatch):
+    """Datasets are not looked up: most of them are not on this machine."""
+    monkeypatch.chdir(tmp_path)
+    Path("table.toml").write_text("".join(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)[:1]))
+    words = shlex.split(command, comments=True)
+    given = [parser().parse_args(line) for line in expand(words, lambda: parser().below(words[0]).flags())]
+    match words[0]:
+        case "run":
+            grids = [request.grid(each, request.methods(each.methods)) for each in given]
+            requests = requests_of(grids)
+        case "curve":
+            shares = [Setting.at(ratio, "label") for ratio in (0, 0.5, 1)]
+            grids = [request.grid(each, request.methods(each.methods), shares) for each in given]
+            requests = requests_of([curve for grid in grids for curve in curve_grids(grid, registry)])
+        case "ablation":
+            grids = [request.grid(each, (each.method or only_ablation(registry),)) for each in given]
+            requests = [row for grid in grids for _, row in ablation_rows(grid, registry)]
+        case _:
+            return
+    assert all(rows for rows, _ in resolve(requests, registry))
