@@ -55,13 +55,15 @@ def test_a_listing_changes_nothing(inside, runs):
     before = everything(runs)
     ended = inside("clean")
     assert ended.returncode == 0, ended.stderr
+    (done,) = runs.records()
+    needing = str(done.cell.path)
     rows = [[cell for cell in line.split("  ") if cell] for line in ended.stdout.splitlines()]
     assert [[cell.strip() for cell in row] for row in rows if not row[0].startswith("-")] == [
-        ["Kind", "items", "size", "last used, days ago", "oldest", "needed by no record"],
-        ["training", "2", "4.0 MiB", "0", "40", "1"],
-        ["embeddings", "1", "1.0 MiB", "0", "0", "0"],
-        ["predictions", "1", "1.0 MiB", "0", "0", "0"],
-        ["logs", "1", "1.0 MiB", "0", "0", "1"],
+        ["Kind", "items", "size", "last used, days ago", "oldest", "in use", "needed by no record", "needed by"],
+        ["training", "2", "4.0 MiB", "0", "40", "0", "1", needing],
+        ["embeddings", "1", "1.0 MiB", "0", "0", "0", "0", needing],
+        ["predictions", "1", "1.0 MiB", "0", "0", "0", "0", needing],
+        ["logs", "1", "1.0 MiB", "0", "0", "0", "1"],
         ["all", "5", "7.0 MiB"],
     ]
     document = json.loads(inside("clean", "--json").stdout)
@@ -121,11 +123,29 @@ def test_what_is_in_use_is_left_alone_and_said(inside, runs):
     assert kinds(inside("clean", "--json")) == ["logs", "predictions"]
 
 
+def test_a_listing_marks_what_is_in_use(inside, runs):
+    (done,) = runs.records()
+    artifacts = Artifacts(runs.artifacts)
+    artifacts.get("fresh", {}, lambda folder: None)
+    with runs.claim(done.cell):
+        before = everything(runs)
+        document = json.loads(inside("clean", "--json").stdout)
+        used = {each["kind"] for each in document["items"] if each["in_use"]}
+        assert (document["in_use"], used) == (3, {"fresh", "logs", "predictions"})
+        (row,) = [line.split() for line in inside("clean").stdout.splitlines() if line.startswith("fresh")]
+        assert row[-2:] == ["1", "0"]  # in use, so that it does not count as needed by no record
+        assert everything(runs) == before
+    del artifacts
+    assert json.loads(inside("clean", "--json").stdout)["in_use"] == 0
+
+
 def test_wrong_requests(inside, runs):
     for words, message in (
         (("--runs", "none"), "no runs folder at none"),
         (("--kind", "trainings"), "unknown kind 'trainings' (did you mean 'training'?)"),
-        (("--older-than", "month"), "invalid float value"),
+        (("--older-than", "month"), "argument --older-than: 'month' is not a number of days"),
+        (("--older-than", "-1"), "argument --older-than: '-1' is not a number of days"),
+        (("--older-than", "nan"), "argument --older-than: 'nan' is not a number of days"),
     ):
         ended = inside("clean", *words)
         assert (ended.returncode, message in ended.stderr) == (2, True), ended.stderr

@@ -1,5 +1,7 @@
 """List the contents of a runs folder by kind, size, last use and records that need them; remove some with --remove.
 
+The table names one record for each kind; --json has the path of every item and all records that need it.
+
 Records, ranks and true pairs are results and are never removed, nor is anything that a running cell uses.
 
   xmcbench clean                                  list everything
@@ -25,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench clean``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     parser.add_argument("--kind", action="append", default=[], metavar="K", help="only this kind; may be repeated")
-    parser.add_argument("--older-than", type=float, metavar="DAYS", help="only what was last used longer ago than this")
+    parser.add_argument("--older-than", type=_days, metavar="DAYS", help="only what was last used longer ago than this")
     parser.add_argument("--unneeded", action="store_true", help="only what no record needs")
     parser.add_argument("--remove", action="store_true", help="remove the selected items (default: only list them)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -35,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """List the selected items, or remove them."""
     from xmcbench.command import report
     from xmcbench.records import Store
-    from xmcbench.records.cleaning import items, remove
+    from xmcbench.records.cleaning import in_use, items, remove
 
     store = Store(arguments.runs)
     store.check_exists()
@@ -56,10 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
         and (arguments.older_than is None or item.age_days > arguments.older_than)
         and not (arguments.unneeded and item.records)
     ]
-    busy = 0
     if arguments.remove:
-        kept = [item for item in chosen if not remove(store, item)]
-        busy, chosen = len(kept), [item for item in chosen if item not in kept]
+        busy = [item for item in chosen if not remove(store, item)]
+        chosen = [item for item in chosen if item not in busy]
+    else:
+        busy = [item for item in chosen if in_use(item)]
     if arguments.json:
         entries = [
             {
@@ -68,20 +71,31 @@ def run(arguments: argparse.Namespace) -> int:
                 "bytes": item.size,
                 "age_days": item.age_days,
                 "records": item.records,
+                "in_use": item in busy,
             }
             for item in chosen
         ]
-        print(json.dumps({"removed": arguments.remove, "in_use": busy, "items": entries}, indent=1))
+        print(json.dumps({"removed": arguments.remove, "in_use": len(busy), "items": entries}, indent=1))
         return left_out
-    print(_table(chosen))
+    print(_table(chosen, busy))
     if arguments.remove:
         print(f"\nremoved: {counted(len(chosen), 'item')}, {_size(sum(item.size for item in chosen))}")
-    if busy:
-        print(f"kept, because a running cell uses them: {busy}")
+        if busy:
+            print(f"kept, because a running cell uses them: {len(busy)}")
     return left_out
 
 
-def _table(chosen: list[Item]) -> str:
+def _days(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
+    return value
+
+
+def _table(chosen: list[Item], busy: list[Item]) -> str:
     from xmcbench.output.layout import laid_out
 
     kinds: dict[str, list[Item]] = {}
@@ -94,13 +108,22 @@ def _table(chosen: list[Item]) -> str:
             _size(sum(item.size for item in group)),
             f"{min(item.age_days for item in group):.0f}",
             f"{max(item.age_days for item in group):.0f}",
-            sum(1 for item in group if not item.records),
+            sum(item in busy for item in group),
+            sum(not item.records and item not in busy for item in group),
+            _needed_by(group),
         ]
         for kind, group in sorted(kinds.items(), key=lambda each: -sum(item.size for item in each[1]))
     ]
-    lines.append(["all", len(chosen), _size(sum(item.size for item in chosen)), "", "", ""])
-    heads = ["Kind", "items", "size", "last used, days ago", "oldest", "needed by no record"]
-    return laid_out(lines, heads, ("left", *["right"] * 5))
+    lines.append(["all", len(chosen), _size(sum(item.size for item in chosen)), *[""] * 5])
+    heads = ["Kind", "items", "size", "last used, days ago", "oldest", "in use", "needed by no record", "needed by"]
+    return laid_out(lines, heads, ("left", *["right"] * 6, "left"))
+
+
+def _needed_by(group: list[Item]) -> str:
+    """One of the records that need something of a group, and the number of the others."""
+    records = sorted({record for item in group for record in item.records})
+    others = f" and {len(records) - 1:,} more" if len(records) > 1 else ""
+    return f"{records[0]}{others}" if records else ""
 
 
 def _size(size: int) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmcbench.errors import StorageError
-from xmcbench.processes.claim import CLAIM, Claim
+from xmcbench.processes.claim import CLAIM, Claim, dead
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
 from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
@@ -55,6 +55,19 @@ def items(store: Store) -> list[Item]:
     """
     records = store.records()
     return [*_artifacts(store, records), *_of_records(store, records)]
+
+
+def in_use(item: Item) -> bool:
+    """Whether a running cell uses an item. Nothing is written."""
+    if not item.lock.exists():
+        return False
+    if item.lock.suffix == CLAIM:
+        return not dead(item.lock)
+    try:
+        with exclusive(item.lock, wait=False) as lock:
+            return not lock.held
+    except StorageError:  # a folder of others, whose locks cannot be asked
+        return False
 
 
 def remove(store: Store, item: Item) -> bool:
@@ -123,7 +136,7 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
     for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
         for path in sorted((store.root / kind).rglob(pattern)):
             if path.parent == store.root / "logs" / "pretraining":
-                continue  # a run writes there under another claim, and starts the file anew
+                continue  # a run writes there under another claim, and starts the file again
             state, lock = path.stat(), path.with_suffix(".lock")
             if kind != "subsets":
                 lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)
