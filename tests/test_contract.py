@@ -130,7 +130,7 @@ def test_what_looks_like_a_parameter_and_is_none_is_found(plugin, findings):
 
 
 STEPS = """steps: int = 1
-        presets = {'quick': {'steps': 2}}
+        presets = {'quick': {'steps': 2}, 'long': {'steps': 9}}
         def fit(self, raw_X, raw_Y, pairs=None):
             self.labels = len(raw_Y)
             assert self.steps == 2
@@ -166,7 +166,7 @@ def test_a_method_that_ends_the_process_is_found_with_what_was_checked_before(pl
 def test_a_method_that_hangs_is_ended(plugin):
     body = "def fit(self, raw_X, raw_Y, pairs=None): import time; time.sleep(600)"
     asked = Question(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))), time_s=3)
-    assert check(asked)[-1] == Finding("runs to its end", "failed", "stopped after 3 s")
+    assert check(asked)[-1] == Finding("runs to its end", "timeout", "stopped after 3 s")
 
 
 def test_a_method_that_has_read_the_test_pairs_is_found(plugin, findings, tmp_path, monkeypatch):
@@ -203,6 +203,16 @@ def test_a_method_that_does_not_load_is_one_finding(plugin, findings):
     assert "cannot be imported: ModuleNotFoundError" in only.reason
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("x = 1\nraise ValueError('boom')", "ValueError: boom"), ("import sys\nsys.exit(3)", "SystemExit: 3")],
+)
+def test_an_error_at_import_is_named_with_its_line(plugin, findings, source, said):
+    path = plugin(source)
+    (only,) = findings("plugin", path)
+    assert only.reason.endswith(f"cannot be imported: {said} ({path}:2)")
+
+
 def test_the_command_line_of_it(inside, plugin, monkeypatch):
     """Every method of a file, a finding a line; something missing is neither a broken contract nor a success."""
     asked = []
@@ -231,6 +241,46 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
     assert (ended.returncode, "unknown parameter 'tfidf.nosuch'" in ended.stderr, ended.stdout) == (2, True, "")
     ended = inside("check", both, "--set", "tfidf.ngrams=1")
     assert (ended.returncode, "--set tfidf: tfidf is not checked" in ended.stderr) == (2, True)
+
+
+def test_the_command_line_takes_a_preset_and_one_value_of_a_parameter(inside, monkeypatch):
+    asked = []
+    monkeypatch.setattr(contract, "check", lambda question: asked.append(question) or [Finding("loads", "ok")])
+    ended = inside("check", "tfidf:pecos")
+    assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "tfidf:pecos")
+    assert asked == [Question(name="tfidf", preset="pecos", time_s=600)]
+    ended = inside("check", "tfidf:pecso")
+    assert (ended.returncode, "unknown preset 'pecso' of tfidf (did you mean 'pecos'?)" in ended.stderr) == (2, True)
+    ended = inside("check", "bm25", "--set", "bm25.k1=1", "--set", "bm25.k1=2")
+    message = "--set bm25.k1 has several values (check takes one value of a parameter)"
+    assert (ended.returncode, message in ended.stderr) == (2, True)
+    text = inside("check", "--help").stdout
+    assert "seconds for the whole check of a method" in " ".join(text.split())
+    assert "row" not in text
+
+
+def test_the_command_line_says_how_to_raise_the_time_limit(inside, monkeypatch):
+    late = [Finding("loads", "ok"), Finding("runs to its end", "timeout", "stopped after 3 s")]
+    monkeypatch.setattr(contract, "check", lambda _: late)
+    ended = inside("check", "tfidf", "--time-limit", "3")
+    last = "the check timed out after 3 s (--time-limit SECONDS gives it more time)"
+    assert (ended.returncode, ended.stdout.splitlines()[1:]) == (
+        1,
+        ["  ok       loads", "  TIMEOUT  runs to its end: stopped after 3 s", last],
+    )
+
+
+@pytest.mark.usefixtures("no_cell")
+def test_it_is_checked_under_a_preset(tmp_path, plugin):
+    path = plugin(BROKEN.format(name="Stepping", body=STEPS))
+    found = tmp_path / "findings.json"
+    for preset, reason in (("quick", ""), ("long", "AssertionError")):
+        (tmp_path / "question.json").write_bytes(
+            msgspec.json.encode(Question(name="stepping", plugin=str(path), preset=preset))
+        )
+        contract.main(str(tmp_path / "question.json"), str(found), str(tmp_path / "finished.json"))
+        failed = broken(msgspec.json.decode(found.read_bytes(), type=list[Finding]))
+        assert [each.reason.partition(" ")[0] for each in failed[:1]] == [reason] * bool(reason)
 
 
 def test_the_command_line_asks_the_process(xmcbench, plugin):

@@ -6,7 +6,6 @@ import inspect
 import math
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +20,7 @@ from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
-from xmcbench.plugins.loading import load
+from xmcbench.plugins.loading import line_of, load
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
@@ -50,18 +49,26 @@ _SIGNIFICANCE = 1e-6
 
 
 class Finding(Struct, frozen=True):
-    """One check. status: missing if something that the method needs is not on this machine. reason: why not ok."""
+    """One check. reason: why not ok.
+
+    status: ``missing`` if something that the method needs is not on this machine; ``timeout`` if the time limit ended
+    the check.
+    """
 
     name: str
-    status: Literal["ok", "failed", "missing"]
+    status: Literal["ok", "failed", "missing", "timeout"]
     reason: str = ""
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters."""
+    """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters.
+
+    preset: whose values the other parameters have; None for ``quick``, if the method has it.
+    """
 
     name: str
     plugin: str | None = None
+    preset: str | None = None
     parameters: dict[str, Any] = {}
     time_s: float | None = None
     memory_gib: float | None = None
@@ -93,8 +100,9 @@ def check(question: Question) -> list[Finding]:
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
         if finished.exists():
             return found
-        reason = f"stopped after {question.time_s:g} s" if ending.timed_out else ending.reason
-        return [*found, Finding("runs to its end", "failed", reason)]
+        if ending.timed_out:
+            return [*found, Finding("runs to its end", "timeout", f"stopped after {question.time_s:g} s")]
+        return [*found, Finding("runs to its end", "failed", ending.reason)]
 
 
 def main(asked: str, answered: str, finished: str) -> None:
@@ -120,7 +128,8 @@ def _findings(question: Question) -> Iterator[Finding]:
         method = load(question.name, Path(question.plugin) if question.plugin else None)
         loaded.append(method)
         known = parameters.declared(method)
-        given = parameters.resolve(known, question.name, method.presets.get(DEFAULT_PRESET, {}))
+        preset = method.presets.get(DEFAULT_PRESET, {}) if question.preset is None else method.presets[question.preset]
+        given = parameters.resolve(known, question.name, preset)
         values.update(parameters.resolve(known, question.name, {**given, **question.parameters}))
         method(**values).require()
 
@@ -153,15 +162,9 @@ def _finding(name: str, run: Callable[[], None], method: type[Method] | None) ->
     except XmcbenchError as error:
         return Finding(name, "failed", str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit; the other checks go on
-        return Finding(name, "failed", f"{told(error)}{_place(error, method) if method else ''}")
+        place = line_of(error, inspect.getfile(method)) if method else ""
+        return Finding(name, "failed", f"{told(error)}{place}")
     return Finding(name, "ok")
-
-
-def _place(error: BaseException, method: type[Method]) -> str:
-    """The last line of the method's own file that an error went through."""
-    own = inspect.getfile(method)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
-    return f" ({own}:{lines[-1]})" if lines else ""
 
 
 def _declares(cls: type[Method]) -> None:

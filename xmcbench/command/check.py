@@ -1,9 +1,10 @@
 """Test a method, given by name or as a plug-in file, against the contract on a tiny corpus.
 
-It runs in a separate process with a time limit, under the preset `quick` if the method has one. One check scores it
-on random test pairs, where no honest method beats chance.
+It runs in a separate process with a time limit. Without :PRESET it has the values of the preset `quick`, if there is
+one. One check scores it on random test pairs, where no honest method beats chance.
 
   xmcbench check tfidf
+  xmcbench check tfidf:pecos
   xmcbench check my_method.py --set my-method.steps=5
 """
 
@@ -17,38 +18,51 @@ import msgspec
 
 from xmcbench.command import flags, request
 
-_SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing"}
+_SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing", "timeout": "TIMEOUT"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench check``."""
-    parser.add_argument("method", metavar="NAME|FILE.py")
-    flags.add_set(parser)
-    flags.add_limits(parser, default_s=600)
+    parser.add_argument("method", metavar="NAME|FILE.py", help="each with :PRESET if needed")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="METHOD.PARAM=VALUE",
+        help="set a parameter of the method that is checked; may be repeated",
+    )
+    flags.add_limits(parser, default_s=600, whose="the whole check of a method")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails or cannot run here."""
     from xmcbench.contract import Question, check
-    from xmcbench.errors import UsageError
+    from xmcbench.errors import UnknownName, UsageError
 
-    plugin = Path(arguments.method) if arguments.method.endswith(".py") else None
+    name, preset = _split(arguments.method)
+    plugin = Path(name) if name.endswith(".py") else None
     given, limits = request.overrides(arguments.set), request.limits(arguments)
     registry = request.registry([plugin] if plugin else [], limits.time_s)
-    entries = [entry for entry in registry if entry.plugin] if plugin else [registry[arguments.method]]
-    for name in given.keys() - {entry.name for entry in entries}:
-        raise UsageError(
-            f"--set {name}: {name} is not checked", "--set METHOD.PARAM=VALUE, with a method that is checked"
-        )
+    entries = [entry for entry in registry if entry.plugin] if plugin else [registry[name]]
+    for method, values in given.items():
+        if method not in {entry.name for entry in entries}:
+            raise UsageError(
+                f"--set {method}: {method} is not checked", "--set METHOD.PARAM=VALUE, with a method that is checked"
+            )
+        for parameter in (each for each, value in values.items() if isinstance(value, list)):
+            raise UsageError(f"--set {method}.{parameter} has several values", "check takes one value of a parameter")
     for entry in entries:
         if entry.description is not None:
             entry.description.resolve(entry.name, given.get(entry.name, {}))
+            if preset is not None and preset not in entry.description.presets:
+                raise UnknownName("preset", preset, entry.description.presets, where=f"of {entry.name}")
     reports = {
-        entry.name: check(
+        entry.name if preset is None else f"{entry.name}:{preset}": check(
             Question(
                 name=entry.name,
                 plugin=str(plugin.resolve()) if plugin else None,
+                preset=preset,
                 parameters=given.get(entry.name, {}),
                 time_s=limits.time_s,
                 memory_gib=limits.memory_gib,
@@ -60,12 +74,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({name: msgspec.to_builtins(findings) for name, findings in reports.items()}, indent=1))
         return 0 if statuses == {"ok"} else 1
-    for name, findings in reports.items():
-        print(name)
+    for shown, findings in reports.items():
+        print(shown)
         for finding in findings:
             print(f"  {_SHOWN[finding.status]}  {finding.name}" + (f": {finding.reason}" if finding.reason else ""))
-    if "failed" in statuses:
-        print("the contract is broken")
-    else:
-        print("something is missing, so some checks did not run" if "missing" in statuses else "the contract holds")
+    print(_conclusion(statuses, limits.time_s))
     return 0 if statuses == {"ok"} else 1
+
+
+def _conclusion(statuses: set[str], time_limit_s: float | None) -> str:
+    said = ["the contract is broken"] if "failed" in statuses else []
+    if "timeout" in statuses:
+        said.append(f"the check timed out after {time_limit_s:g} s (--time-limit SECONDS gives it more time)")
+    if not said and "missing" in statuses:
+        said.append("something is missing, so some checks did not run")
+    return "\n".join(said) or "the contract holds"
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Name or file, and preset; None if there is none."""
+    name, colon, preset = text.rpartition(":")
+    return (name, preset) if colon else (text, None)

@@ -105,16 +105,16 @@ def add_set(group: Any) -> None:
     )
 
 
-def add_limits(group: Any, default_s: int = 86400) -> None:
-    """The flags for what a cell may take, for an argument group."""
+def add_limits(group: Any, default_s: int = 86400, whose: str = "each cell") -> None:
+    """The flags for what a cell may take, for an argument group. whose: what the limits are for."""
     group.add_argument(
         "--time-limit",
         type=float,
         metavar="SECONDS",
         default=default_s,
-        help="seconds for each cell, inf for none (default: %(default)s)",
+        help=f"seconds for {whose}, inf for none (default: %(default)s)",
     )
-    group.add_argument("--memory-limit", type=float, metavar="GIB", help="GiB for each cell (default: none)")
+    group.add_argument("--memory-limit", type=float, metavar="GIB", help=f"GiB for {whose} (default: none)")
 
 
 def add_config(group: Any) -> None:

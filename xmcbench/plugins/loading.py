@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def from_file(path: Path) -> list[Imported]:
         with _importing(path):
             spec.loader.exec_module(module)
     except BaseException as error:  # as in _imported
-        return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}")]
+        return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}{line_of(error, str(path))}")]
     classes = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
@@ -130,6 +131,23 @@ def check_file(path: Path) -> None:
         raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
 
 
+def line_of(error: BaseException, file: str | None = None) -> str:
+    """The last line of a file that an error went through, as " (FILE:LINE)"; empty if it went through none.
+
+    file: default is any outside of Python's machinery of imports and of this module.
+    """
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if (frame.filename == file if file else _outside_imports(frame.filename))
+    ]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def _outside_imports(file: str) -> bool:
+    return not file.startswith("<") and file not in (__file__, metadata.__file__, importlib.__file__)
+
+
 def _itself(loaded: type[Method]) -> object:
     return loaded
 
@@ -143,7 +161,7 @@ def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Import
     except XmcbenchError as error:
         return Imported(name, origin, None, str(error))
     except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
-        return Imported(name, origin, None, f"cannot be imported: {told(error)}")
+        return Imported(name, origin, None, f"cannot be imported: {told(error)}{line_of(error)}")
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]
 
 
