@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from xmcbench import __version__
+from xmcbench.data.catalog import default_dataset
 from xmcbench.metrics import protocol
 from xmcbench.records import Store
 
@@ -79,14 +80,38 @@ def test_completion_in_a_shell(inside, tmp_path):
     script = r"""
     source completion
     complete_it=$(complete -p xmcbench | sed 's/.*-F \([^ ]*\) .*/\1/')
-    for line in "xmcbench cl" "xmcbench run --me"; do
+    for line in "xmcbench cl" "xmcbench run --me" "xmcbench run --setting f" "xmcbench run --methods zest" \
+        "xmcbench suggest --dataset lf-debian-2"; do
         COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
         $complete_it xmcbench "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
         echo "${COMPREPLY[@]}"
     done
     """
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert [sorted(line.split()) for line in ended.stdout.splitlines()] == [["clean"], ["--memory-limit", "--methods"]]
+    assert [sorted(line.split()) for line in ended.stdout.splitlines()] == [
+        ["clean"],
+        ["--memory-limit", "--methods"],
+        ["fs", "full"],
+        ["zestxml"],
+        ["lf-debian-20k", "lf-debian-20k-dev", "lf-debian-2k"],
+    ]
+
+
+def test_help_shows_lists_where_a_command_takes_them_and_defaults(inside, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = {
+        verb: " ".join(inside(verb, "--help").stdout.split()) for verb in ("run", "suggest", "rank", "leaderboard")
+    }
+    assert "--setting ez|fs|full[,..]" in shown["run"]
+    assert "--dataset NAME|PLACE[,..]" in shown["run"]
+    assert f"(default: {default_dataset()}, which is bundled)" in shown["run"]
+    assert "PLACE[," not in shown["suggest"]
+    for verb in ("suggest", "rank"):
+        assert "ez|fs|full[" not in shown[verb]
+        assert "label|pair[" not in shown[verb]
+    assert "--seed S default: 0" in shown["suggest"]
+    assert "zero-shot, few-shot or all pairs" in shown["rank"]
+    assert "(default: markdown)" in shown["leaderboard"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +131,12 @@ def test_completion_in_a_shell(inside, tmp_path):
         (["run", "--setting", "ez", "-x"], "unrecognized argument '-x' (see"),
         (["run", "--setting", "fss"], "unknown setting 'fss' (did you mean 'fs'?)"),
         (["run", "--setting", "zero"], "unknown setting 'zero' (choose ez, fs or full)"),
-        (["ls", "method"], "argument what: invalid choice: 'method': did you mean 'methods'?"),
+        (["ls", "method"], "argument LISTING: invalid choice: 'method': did you mean 'methods'?"),
+        (["leaderboard", "ad"], "argument add: invalid choice: 'ad': did you mean 'add'?"),
+        (
+            ["run", "--setting", "ez", "--dry-run=1"],
+            "--dry-run is a switch: write --dry-run, or dry-run = true in a set",
+        ),
         (["data", "bulid", "x"], "argument ACTION: invalid choice: 'bulid': did you mean 'build'?"),
         (["data", "build", "x", "--indicse", "y"], "unrecognized argument '--indicse': did you mean --indices?"),
         (

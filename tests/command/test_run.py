@@ -428,7 +428,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", "bm25", "--processes", "0"], "--processes 0 must be at least 1"),
         (["--setting", "ez", "--methods", "bm25", "--set", "bm25"], "is not METHOD.PARAM=VALUE"),
         (["--setting", "ez", "--methods", "tfidf:sklaern"], "did you mean 'sklearn'"),
-        (["--setting", "ez", "--methods", "bm25", "--shard", "3/2"], "--shard '3/2' is not i/n"),
+        (["--setting", "ez", "--methods", "bm25", "--shard", "3/2"], "--shard '3/2' is not I/N"),
         (["--setting", "ez", "--methods", "bm25", "--jobs", "two"], "--jobs 'two' is not a number"),
         (["--setting", "ez", "--methods", "bm25", "--jobs", "0"], "--jobs 0 must be at least 1"),
         (["--setting", "ez", "--seed", "one"], "must be comma-separated integers"),

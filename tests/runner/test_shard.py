@@ -96,7 +96,7 @@ def test_a_method_is_in_a_shard_with_its_parts(planned, number):
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/2/3", "-1/2"])
 def test_what_is_no_shard(text):
-    with pytest.raises(UsageError, match="is not i/n"):
+    with pytest.raises(UsageError, match="is not I/N"):
         Shard.parse(text)
     assert [Shard.parse(each) for each in ("2/3", "3/3", "1/1")] == [Shard(2, 3), Shard(3, 3), Shard(1, 1)]
 

@@ -15,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     build = verbs.add_parser("build", help="build a dataset from its source")
-    build.add_argument("name", help="a dataset whose card says how it is built")
+    build.add_argument("name", metavar="NAME", help="a dataset whose card says how it is built")
     build.add_argument("--out", type=Path, metavar="DIR", help="default: the folder of the dataset's card")
     _add_force(build)
     build.add_argument("--indices", type=Path, metavar="DIR", help="the source files (default: fetched)")
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
     fetch = verbs.add_parser("fetch", help="download a dataset, or the files that it is built from")
-    fetch.add_argument("name", help="a dataset whose card says where it is")
+    fetch.add_argument("name", metavar="NAME", help="a dataset whose card says where it is")
     fetch.add_argument("--out", type=Path, metavar="DIR", help="default: the first dataset folder that is writable")
     fetch.add_argument("--offline", action="store_true", help="open no connection: only say whether the data are there")
     _add_force(fetch)

@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     ranked.add_argument("method", metavar="METHOD", help="a row, as in `xmcbench compare`")
     flags.add_choice(ranked)
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
-    flags.add_dataset(qrels)
+    flags.add_dataset(qrels, several=False)
     for each in (records, ranked, qrels):
         each.add_argument("--out", type=Path, required=True, metavar="FILE")
         each.add_argument("--force", action="store_true", help="replace FILE")

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+#: The dataset whose card says that it is the default; catalog.default_dataset() would read all cards.
+BUNDLED = "lf-debian-2k"
 
-def add_dataset(group: Any) -> None:
-    """The flag for the dataset, for an argument group."""
+
+def add_dataset(group: Any, several: bool = True) -> None:
+    """The flag for the dataset, for an argument group. several: whether the command takes a list."""
+    what = "names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts`"
+    one = "a name (see `ls datasets`), or a folder, file or hf:OWNER/NAME in any layout of `ls layouts`"
     group.add_argument(
         "--dataset",
-        metavar="NAME|PLACE[,..]",
-        help="names (see `ls datasets`), or folders, files or hf:OWNER/NAME in any layout of `ls layouts` "
-        "(default: the small bundled one)",
+        metavar=_listed("NAME|PLACE", several),
+        help=f"{what if several else one} (default: {BUNDLED}, which is bundled)",
     )
     add_columns(group)
 
@@ -26,20 +30,26 @@ def add_columns(group: Any) -> None:
     )
 
 
-def add_setting(group: Any, **options: Any) -> None:
-    """The flags for the setting, for an argument group; options: of --setting itself."""
-    group.add_argument("--setting", metavar="ez|fs|full[,..]", **options)
-    group.add_argument("--ratio", metavar="R[,..]", help="shares of labels or pairs for fs, in (0, 1]")
-    group.add_argument("--by", metavar="label|pair[,..]", help="whether fs samples labels or pairs (default: label)")
+def add_setting(group: Any, several: bool = True, **options: Any) -> None:
+    """The flags for the setting, for an argument group.
+
+    several: whether the command takes lists. options: of --setting itself.
+    """
+    group.add_argument("--setting", metavar=_listed("ez|fs|full", several), **options)
+    share = "shares" if several else "share"
+    group.add_argument("--ratio", metavar=_listed("R", several), help=f"{share} of labels or pairs for fs, in (0, 1]")
+    group.add_argument(
+        "--by", metavar=_listed("label|pair", several), help="whether fs samples labels or pairs (default: label)"
+    )
 
 
-def add_methods(group: Any) -> None:
-    """The flags for parameters, seeds and plug-ins, for an argument group."""
+def add_methods(group: Any, several: bool = True) -> None:
+    """The flags for parameters, seeds and plug-ins, for an argument group. several: whether it takes lists."""
     group.add_argument(
         "--preset", metavar="P", help="paper, reference, quick, ... (default: quick if the method has it)"
     )
-    add_set(group)
-    group.add_argument("--seed", default="0", metavar="S[,S..]", help="default: 0")
+    add_set(group, several)
+    group.add_argument("--seed", default="0", metavar="S[,S..]" if several else "S", help="default: 0")
     add_plugin(group)
 
 
@@ -94,14 +104,15 @@ def add_device(group: Any) -> None:
     )
 
 
-def add_set(group: Any) -> None:
-    """The flag for parameters, for an argument group."""
+def add_set(group: Any, several: bool = True) -> None:
+    """The flag for parameters, for an argument group. several: whether a parameter can have several values."""
+    rows = ", and several values of one parameter give one row each" if several else ""
     group.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="METHOD.PARAM=VALUE",
-        help="set a parameter; may be repeated, and several values of one parameter give one row each",
+        help=f"set a parameter; may be repeated{rows}",
     )
 
 
@@ -169,3 +180,7 @@ def add_shown(group: Any) -> None:
     """The flags for filter and form of what is printed, for an argument group."""
     add_filter(group)
     group.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _listed(metavar: str, several: bool) -> str:
+    return f"{metavar}[,..]" if several else metavar

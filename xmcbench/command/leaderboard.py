@@ -29,7 +29,9 @@ BOARD = Path("leaderboards")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench leaderboard``."""
-    parser.add_argument("action", nargs="?", choices=("add",), help="add records instead of writing pages")
+    parser.add_argument(
+        "action", nargs="?", choices=("add",), metavar="add", help="add records instead of writing pages"
+    )
     parser.add_argument(
         "sources", nargs="*", metavar="RUNS", help="runs folders, archives of them, or their addresses (with add)"
     )
@@ -40,7 +42,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="output folder (default: ./leaderboards, or a subfolder named after the format)",
     )
     parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
-    parser.add_argument("--format", choices=("markdown", "latex", "csv", "json", "html"), default="markdown")
+    parser.add_argument(
+        "--format",
+        choices=("markdown", "latex", "csv", "json", "html"),
+        default="markdown",
+        help="of the output (default: %(default)s)",
+    )
     parser.add_argument(
         "--force",
         action="store_true",

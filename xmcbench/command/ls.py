@@ -21,7 +21,8 @@ _PER_CENT = ("P@1", "R@100")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench ls``."""
-    parser.add_argument("what", choices=("methods", "datasets", "layouts", "results"))
+    listings = ("methods", "datasets", "layouts", "results")
+    parser.add_argument("what", choices=listings, metavar="LISTING", help="methods, datasets, layouts or results")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a method, to show its parameters and presets")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
     flags.add_plugin(parser)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import signal
 import sys
 import traceback
@@ -63,6 +64,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
+        """Exit with an error. argparse says "ignored explicit argument" where a switch is given a value."""
+        if switch := re.match(r"argument (--([\w-]+)): ignored explicit argument", message):
+            message = f"{switch[1]} is a switch: write {switch[1]}, or {switch[2]} = true in a settings file"
         self.exit(2, f"xmcbench: error: {message} (see `{self.prog} --help`)\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -127,8 +131,29 @@ class _Completion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, _: object, values: Any, __: str | None = None) -> None:
         import shtab
 
+        _offer_values(parser)
         print(shtab.complete(parser, shell=values))
         parser.exit(0)
+
+
+def _offer_values(of: argparse.ArgumentParser) -> None:
+    """Give the flags whose values are lists, so that argparse cannot check them, values for completion."""
+    from xmcbench.data.catalog import known_datasets
+    from xmcbench.plugins.loading import points
+
+    methods = sorted(point.name for point in points())
+    offered = {
+        "--setting": ["ez", "fs", "full"],
+        "--dataset": [each.slug for each in known_datasets()],
+        "--method": methods,
+        "--methods": methods,
+    }
+    for action in of._actions:
+        for flag in action.option_strings:
+            if action.choices is None:
+                action.choices = offered.get(flag)
+        for below in action.choices.values() if isinstance(action.choices, dict) else ():
+            _offer_values(below)
 
 
 def parser() -> Parser:

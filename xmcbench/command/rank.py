@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[,NAME..]",
         help="default: all datasets with results in the setting, except -dev datasets",
     )
-    flags.add_setting(parser, required=True)
+    flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="also draw the critical-difference diagram")
     parser.add_argument("--force", action="store_true", help="replace FILE")

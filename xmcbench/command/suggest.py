@@ -25,7 +25,7 @@ _HEADER = ("uid", "rank", "score", "label_uid", "label")
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench suggest``."""
     what = parser.add_argument_group("what is suggested")
-    flags.add_dataset(what)
+    flags.add_dataset(what, several=False)
     what.add_argument("--method", required=True, metavar="M", help="name, with :PRESET if needed")
     what.add_argument(
         "--documents",
@@ -37,8 +37,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="FILE.tsv", help="file to write: uid, rank, score, label uid, label"
     )
     what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
-    flags.add_setting(what, default=None, help="default: full if there are training pairs that the method uses")
-    flags.add_methods(what)
+    flags.add_setting(
+        what, several=False, default=None, help="default: full if there are training pairs that the method uses"
+    )
+    flags.add_methods(what, several=False)
     how = parser.add_argument_group("how it runs")
     flags.add_execution(how)
 

@@ -21,14 +21,14 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """A shard from ``i/n``. Raises UsageError."""
+        """A shard from ``I/N``. Raises UsageError."""
         number, slash, parts = text.partition("/")
         try:
             found = cls(int(number), int(parts))
         except ValueError:
             found = cls(0, 0)
         if not slash or not 1 <= found.number <= found.parts:
-            raise UsageError(f"--shard {text!r} is not i/n with 1 <= i <= n", "--shard 1/4 is the first of four")
+            raise UsageError(f"--shard {text!r} is not I/N with 1 <= I <= N", "--shard 1/4 is the first of four")
         return found
 
     def of(self, plan: Plan) -> Plan:
