@@ -161,7 +161,7 @@ def _annotation(given: object) -> object:
 
 
 def _default(given: object) -> object:
-    """A default value as an expression; ``...`` if its repr is none, as that of a function."""
+    """A default value as an expression; ``...`` if its repr is not one, as that of a function."""
     if given is inspect.Parameter.empty:
         return given
     try:

@@ -30,7 +30,7 @@ def _budget(values: dict[str, object], **own: object) -> dict[str, object]:
 class NGAME(DualEncoder):
     """A dual encoder with negatives mined by batches, and label classifiers (Dahiya et al., WSDM 2023).
 
-    Documents are clustered by their vectors, anew as these change, and a batch takes whole clusters: the labels of the
+    Documents are clustered by their vectors, again as these change, and a batch takes whole clusters: the labels of the
     other documents are then hard negatives, found without a search. Afterwards the documents are embedded once, each
     is given those of its nearest labels that have a known pair, and one classifier a label is trained on these by the
     probabilistic loss of SiameseXML, starting from the label's own vector.

@@ -20,7 +20,7 @@ _PAPER = "Zhang et al. 2022"
 class RTS(PretrainedEncoder):
     """Random text segments on the corpus (Zhang et al., Findings of EMNLP 2022).
 
-    Documents are split anew for every epoch. A pair is a title or a label and itself, a title and a segment of its
+    Documents are split again for every epoch. A pair is a title or a label and itself, a title and a segment of its
     document, or two segments of a document; the other pairs of the batch are negatives (InfoNCE over cosines). With
     pairs it is fine-tuned on them.
 

@@ -24,7 +24,7 @@ _PAPER = "SiameseXML, section 5 and its code"
 class SiameseXML(Method):
     """A Siamese bag-of-token-vectors encoder with label classifiers (Dahiya et al., ICML 2021; MACLR section 5).
 
-    The encoder is trained on batches of labels: each with one of its documents, drawn anew in each epoch, against the
+    The encoder is trained on batches of labels: each with one of its documents, drawn again in each epoch, against the
     documents of the batch that are most like it and not its own, by the probabilistic contrastive loss. The documents
     are then embedded once, each is given those of its nearest labels that have a known pair, and one classifier a label
     is trained on these with the same loss, starting from the label's own embedding.

@@ -37,7 +37,7 @@ def distributed_top_k(
     """What ``top_k_batches`` yields, by ``processes`` GPUs of this machine and, in an exact search, of the others.
 
     Each machine searches its share of the queries, and all exchange what they have found. HNSW is not shared:
-    building the graph takes most of the time, and every machine needs all of it. On a processor, one process uses all
+    building the graph takes most of the time, and every machine needs all of it. On the CPU, one process uses all
     cores. Raises what ``top_k_batches`` raises, MethodError where another machine fails, and XmcbenchError where there
     is no room for the exchange beside the artifacts.
     """

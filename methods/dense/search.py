@@ -1,6 +1,6 @@
 """Nearest items by inner product: exact up to a stated size, HNSW above it.
 
-Exact search is FAISS's flat scan on a processor and a blocked matrix product with top-k on a GPU, or where FAISS is not
+Exact search is FAISS's flat scan on the CPU and a blocked matrix product with top-k on a GPU, or where FAISS is not
 installed. Both only propose candidates. Scores are then recomputed pair by pair in a fixed order of summation, so that
 equal vectors have equal scores, and results do not depend on the engine, the number of threads or the block size. A
 row whose top k depends on the rounding of the scan is scanned a second time.
@@ -21,7 +21,7 @@ from xmcbench import MethodError, TopK
 if TYPE_CHECKING:
     import torch
 
-#: Items above which a search on a processor is approximate. Two cores compare about 10^5 queries of 384 dimensions
+#: Items above which a search on the CPU is approximate. Two cores compare about 10^5 queries of 384 dimensions
 #: with as many items in 2 minutes; beyond that, building and querying an HNSW index is cheaper.
 EXACT_UP_TO = 200_000
 #: Candidates fetched beyond k, to correct the rounding of the scan.
@@ -68,8 +68,8 @@ def top_k_batches(
     """The k items with the largest inner product for each query, ties by lower item number, batch by batch.
 
     queries: [N, d]; items: [L, d]; both float32 or float16, and both may be memory maps: they are read block by block,
-    and products are of float32. device: ``cpu`` or ``cuda``. processes: GPUs that share the queries; a processor always
-    uses all its cores. With more than ``exact_up_to`` items a processor searches approximately, by HNSW.
+    and products are of float32. device: ``cpu`` or ``cuda``. processes: GPUs that share the queries; the CPU always
+    uses all its cores. With more than ``exact_up_to`` items, the CPU searches approximately, by HNSW.
     ``notes["search"]`` is set to the method used: the index and, for HNSW, its recall against exact search on a sample
     of the queries drawn from ``seed``. The result is padded where L < k. Raises MethodError where a vector is not
     finite.

@@ -16,7 +16,7 @@ def run_in_processes(
 ) -> None:
     """Call ``function(local, *arguments)`` in new processes of this machine; ``local`` is the number of one, from 0.
 
-    Each process gets a copy of the arguments with all tensors on the processor, and an equal share of the cores.
+    Each process gets a copy of the arguments with all tensors on the CPU, and an equal share of the cores.
     doing: for messages, what they do, as in "training". hint: what to do when the system ends one of them. Raises
     MethodError when a process fails or ends early; the others are then ended.
     """

@@ -6,7 +6,7 @@ name says it. What clusters and pseudo labels cost comes on top for MACLR: its r
 
 from __future__ import annotations
 
-#: How the paper fine-tunes (MACLR, section 5.1), where that is no default.
+#: How the paper fine-tunes (MACLR, section 5.1), where that is not the default.
 PAPER_FINETUNING: dict[str, object] = {"negatives": "all", "clip": None, "finetune_growth": "labels"}
 #: Fine-tuning of a sentence encoder that is good already: gentle where few pairs are known, as a rate that is right for
 #: thousands of pairs makes unseen labels worse where there are hundreds.

@@ -2,7 +2,7 @@
 
 The paper pairs the title s1 with the context s2 .. sn. Its authors' code takes documents whose content has more than
 one sentence, and takes the title's words out of a sentence of the content with probability .9 where they are repeated
-there, so that the pair is not found by copying. It draws these sentences anew at each visit of a document.
+there, so that the pair is not found by copying. It draws these sentences again at each visit of a document.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class ClusteredPairs(ContrastiveTask):
         self._clusters, self._ordered = state["clusters"], -1
 
     def draw(self, step: int) -> dict[str, View]:
-        """The step's documents, and a label of each, drawn anew at every visit."""
+        """The step's documents, and a label of each, drawn again at every visit."""
         steps = len(self._clusters) // self._batch
         epoch, place = divmod(step, steps)
         if epoch != self._ordered:

@@ -36,7 +36,7 @@ class ContextEncoder(PretrainedEncoder):
         float,
         Interval(ge=0, le=1),
         Doc(
-            "probability that a sentence of the context loses the title's string, drawn anew at each visit of the "
+            "probability that a sentence of the context loses the title's string, drawn again at each visit of the "
             "document; the paper has no such rule",
             "MACLR's code",
         ),

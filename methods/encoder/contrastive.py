@@ -144,7 +144,7 @@ class TwoViews(ContrastiveTask):
 class InverseCloze(TwoViews):
     """Equation 2 between context and title of a document (ICT).
 
-    Which sentences of a context lose the title is drawn anew at every visit.
+    Which sentences of a context lose the title is drawn again at every visit.
     """
 
     def __init__(

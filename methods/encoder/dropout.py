@@ -1,4 +1,4 @@
-"""Dropout on a processor. torch draws its masks on one thread, one number per element: a third of a training step."""
+"""Dropout on the CPU. torch draws its masks on one thread, one number per element: a third of a training step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class CheapDropout(TorchFunctionMode):  # type: ignore[misc] # torch counts as untyped
-    """While active, dropout on a processor takes 16 random bits per element, four elements from one number.
+    """While active, dropout on the CPU takes 16 random bits per element, four elements from one number.
 
     Rates are rounded to multiples of 2^-16. Masks still depend on torch's random state alone. Dropout inside fused
     attention and on a GPU is not affected.

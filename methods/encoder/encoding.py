@@ -94,7 +94,7 @@ def _write(
 
 
 def _at_once(embed: Callable[[np.ndarray], int], batches: Sequence[np.ndarray], device: str) -> Iterator[int]:
-    """``embed`` of each batch; on a processor of as many at once as torch has threads, each on one thread.
+    """``embed`` of each batch; on the CPU, as many at once as torch has threads, each on one thread.
 
     Threads that share a batch wait for each other after every product, the longer the busier the machine.
     """

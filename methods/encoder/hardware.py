@@ -16,7 +16,7 @@ Chosen = Literal["bf16", "fp16", "fp32"]
 #: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
 TOKENS = {"cpu": 1024, "cuda": 65_536}
-#: Tokens of a batch in inference under bfloat16 on a processor: measured, see ``tests/benchmarks``.
+#: Tokens of a batch in inference in bfloat16 on the CPU: measured, see ``tests/benchmarks``.
 _BF16_TOKENS = 2048
 
 

@@ -37,8 +37,8 @@ def triplet_loss(
 ) -> torch.Tensor:
     """Mean over anchors of the mean hinge ``margin`` - positive + negative over their hardest negatives.
 
-    cosines: float [n, m]; own: bool [n, m], the positive of each anchor; true: bool [n, m], what is no negative.
-    hardest: how many negatives of an anchor count, those with the largest cosines. An anchor without any costs nothing.
+    cosines: float [n, m]; own: bool [n, m], the positive of each anchor; true: bool [n, m], not negatives. hardest: how
+    many negatives of an anchor count, those with the largest cosines. An anchor without any costs nothing.
     """
     positive = cosines[own][:, None]
     negative, _ = cosines.masked_fill(true | own, -torch.inf).topk(min(hardest, cosines.shape[1]), dim=1)

@@ -81,7 +81,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         training allows one forward pass a step.
         """
         device = ids[0].device.type
-        # In bfloat16 on a processor, plain products under autocast take half the time of fused attention.
+        # In bfloat16 on the CPU, plain products under autocast take half the time of fused attention.
         _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
         half = torch.float16 if self.precision == "fp16" else torch.bfloat16
         with torch.autocast(device, half, enabled=self.precision != "fp32"), CheapDropout():
@@ -91,7 +91,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     def frozen(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         """A function from a batch, ids int64 and mask bool [n, longest], to its vectors, for inference.
 
-        In bf16 it holds a copy of the transformer with bfloat16 weights as they are now: autocast casts them anew in
+        In bf16 it holds a copy of the transformer with bfloat16 weights as they are now: autocast casts them again in
         every layer of every batch, and keeps what is between the products in float32.
         """
         transformer = self.transformer
@@ -115,7 +115,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     def _words(self, ids: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The word embeddings of all batches, [rows, longest, hidden] each, looked up at once.
 
-        The gradient of a look-up has the size of the whole table, so there is to be one a step and not one a batch.
+        The gradient of a look-up has the size of the whole table, so it is computed once per step, not per batch.
         """
         table: Any = self.transformer.get_input_embeddings()  # type: ignore[operator, union-attr]
         found = table(torch.cat([each.flatten() for each in ids])).split([each.numel() for each in ids])

@@ -24,7 +24,7 @@ def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, 
     """The checkpoint in ``folder`` under a head; layers that it does not bring are drawn from ``seed``.
 
     Raises UsageError where the folder is not a checkpoint of an encoder, states what is not followed here, or lacks
-    weights: random numbers never stand in for them.
+    weights: random numbers are never used instead.
     """
     settings = read_settings(folder)
     transformer = _open_transformer(settings.transformer)

@@ -1,4 +1,4 @@
-"""Pairs of random segments of documents (Zhang et al., Findings of EMNLP 2022): drawn anew for every epoch."""
+"""Pairs of random segments of documents (Zhang et al., Findings of EMNLP 2022): drawn again for every epoch."""
 
 from __future__ import annotations
 

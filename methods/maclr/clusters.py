@@ -19,7 +19,7 @@ FAISS_POINTS = 256
 def k_means(vectors: np.ndarray, clusters: int, restarts: int, points: int = FAISS_POINTS) -> np.ndarray:
     """The cluster of each vector, int64 [n].
 
-    vectors: float32 [n, d]. restarts: how often k-means begins anew; the tightest clustering wins. points: vectors a
+    vectors: float32 [n, d]. restarts: how often k-means starts again; the tightest clustering wins. points: vectors a
     cluster that centroids are fitted to at most, drawn at random where there are more. It runs on a GPU where FAISS
     has one. With as many clusters as vectors or more, each vector is a cluster of its own. Raises MethodError where a
     vector is not finite.

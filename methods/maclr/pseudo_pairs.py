@@ -30,7 +30,7 @@ DEPTH = 100
 
 @dataclass(frozen=True)
 class PseudoPairs:
-    """Pairs that stand for known ones, one after the other; a pair may stand there twice.
+    """Pairs that replace known ones, one after the other; a pair may occur twice.
 
     rows, columns: instance and label of each pair, int64 [n]. shape: how many instances and labels there are.
     """
@@ -128,8 +128,8 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DE
 def chosen(found: TopK, labels: int, top: int, least: float | None = None, margin: float = 0.0) -> PseudoPairs:
     """The first ``top`` labels of each instance.
 
-    least: lower scores are no pseudo label. margin: an instance whose last chosen label does not lead the next one by
-    as much has none.
+    least: labels with lower scores are not taken. margin: an instance whose last chosen label does not lead the next
+    one by as much has none.
     """
     kept = found.indices[:, :top] >= 0
     if least is not None:
@@ -143,7 +143,7 @@ def chosen(found: TopK, labels: int, top: int, least: float | None = None, margi
 
 
 def mixed(sources: Sequence[PseudoPairs], twice: bool) -> PseudoPairs:
-    """The pairs of all sources, instance by instance. twice: whether one that two sources give stands there twice."""
+    """The pairs of all sources, instance by instance. twice: whether a pair from two sources occurs twice."""
     rows, columns = (np.concatenate([getattr(each, name) for each in sources]) for name in ("rows", "columns"))
     order = np.lexsort((columns, rows))
     whole = PseudoPairs(rows[order], columns[order], sources[0].shape)

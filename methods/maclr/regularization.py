@@ -16,8 +16,8 @@ def label_loss(
 ) -> torch.Tensor:
     """Equation 4 divided by the number of anchors: each anchor is to find its dropout twin among sampled labels.
 
-    anchors, twins: [n, d], row by row; labels: [m, d], the negatives. ignored: bool [n, m], labels that are no
-    negative for an anchor and leave its denominator.
+    anchors, twins: [n, d], row by row; labels: [m, d], the negatives. ignored: bool [n, m], labels that are not
+    negatives of an anchor and are left out of its denominator.
     """
     own = (anchors * twins).sum(1, keepdim=True)
     logits = torch.cat([own, anchors @ labels.T], 1) / temperature

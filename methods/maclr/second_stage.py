@@ -177,7 +177,7 @@ class SoftTargets(ContrastiveTask):
         places = (instances.first + np.arange(len(rows)))[:, None] * length + np.arange(length)
         target = np.zeros(logits.shape, np.float32)
         np.put_along_axis(target, places, self._targets[rows], 1)
-        # A label of the own list that stands in another list too is one candidate, not two.
+        # A label of the own list that is in another list too is one candidate, not two.
         again = (views["label"].rows[None, None] == self._lists[rows][:, :, None]).any(1)
         np.put_along_axis(again, places, False, 1)
         logits = logits.masked_fill(torch.from_numpy(again).to(logits.device), -torch.inf)

@@ -14,7 +14,7 @@ ABLATION: dict[str, Mapping[str, object]] = {
     row: dict(zip(COMPONENTS, (each == "x" for each in switches), strict=True)) for row, switches in _ROWS.items()
 }
 
-#: The paper's numbers that are no defaults, and what it leaves out: title removal, limits of gradient and negatives.
+#: The paper's numbers that are not defaults, and what it omits: title removal, limits of gradient and negatives.
 _PAPER: dict[str, object] = {
     "backbone": "bert-base-uncased",
     "head": "paper",

@@ -62,7 +62,7 @@ ROWS = 4_096
 #: Lengths of the n-grams of characters.
 _LENGTHS = (2, 3, 4)
 
-#: Everything that is no part of a word. Unlike ``\w``, a word holds the combining marks that Hindi and others need.
+#: Everything that is not part of a word. Unlike ``\w``, a word holds the combining marks that Hindi and others need.
 _SEPARATORS = r"[^\p{L}\p{M}\p{N}]+"
 
 
@@ -151,7 +151,7 @@ def _ngrams(word: str) -> list[str]:
 
 
 def _segmented(batch: pa.Array) -> Tokens:
-    """The words of texts by ICU's rules and dictionaries (UAX #29); what holds no letter or digit is no word."""
+    """The words of texts by ICU's rules and dictionaries (UAX #29); what holds no letter or digit is not a word."""
     import pyarrow as pa
     from icu4py.breakers import WordBreaker
 

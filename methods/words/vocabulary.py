@@ -45,7 +45,7 @@ class Vocabulary:
         return cls(counts["word"].slice(0, max_words).combine_chunks(), lowercase)
 
     def codes(self, batch: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """The known words of a batch of texts in order: their codes (int32) and the text each stands in (int32)."""
+        """The known words of a batch of texts in order: their codes (int32) and the text each is in (int32)."""
         import pyarrow.compute as pc
 
         tokens = Tokens.of(batch, _SEPARATORS, lowercase=self.lowercase)

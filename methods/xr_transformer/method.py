@@ -32,7 +32,7 @@ class XRTransformer(Method):
     clusters hold the labels of an instance, by a squared hinge over a shortlist: the instance's clusters, their
     siblings, and what is below the clusters that it was wrongly given on the level above. The classifiers of a level
     start from linear SVMs on the vectors as they are. Afterwards, each instance is its TF-IDF features beside its
-    vector, scaled to length 1, and XR-Linear's tree and classifiers are built anew on these.
+    vector, scaled to length 1, and XR-Linear's tree and classifiers are built again on these.
 
     Instances and labels without a pair are not used, and such labels are never predicted. Label texts only
     contribute to the vocabulary. The shortlist and the tree are as small as the labels that are known allow.

@@ -39,8 +39,8 @@ class Pair:
 class Needed:
     """What shows a difference between two rows of one dataset and setting.
 
-    detect: the difference, as a fraction. pairs: all pairs of rows that can be judged. left_out: why others cannot ->
-    their names. instances: of the test set.
+    detect: the difference, as a fraction. pairs: all pairs of rows that can be compared. left_out: why others cannot
+    be -> their names. instances: of the test set.
     """
 
     dataset: str
@@ -175,7 +175,7 @@ def needed(
     if not judged:
         reasons = dict.fromkeys(reason for each in found for reason in each.left_out)
         why = f"rows are left out: {'; '.join(reasons)}" if reasons else "run two methods"
-        raise UsageError(f"no two rows in {store.root} can be judged", why)
+        raise UsageError(f"no two rows in {store.root} can be compared", why)
     return judged
 
 

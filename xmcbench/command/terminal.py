@@ -12,7 +12,7 @@ from xmcbench.output.escaping import terminal
 
 
 class Inert:
-    """A text stream on which no control character arrives, whoever's name or message holds it.
+    """A text stream without control characters, whatever is written to it: names and messages can hold some.
 
     Everything but writing is the stream's own. stream: the one below, for escape sequences that are meant.
     """

@@ -1,6 +1,6 @@
 """What a reader of results should know of a dataset: empty, repeated and leaked texts, scripts, unreadable letters.
 
-None of this is an error. No method can tell labels of one text apart, and a test text that stands in the training set,
+None of this is an error. No method can tell labels of one text apart, and a test text that is in the training set,
 or nearly so, is an answer that a method with pairs may look up.
 """
 
@@ -117,7 +117,7 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
 
 
 def _within(name: str, texts: Texts) -> Iterator[Finding]:
-    """Empty texts and texts that stand there before."""
+    """Empty texts, and texts that repeat an earlier one."""
     import pyarrow.compute as pc
 
     column = _column(texts)
@@ -155,7 +155,7 @@ def _leaked(dataset: Dataset, near: bool) -> Iterator[Finding]:
 def near_pairs(queries: Iterable[str], texts: Iterable[str]) -> list[tuple[int, int]]:
     """(query, text) of every query that has a near duplicate among the texts: the first one found, by position.
 
-    Of texts with fewer than three words nothing is said.
+    Texts with fewer than three words are not reported.
     """
     kept = [(row, _shingles(text)) for row, text in enumerate(texts)]
     buckets: dict[tuple[int, bytes], list[int]] = {}

@@ -213,7 +213,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     """The dataset of a source. Its files are read and checked the first time.
 
     A missing training or test set is drawn from the other. Raises DataError when a file is missing, damaged, breaks the
-    format, or is not the one the card names by its SHA-256; UsageError for options of the place that are none.
+    format, or is not the one the card names by its SHA-256; UsageError for invalid options of the place.
     """
     drawn = Split.of(source.place.options)
     holding = source.holding()

@@ -21,7 +21,7 @@ ROWS, CHARACTERS = 65_536, 1 << 25
 Row = tuple[str, str, str, Sequence[int]]
 
 
-#: A row with the file and the line that it stands in, from 1.
+#: A row with the file and its line, from 1.
 Located = tuple[Path, int, Row]
 
 

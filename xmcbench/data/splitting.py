@@ -1,7 +1,7 @@
 """A test set for a dataset that has none, drawn by the digest of each text.
 
 Instances with the same text are on the same side, so that no test instance was seen in training; and an instance is on
-the same side wherever it stands in the file.
+the same side wherever it is in the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Split:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Split:
-        """The options ``test_share`` and ``split_seed``. Raises UsageError for values that are none."""
+        """The options ``test_share`` and ``split_seed``. Raises UsageError for invalid values."""
         try:
             share, seed = float(options.get("test_share", cls.share)), int(options.get("split_seed", cls.seed))
         except ValueError:

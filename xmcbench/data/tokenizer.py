@@ -34,7 +34,7 @@ def load(place: Path) -> Tokenizer:
 
 
 def unknown_letters(tokenizer: Tokenizer, texts: Iterable[str], letters: Callable[[str], Counter[str]]) -> Counter[str]:
-    """How many letters of the texts stand in words that become the unknown token, by kind.
+    """How many letters of the texts are in words that become the unknown token, by kind.
 
     letters: text -> its letters by kind. A tokenizer without such a token, such as one of bytes, reads everything.
     """

@@ -29,7 +29,7 @@ class Figures:
 
 
 #: A block is a heading, a paragraph in Markdown, a table or a row of figures. Only a paragraph has markup of its own:
-#: whoever puts a name into one escapes it.
+#: a name in it has to be escaped.
 Block = Heading | str | Table | Figures
 
 

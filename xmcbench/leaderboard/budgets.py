@@ -21,7 +21,7 @@ from xmcbench.storage.canonical import canonical_json
 
 #: The metrics that are drawn.
 METRICS = ("P@1", "R@100")
-#: Budgets that a line has at least: two points of another comparison are no curve.
+#: Budgets that a line has at least: two points of another comparison do not make a curve.
 _FEWEST = 3
 
 

@@ -126,7 +126,7 @@ def _is_row(record: Record, row: str, printed: Ablation) -> bool:
 
 
 def _others(group: Sequence[Record], source: Source) -> dict[str, object]:
-    """The parameters of a row of the ablation that are no components."""
+    """The parameters of a row of the ablation that are not components."""
     switches = source.ablation.switches if source.ablation else {}
     found = group[0].cell.parameters if group else {}
     return {name: value for name, value in found.items() if name not in switches}

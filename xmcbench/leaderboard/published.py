@@ -28,7 +28,7 @@ from xmcbench.storage.shipped import shipped
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
 
 
-#: What may stand in a link of Markdown, and in a citation of LaTeX.
+#: What a link of Markdown may contain, and the key of a citation of LaTeX.
 _LINK, _KEY = re.compile(r"https?://[\w./?#@!$&'*+,;=%:~-]+", re.ASCII), re.compile(r"[\w.:+/-]+", re.ASCII)
 
 

@@ -66,7 +66,7 @@ class Spread:
         from scipy.special import nctdtr, ndtr, stdtrit
 
         if rows < 2 or runs < self.least_runs:
-            raise DataError(f"nothing can be tested with {rows} rows and {runs} runs")
+            raise DataError(f"{rows} rows and {runs} runs are too few for a test")
         if not self.sides and rows < _LEAST_FLIPPED:
             return 0.0
         degrees, error = self._degrees(rows, runs), self.error(rows, runs)
@@ -111,7 +111,7 @@ def spread(
     """The variances of the difference of two methods, from their runs: float64 [n, rows] and [m, rows].
 
     Scores and weight are those of ``seeds.verdict``. A side with one run, or whose runs are all alike, counts as one
-    that does not depend on the seed; whoever calls this knows whether that is so. matched: the runs of the two sides
+    that does not depend on the seed; the caller has to know whether that is so. matched: the runs of the two sides
     belong together in order. Raises DataError for fewer than two rows.
     """
     rows = first.shape[1]

@@ -18,7 +18,7 @@ from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.processes.lifetime import new_mark, supervisor_died, supervisor_lives
 
-#: The ending of a claim's file, and what is added to it for that of whoever takes a dead claim over.
+#: The ending of a claim's file, and what is added to it for that of the process that takes a dead claim over.
 CLAIM, _TURN = ".claim", ".turn"
 
 #: Seconds between two touches of a claim, and after how many untouched seconds it is dead.

@@ -37,7 +37,7 @@ def main() -> None:
     adopt_orphans()
     die_with_parent(supervising(os.environ[MARK]), signal.SIGTERM)
     for name in filter(None, sys.argv[1].split(",")):
-        with suppress(Exception):  # whoever needs it will say what is wrong with it
+        with suppress(Exception):  # the method that needs it reports the error
             import_module(name)
     gc.freeze()  # the collector must not touch, and so copy, what the forks share
     server = os.getpid()

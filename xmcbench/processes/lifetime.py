@@ -122,7 +122,7 @@ def descendants(process: int) -> set[int]:
     """Every process below a process, on Linux; nothing elsewhere."""
     below: dict[int, list[int]] = {}
     for number in _numbers():
-        # The name of a program may hold anything, and stands in parentheses.
+        # The name of a program may hold anything, and is in parentheses.
         fields = _read(f"/proc/{number}/stat").rpartition(b")")[2].split()
         if len(fields) > 1:
             below.setdefault(int(fields[1]), []).append(number)
@@ -164,7 +164,7 @@ def _started(process: int) -> str:
 def _kill_all(chosen: Callable[[str], bool]) -> None:
     """Kill the processes with a mark that is chosen, until there is none: one may be starting another.
 
-    Those that carry the mark of this process itself are none of its orphans.
+    Those that carry the mark of this process itself are not its orphans.
     """
     prefix, own = f"{MARK}=".encode(), os.environ.get(MARK)
     for _ in range(100):

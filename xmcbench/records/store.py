@@ -31,7 +31,7 @@ NO_RUNS = "--runs is the folder that `xmcbench run` wrote"
 class Store:
     """The runs folder at ``root``, created on the first write.
 
-    left_out: file -> why ``records`` could not read it. Whoever shows what ``records`` gives says so.
+    left_out: file -> why ``records`` could not read it. Commands that show records report it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -163,7 +163,7 @@ class Store:
         for _, target in moved:
             make_folder(target.parent)
         try:
-            # Whoever is killed between the moves leaves a cell that runs again, never a record beside other files.
+            # A process killed between the moves leaves a cell that runs again, never a record beside other files.
             self.record_path(cell).unlink(missing_ok=True)
             for source, target in moved:
                 move(source, target)

@@ -28,7 +28,7 @@ class Job(Struct, frozen=True, kw_only=True):
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
     compute: where the method computes. only: ``pretrain`` where that is all to be done.
     hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
-    folder in which the process asks for artifacts, where whoever started it may bring them; empty where nobody does.
+    folder in which the process asks for artifacts, where the process that started it may put them; empty if none does.
     imports: modules to be imported before anything is measured; one that cannot be is left to the method.
     """
 

@@ -1,4 +1,4 @@
-"""Methods inside a method: another one by name and preset, whose ranking is made once, whoever asks for it."""
+"""Methods inside a method: another one by name and preset, whose ranking is made once for all that ask for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artifacts that the process of a cell asks for, and whoever started it brings: two files in a folder for each.
+"""Artifacts that the process of a cell asks for, and its parent brings: two files in a folder for each.
 
 The process holds the claim on the artifact while it waits, so nobody else makes it meanwhile.
 """

@@ -129,7 +129,7 @@ def _pretrained(
 
 
 class _ReportedPhases(Phases):
-    """Phases that whoever watches this process sees."""
+    """Phases that are shown to the process that watches this one."""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:

@@ -24,7 +24,7 @@ def artifacts(tmp_path):
 
 @pytest.fixture(params=["faiss", "torch"])
 def engine(request, monkeypatch):
-    """Both ways to scan on a processor."""
+    """Both ways to scan on the CPU."""
     if request.param == "torch":
         monkeypatch.setattr(search, "find_spec", lambda name: None)
     return request.param

@@ -1,4 +1,4 @@
-"""Dropout with masks that are cheap to draw on a processor."""
+"""Dropout with masks that are cheap to draw on the CPU."""
 
 from contextlib import nullcontext
 

@@ -22,7 +22,7 @@ _OUTCOME, _PROGRESS = "outcome.json", "progress.json"
 
 
 class Process:
-    """The process of a task, in a folder of its own, which whoever makes it removes.
+    """The process of a task, in a folder of its own, which the caller removes.
 
     gpus: the GPUs that it may use; without one it is told nothing. servers: what forks it; without them it is started
     from scratch. Raises StorageError where its files cannot be written.

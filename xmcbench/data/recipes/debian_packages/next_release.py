@@ -1,7 +1,7 @@
 """A dataset of two releases: generalized zero-shot, with labels that are packages new in the second.
 
     training    the training instances of the first release (``trains``), with the packages that they name there
-    test        packages of the second release that name a package which is new in it, and are no training instance;
+    test        packages of the second release that name a package that is new in it, and are not training instances;
                 with the new packages and those seen in training that they name
     label       a package that a training instance names, as the first release describes it; or a new package that a
                 test instance names, as the second one does

@@ -177,7 +177,7 @@ def _check_answers(address: str) -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep our handlers: Ray has its own, which ends the process without a word to whoever waits for its cells."""
+    """Keep our handlers: Ray has its own, which end the process without telling the one that waits for its cells."""
     ours = threading.current_thread() is threading.main_thread()
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if ours else {}
     try:

@@ -115,7 +115,7 @@ class Mailbox:
         return taken
 
     async def answer(self, number: int, answer: Any) -> None:
-        """Answer a question, if whoever asked it still waits."""
+        """Answer a question, if an answer is still awaited."""
         question = self._questions.get(number)
         if question is not None and not question.done():
             question.set_result(answer)
