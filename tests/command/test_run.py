@@ -723,3 +723,11 @@ def test_scores_follow_from_the_stored_predictions(inside, xmcbench, tiny, tmp_p
     document = json.loads(xmcbench("score", "--dataset", tiny, "--predictions", file, "--json").stdout)
     assert document["values"] == record["metrics"]["none"]["values"]
     assert document["intervals"] == record["metrics"]["none"]["intervals"]
+
+
+def test_a_dry_run_names_what_is_left_out_once(inside, tiny, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--dry-run")
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("knn ")]
+    assert "skipped: knn needs pairs, and the zero-shot setting has none (use --setting fs or full)" in line
+    assert "left out" not in ended.stderr

@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     method = arguments.method or only_ablation(registry)
     grids = [request.grid(each, (method,)) for each in arguments.grids]
     planned = AblationRun.planned(grids, options, registry, arguments.filter)
-    report.warn_skipped(planned.plan.skipped)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
+    report.warn_skipped(planned.plan.skipped)
     results = report.carried_out(planned)
     if arguments.json:
         by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}

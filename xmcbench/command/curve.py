@@ -64,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     planned = CurveRun.planned(
         grids, options, request.noted(options.registry()), arguments.filter, arguments.by, ratios
     )
-    report.warn_skipped(planned.plan.skipped)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
+    report.warn_skipped(planned.plan.skipped)
     results = planned.finished() if arguments.no_run else report.carried_out(planned)
     out = arguments.out or arguments.runs / "curves"
     drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]

@@ -150,7 +150,8 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
         lines.append([each["method"], *where, each["seed"], each["state"], *costs])
     for left_out in planned.skipped:
         where = ["", ", ".join(left_out.where)] if several else []
-        lines.append([left_out.method, *where, "", f"skipped: {left_out.reason}", "", ""])
+        why = f"{left_out.reason} ({left_out.hint})" if left_out.hint else left_out.reason
+        lines.append([left_out.method, *where, "", f"skipped: {why}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
     return laid_out(lines, heads)
 

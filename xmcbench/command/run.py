@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         from xmcbench.choice import check_choosable
 
         check_choosable(arguments.best, (each.dataset for each in planned.plan.cells))
-    report.warn_skipped(planned.plan.skipped)
+    if not arguments.dry_run:  # whose table has them
+        report.warn_skipped(planned.plan.skipped)
     report.show_notes(each.dataset for each in planned.plan.cells)
     if shard is not None:
         planned = planned.part(shard)
