@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Set
 from pathlib import Path
 
 import msgspec
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if statuses == {"ok"} else 1
 
 
-def _conclusion(statuses: set[str], time_limit_s: float | None) -> str:
+def _conclusion(statuses: Set[str], time_limit_s: float | None) -> str:
     said = ["the contract is broken"] if "failed" in statuses else []
     if "timeout" in statuses:
         said.append(f"the check timed out after {time_limit_s:g} s (--time-limit SECONDS gives it more time)")

@@ -180,7 +180,6 @@ def overrides(words: list[str]) -> dict[str, dict[str, object]]:
 def options(arguments: argparse.Namespace) -> Options:
     """How cells run. Raises UsageError."""
     from xmcbench.experiment import Options
-    from xmcbench.runner.opening import check_on
 
     return Options(
         arguments.runs,
@@ -191,7 +190,7 @@ def options(arguments: argparse.Namespace) -> Options:
         arguments.refresh,
         jobs=_jobs(arguments.jobs) if arguments.jobs is not None else None,
         cells_per_gpu=_at_least_one("--cells-per-gpu", arguments.cells_per_gpu),
-        on=check_on(arguments.on),
+        on=arguments.on,
     )
 
 
