@@ -104,7 +104,11 @@ def test_help_shows_lists_where_a_command_takes_them_and_defaults(inside, monkey
     }
     assert "--setting ez|fs|full[,..]" in shown["run"]
     assert "--dataset NAME|PLACE[,..]" in shown["run"]
-    assert f"(default: {default_dataset()}, which is bundled)" in shown["run"]
+    assert "(default: the one that `ls datasets` marks)" in shown["run"]
+    listed = json.loads(inside("ls", "datasets", "--json").stdout)
+    assert [each["name"] for each in listed if each["default"]] == [default_dataset()]
+    shown_as = [line.split() for line in inside("ls", "datasets").stdout.splitlines()]
+    assert [words[0] for words in shown_as if "yes" in words[4:5]] == [default_dataset()]
     assert "PLACE[," not in shown["suggest"]
     for verb in ("suggest", "rank"):
         assert "ez|fs|full[" not in shown[verb]

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-#: The dataset whose card says that it is the default; catalog.default_dataset() would read all cards.
-BUNDLED = "lf-debian-2k"
-
 
 def add_dataset(group: Any, several: bool = True) -> None:
     """The flag for the dataset, for an argument group. several: whether the command takes a list."""
@@ -16,7 +13,7 @@ def add_dataset(group: Any, several: bool = True) -> None:
     group.add_argument(
         "--dataset",
         metavar=_listed("NAME|PLACE", several),
-        help=f"{what if several else one} (default: {BUNDLED}, which is bundled)",
+        help=f"{what if several else one} (default: the one that `ls datasets` marks)",
     )
     add_columns(group)
 

@@ -80,6 +80,8 @@ def _shown(value: object, percent: bool = False) -> str:
         return ", ".join(map(str, value))
     if isinstance(value, float):
         return f"{value:.2f}"
+    if isinstance(value, bool):
+        return "yes" if value else ""
     return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 
@@ -165,8 +167,10 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _datasets(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     from xmcbench.data import known_datasets
 
+    known = known_datasets()
+    default = next((each.slug for each in known if each.card and each.card.default), None)
     listing = []
-    for each in known_datasets():
+    for each in known:
         counts = each.card.counts if each.card else {}
         listing.append(
             {
@@ -174,6 +178,7 @@ def _datasets(_: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "train": counts.get("train"),
                 "test": counts.get("test"),
                 "labels": counts.get("labels"),
+                "default": each.slug == default,
                 "status": each.problem or "ok",
                 "hint": each.hint,
             }
