@@ -78,15 +78,7 @@ class AttentionXML(Method):
         "paper": "what the paper has for Amazon-670K; its GloVe vectors are those of 840B words of the Web, which the "
         "parameter vectors reads from their file",
         "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": (
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small\n"
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
-            "--set attentionxml.learning_rate=0.001\n"
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
-            "--set attentionxml.vectors=random\n"
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
-            "--set attentionxml.length=128"
-        ),
+        "small": "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small",
     }
 
     vectors: Annotated[str, VECTORS] = "glove"

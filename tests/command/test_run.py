@@ -729,5 +729,5 @@ def test_a_dry_run_names_what_is_left_out_once(inside, tiny, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     ended = inside("run", "--dataset", tiny, "--setting", "ez", "--dry-run")
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("knn ")]
-    assert "skipped: knn needs pairs, and the zero-shot setting has none (use --setting fs or full)" in line
+    assert "skipped: it needs pairs, and the zero-shot setting has none (use --setting fs or full)" in line
     assert "left out" not in ended.stderr
