@@ -172,17 +172,20 @@ def _grids(
         sets = _parameters(each["set"])
         chosen = settings(*(_several(each[name]) for name in ("setting", "ratio", "by"))) if at is None else at
         named = Grid(_datasets(each["dataset"]), chosen, (), each["preset"], sets, seeds_of(each["seed"]))
-        for is_name, some in groupby(methods, lambda method: isinstance(method, str)):
-            if is_name:
-                grids.append(replace(named, methods=tuple(some)))
-                continue
-            for method in some:
-                name = names[type(method)]
-                values = {**method.parameters(), **sets.get(name, {})}
+        for instance, some in groupby(methods, _instance):
+            if instance is None:
+                grids.append(replace(named, methods=tuple(map(str, some))))
+            else:
+                name = names[type(instance)]
+                values = {**instance.parameters(), **sets.get(name, {})}
                 grids.append(replace(named, methods=(name,), preset=None, overrides={name: values}, complete=True))
         if not methods:
             grids.append(named)
     return grids, replace(options, plugins=files)
+
+
+def _instance(method: str | Method) -> Method | None:
+    return method if isinstance(method, Method) else None
 
 
 def _checked(options: Options | None) -> Options:
