@@ -78,7 +78,11 @@ class AttentionXML(Method):
         "paper": "what the paper has for Amazon-670K; its GloVe vectors are those of 840B words of the Web, which the "
         "parameter vectors reads from their file",
         "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small",
+        "small": (
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small\n"
+            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
+            "--set attentionxml.learning_rate=0.001"
+        ),
     }
 
     vectors: Annotated[str, VECTORS] = "glove"
