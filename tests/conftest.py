@@ -30,6 +30,8 @@ from xmcbench.records.record import (
     SubsetFacts,
 )
 from xmcbench.records.standing import metrics_digest
+from xmcbench.runner.executors import local
+from xmcbench.runner.executors.servers import Servers
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import sha256_json
 
@@ -88,6 +90,27 @@ _block_network()
 def _cache(tmp_path_factory):
     """The caches of the user stay untouched."""
     os.environ["XMCBENCH_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+class SharedServers(Servers):
+    """The fork servers of all runs in the process of the tests: one takes longer to start than most cells take."""
+
+    def server(self, imports, environment):
+        return super().server(
+            imports, {name: environment[name] for name in environment.keys() - {"PYTEST_CURRENT_TEST"}}
+        )
+
+    def end(self):
+        """They are for the next run too."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _servers():
+    shared = SharedServers()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(local, "Servers", lambda: shared)
+        yield
+    Servers.end(shared)
 
 
 @pytest.fixture

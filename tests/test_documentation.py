@@ -26,7 +26,14 @@ def blocks(page):
     return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("block", blocks("recipes.md"), ids=lambda block: re.search(r"class (\w+)", block)[1])
+def recipes():
+    """The code of each recipe. An encoder with weights takes half a minute."""
+    for block in blocks("recipes.md"):
+        slow = [pytest.mark.slow] if "DualEncoder" in block else []
+        yield pytest.param(block, id=re.search(r"class (\w+)", block)[1], marks=slow)
+
+
+@pytest.mark.parametrize("block", [*recipes()])
 def test_a_recipe_holds_the_contract(block, tmp_path):
     path = tmp_path / "recipe.py"
     path.write_text(block)

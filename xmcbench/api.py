@@ -7,6 +7,7 @@ results.frame()
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -100,7 +101,7 @@ def curve(
     Methods that never look at pairs run once. execute_missing: False only reads finished cells. Raises what ``run``
     raises.
     """
-    wanted = {"dataset": dataset, "methods": methods, "preset": preset, "set": set, "seed": seed}
+    wanted = {"dataset": dataset, "methods": methods, "preset": preset, "set": _parameters(set), "seed": seed}
     grids, options = _grids([wanted], _checked(options), [Setting.at(share, by) for share in ratios])
     planned = CurveRun.planned(grids, options, options.registry(), filter, by, ratios)
     return planned.execute() if execute_missing else planned.finished()
@@ -127,8 +128,9 @@ def ablation(
     if not isinstance(method, str | None):
         raise UsageError(f"method={method!r} is not the name of a method", "set its parameters by `set`")
     registry = options.registry()
-    wanted = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset, "set": set}
-    grids, _ = _grids([{**wanted, "methods": method or only_ablation(registry), "seed": seed}], options)
+    wanted = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset, "seed": seed}
+    wanted |= {"set": _parameters(set), "methods": method or only_ablation(registry)}
+    grids, _ = _grids([wanted], options)
     return AblationRun.planned(grids, options, registry, filter).execute()
 
 
@@ -159,8 +161,9 @@ def evaluate(
 def _grids(
     wanted: Sequence[Mapping[str, Any]], options: Options, at: Sequence[Setting] | None = None
 ) -> tuple[list[Grid], Options]:
-    """The grids from arguments of ``run``, and the options with the plug-ins of their methods. at: their settings,
-    where these are not among the arguments.
+    """The grids from checked arguments of ``run``, and the options with the plug-ins of their methods.
+
+    at: the settings of all grids, where these are not among the arguments.
 
     An instance is a grid of its own: its parameters are those of one row, not of every row of its method.
     """
@@ -169,7 +172,7 @@ def _grids(
     names, files = _names([each for some in given for each in some if isinstance(each, Method)], options)
     grids = []
     for each, methods in zip(wanted, given, strict=True):
-        sets = _parameters(each["set"])
+        sets = each["set"]
         chosen = settings(*(_several(each[name]) for name in ("setting", "ratio", "by"))) if at is None else at
         named = Grid(_datasets(each["dataset"]), chosen, (), each["preset"], sets, seeds_of(each["seed"]))
         for instance, some in groupby(methods, _instance):
@@ -198,7 +201,9 @@ def _parameters(given: Any) -> Mapping[str, Mapping[str, object]]:
     """What ``set`` may be. Raises UsageError."""
     given = {} if given is None else given
     if not isinstance(given, Mapping) or not all(isinstance(each, Mapping) for each in given.values()):
-        raise UsageError(f"set={given!r} is not method -> parameter -> value", 'set={"tfidf": {"ngrams": 2}}')
+        raise UsageError(
+            f"set={reprlib.repr(given)} is not method -> parameter -> value", 'set={"tfidf": {"ngrams": 2}}'
+        )
     return given
 
 

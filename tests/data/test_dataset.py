@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +18,17 @@ def test_a_folder_is_a_dataset(write_folder):
     assert dataset.train[0] == "tea &#8212; red\tA red tea."
     assert list(dataset.train.uids)[1] == "0000031895"
     assert dataset.train.contents[2] == "Two\nlines\tof it."
+    assert repr(dataset) == "<Dataset Tea Things: 3 training and 2 test instances, 3 labels>"
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_the_digest_of_one_that_was_read_before_needs_no_pandas(write_folder):
+    """Its import takes longer than what it is imported for."""
+    pytest.importorskip("pandas")
+    load_dataset(folder := write_folder())
+    code = f"import sys, xmcbench; xmcbench.load_dataset({str(folder)!r}).digest; print('pandas' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
 
 
 def test_plain_files_give_the_same_texts_and_pairs(write_folder):

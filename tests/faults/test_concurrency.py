@@ -7,6 +7,7 @@ from process_tree import World
 from test_kills import results
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_concurrent_runs_give_what_serial_ones_give(faults, tiny, tmp_path):
     few = ("--setting", "fs", "--ratio", "0.5")

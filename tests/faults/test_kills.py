@@ -60,6 +60,7 @@ def kill(target, run):
     return target not in BELOW
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_killed_run_leaves_nothing_and_goes_on(faults, tiny, tmp_path):
     plugin = tmp_path / "stubborn.py"

@@ -28,6 +28,7 @@ class Learner(Plain):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_two_shards_that_are_killed_end_as_one_run(faults, tiny, tmp_path):
     plugin = tmp_path / "learner.py"

@@ -20,6 +20,7 @@ REACHED = {
 REFUSED = (*REACHED, "ngame", "xr-transformer")
 
 
+@pytest.mark.slow
 def test_all_pairs(inside, tmp_path):
     words = ["run", "--dataset", SAMPLE, "--setting", "full", "--methods", ",".join(REACHED), "--runs", "runs"]
     for value in ("dimensions=64", "epochs=5", "classifier_epochs=2"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
+from xmcbench import arrow
 from xmcbench.data.card import Card
 from xmcbench.data.filter_file import filter_digest, filter_store
 from xmcbench.data.rows import at
@@ -47,7 +48,7 @@ class _OwnLabels:
         return pairs_digest(rows, self.labels[rows]) if len(rows) else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """N training and M test instances, L labels, and the pairs between them.
 
@@ -62,6 +63,10 @@ class Dataset:
     filter_pairs: Path | None = None
     sources: tuple[Path, ...] = ()
     found: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        sizes = f"{self.train_corpus.rows:,} training and {self.test_corpus.rows:,} test instances"
+        return f"<Dataset {self.name}: {sizes}, {self.label_corpus.rows:,} labels>"
 
     @property
     def name(self) -> str:
@@ -191,9 +196,9 @@ class Dataset:
         def fill(folder: Path) -> None:
             import pyarrow.compute as pc
 
-            labels = self.labels.uids.to_arrow().combine_chunks()
-            found = pc.index_in(self.test.uids.to_arrow(), value_set=labels)
-            np.save(folder / "labels.npy", np.asarray(pc.fill_null(found, -1).to_numpy(), np.int32))
+            test, labels = (each.uids.to_arrow().combine_chunks() for each in (self.test, self.labels))
+            found = pc.index_in(test, value_set=labels)
+            np.save(folder / "labels.npy", arrow.to_numpy(pc.fill_null(found, arrow.scalar(-1))))
 
         # The path of a corpus in the cache identifies its source.
         made_from = [str(each.folder.relative_to(cache_root())) for each in (self.test_corpus, self.label_corpus)]

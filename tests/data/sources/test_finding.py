@@ -116,6 +116,7 @@ def test_import_writes_the_raw_layout(write_folder, tmp_path):
         convert(tmp_path / "parquet", tmp_path / "raw")
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_annif_and_the_raw_layout_of_a_large_dataset_give_the_same_digest(real_data, tmp_path):
     raw = load_dataset(real_data("LF-YSO-25K"))

@@ -90,6 +90,7 @@ def test_some_rows(prepared):
     np.testing.assert_allclose(some, whole[[7, 0, 21]], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same_vectors(artifacts, checkpoint, stories, monkeypatch):
     """Two batches: a third process has none."""
     monkeypatch.setitem(rows.WORTHWHILE, "cpu", 0)

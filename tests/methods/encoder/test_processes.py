@@ -85,6 +85,7 @@ def test_a_process_that_the_system_ends_is_named(artifacts, checkpoint, stories)
     assert "memory" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_pretraining_of_maclr_in_two_processes_ends_where_one_ends(tmp_path, checkpoint, stories):
     """Clusters made in the middle of the training included; without dropout, which differs between processes."""
     ends = []

@@ -28,6 +28,7 @@ def prepared(artifacts, checkpoint, stories):
     return open_encoder(checkpoint(), "native", seed=0), instances, labels, stories[2]
 
 
+@pytest.mark.slow
 def test_killed_and_run_again_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, checkpoint, imported):
     command = [sys.executable, str(SCRIPT), str(tmp_path / "killed"), str(checkpoint()), "17"]
     done = subprocess.run(command, check=False, capture_output=True, timeout=120)

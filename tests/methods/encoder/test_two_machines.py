@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 SCRIPT = Path(__file__).with_name("one_machine.py")
 #: What torchrun says on two machines, with one command on each.
@@ -14,6 +15,7 @@ TORCHRUN = {
 }
 
 
+@pytest.mark.slow
 def test_two_machines_end_where_one_ends_also_when_killed(side_by_side, tmp_path, checkpoint, imported):
     """One process and one folder on each: two trainings, the first of them killed, and taken up from one checkpoint.
 
