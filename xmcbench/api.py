@@ -128,8 +128,8 @@ def ablation(
     if not isinstance(method, str | None):
         raise UsageError(f"method={method!r} is not the name of a method", "set its parameters by `set`")
     registry = options.registry()
-    wanted = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset, "seed": seed}
-    wanted |= {"set": _parameters(set), "methods": method or only_ablation(registry)}
+    wanted: dict[str, Any] = {"dataset": dataset, "setting": setting, "ratio": ratio, "by": by, "preset": preset}
+    wanted |= {"set": _parameters(set), "methods": method or only_ablation(registry), "seed": seed}
     grids, _ = _grids([wanted], options)
     return AblationRun.planned(grids, options, registry, filter).execute()
 
