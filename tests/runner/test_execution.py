@@ -127,7 +127,8 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
     assert at_hand.calls == 2 * ["enable", "oom", "seal", "hide"]
 
 
-def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, store, tiny):
+def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, store, tiny, monkeypatch):
+    monkeypatch.delenv("TMPDIR", raising=False)
     run_here(methods, methods=["chance"])
     hidden = {each.resolve() for each in at_hand.hidden}
     results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}

@@ -3,6 +3,7 @@
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -324,7 +325,7 @@ def job(staged, tiny):
 
 def test_room_for_cells(job, monkeypatch):
     monkeypatch.setattr(process, "Supervised", Process)
-    monkeypatch.setattr(local.Servers, "server", lambda *_: None)
+    monkeypatch.setattr(local, "Servers", lambda: SimpleNamespace(server=lambda *_: None, end=lambda: None))
     monkeypatch.setattr(local, "available_memory", lambda: 10)
     Process.made = []
     with Local(Capacity(4, 8, ("0", "1", "0"))) as here:

@@ -99,9 +99,11 @@ class Supervised:
         now = time.monotonic()
         if now < self._next_look:
             return None
+        before = time.thread_time()
         self.memory_bytes = _tree_memory(self._process.pid)
-        # A look reads about every process of the machine: it may take a twentieth of our time.
-        self._next_look = now + max(_INTERVAL_S, 20 * (time.monotonic() - now))
+        # A look reads about every process of the machine: it may take a twentieth of a core. Time in which others had
+        # the core does not count, else a busy machine would not be looked at again for seconds.
+        self._next_look = now + max(_INTERVAL_S, 20 * (time.thread_time() - before))
         self.peak_memory_bytes = max(self.peak_memory_bytes, self.memory_bytes)
         if not self._finished and self._result.exists():
             self._finished, self._deadline = True, now + GRACE_S
