@@ -32,7 +32,7 @@ class Sleeper(Method):
 
 
 @pytest.fixture
-def cluster(monkeypatch):
+def cluster(monkeypatch, tmp_path):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     import ray
@@ -42,6 +42,7 @@ def cluster(monkeypatch):
     made = Cluster(initialize_head=True, head_node_args=arguments)
     for _ in range(NODES - 1):
         made.add_node(**arguments)
+    monkeypatch.chdir(tmp_path)  # Ray's workers would take the checkout, which lacks the methods
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
     ray.shutdown()

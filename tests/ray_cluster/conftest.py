@@ -73,10 +73,14 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def connected(cluster):
-    """The cluster, connected, with two nodes."""
+def connected(cluster, tmp_path, monkeypatch):
+    """The cluster, connected, with two nodes.
+
+    Ray's workers look for modules in the folder of the driver first. In the checkout, xmcbench is there without methods.
+    """
     import ray
 
+    monkeypatch.chdir(tmp_path)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     # The cluster takes a moment to notice that a node was killed, so `ray.nodes()` may still name it.
     if not cluster.worker_nodes:
