@@ -76,7 +76,7 @@ def cluster(tmp_path_factory):
 def connected(cluster, tmp_path, monkeypatch):
     """The cluster, connected, with two nodes.
 
-    Ray's workers look for modules in the folder of the driver first. In the checkout, xmcbench is there without methods.
+    Ray's workers look for modules in the driver's folder first. In the checkout, xmcbench lies there without methods.
     """
     import ray
 
