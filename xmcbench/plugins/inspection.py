@@ -19,6 +19,7 @@ from xmcbench import errors
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, Values
+from xmcbench.plugins.hub import offline_without_address
 from xmcbench.plugins.loading import Imported, from_file, from_point, point
 from xmcbench.processes.supervisor import supervise
 from xmcbench.storage.atomic import atomic_file
@@ -63,7 +64,8 @@ class Answer(Struct, frozen=True):
                 return cls(str(made.describe()))
             if question.about == "uses":
                 return cls("\n".join(made.uses()))
-            made.require()
+            with offline_without_address(method):
+                made.require()
         except XmcbenchError as error:
             # An unknown name in a request ends the plan; a name that a method does not know leaves out the method.
             kind = UsageError.__name__ if isinstance(error, UnknownName) else errors.kind_of(error)
