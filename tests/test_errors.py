@@ -64,3 +64,11 @@ def test_every_kind_is_of_this_module():
 def test_what_an_error_of_somebody_else_says():
     assert told(ValueError("two\nlines \x1b[31m")) == r"ValueError: two lines \x1b[31m"
     assert told(KeyboardInterrupt()) == "KeyboardInterrupt"
+
+
+def test_an_error_that_cannot_say_anything_has_its_class():
+    class Mute(Exception):
+        def __str__(self):
+            raise AttributeError("message")
+
+    assert told(Mute()) == "Mute"

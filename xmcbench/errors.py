@@ -116,7 +116,11 @@ def of_kind(kind: str, message: str, hint: str) -> XmcbenchError:
 
 def told(error: BaseException) -> str:
     """An error that is not one of ours, in one line: its class and its message."""
-    return ": ".join(filter(None, [type(error).__name__, visible(" ".join(str(error).split()))]))
+    try:
+        message = str(error)
+    except Exception:  # the class of an error can be anyone's
+        message = ""
+    return ": ".join(filter(None, [type(error).__name__, visible(" ".join(message.split()))]))
 
 
 def is_full_disk(error: OSError) -> bool:

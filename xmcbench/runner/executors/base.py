@@ -102,9 +102,6 @@ class Executor(Protocol):
     def host(self, key: str) -> str | None:
         """A name for the machine that a running task is on; None until it is on one."""
 
-    def cancel(self, key: str) -> None:
-        """End a task, and everything it started."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...

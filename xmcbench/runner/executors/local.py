@@ -48,8 +48,9 @@ class Local:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for key in list(self._running):
-            self.cancel(key)
+        for running in self._running.values():
+            running.files.close()
+        self._running.clear()
         self._servers.end()
 
     @property
@@ -95,11 +96,6 @@ class Local:
     def host(self, key: str) -> str:
         """Always this machine."""
         return ""
-
-    def cancel(self, key: str) -> None:
-        """End a task; its files go."""
-        if running := self._running.pop(key, None):
-            running.files.close()
 
     def _ended(self) -> list[Ended]:
         endings = [(each, each.process.look()) for each in self._running.values()]

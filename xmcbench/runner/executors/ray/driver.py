@@ -137,11 +137,6 @@ class Ray:
         sent = self._sent.get(key)
         return sent.started.host if sent and sent.started else None
 
-    def cancel(self, key: str) -> None:
-        """End a task."""
-        if sent := self._sent.pop(key, None):
-            self._cancel([sent])
-
     def _send(self, sent: _Sent) -> None:
         task, ray = sent.task, self._cluster.ray
         sent.tries += 1
