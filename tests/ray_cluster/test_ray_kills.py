@@ -68,7 +68,8 @@ def test_the_gpu_of_a_cluster_is_lost(connected, there, capsys, monkeypatch, tri
     monkeypatch.setattr(driver, "_PATIENCE_S", 5.0)
     other = connected.add_node(**connected.arguments, num_gpus=1)
     killed = Later(trial, 1, lambda: connected.remove_node(other, allow_graceful=False))
-    wanted = {"methods": ["cuda"], "seeds": range(2), "overrides": {"cuda": {"sleep": 2}}, "compute": Compute("cuda")}
+    # The first cell is killed long before it would end, even where this process is slow to look.
+    wanted = {"methods": ["cuda"], "seeds": range(2), "overrides": {"cuda": {"sleep": 60}}, "compute": Compute("cuda")}
     ended = there(EZ, **wanted, watch=killed, status="failed")
     assert killed.done
     assert all("no machine of the cluster has 1 cores and 1 GPUs anymore" in each.reason for each in ended)

@@ -463,6 +463,50 @@ def test_what_is_asked_for_must_be_there(ray, monkeypatch):
         cluster.check_room(Compute(), cells)
 
 
+class Probed(FakeRay):
+    """A cluster whose machines answer as ``says`` has it; those in ``lost`` die while they are asked."""
+
+    def __init__(self, says, lost=()):
+        super().__init__()
+        self.says, self.lost = says, lost
+
+    def remote(self, thing):
+        def options(scheduling_strategy, **_):
+            return SimpleNamespace(remote=lambda: scheduling_strategy[0])
+
+        return SimpleNamespace(options=options)
+
+    def wait(self, asked, num_returns, timeout):
+        self.alive = [each for each in self.alive if each["NodeID"] not in self.lost]
+        return [each for each in asked if each in self.says], [each for each in asked if each not in self.says]
+
+    def get(self, node):
+        if isinstance(self.says[node], Exception):
+            raise self.says[node]
+        return self.says[node]
+
+
+def here():
+    found = Versions.here()
+    return found.python, (found.host, found.python, found.xmcbench, found.code)
+
+
+@pytest.mark.parametrize("second", [{}, {"b": RayError("its node does not exist")}], ids=["silent", "refused"])
+def test_a_machine_that_is_lost_while_it_is_asked_does_not_matter(second):
+    says = {"a": here(), **second}
+    Cluster(Probed(says, lost=("b",)), "a").check_versions()
+    with pytest.raises(UsageError, match="host-b of the Ray cluster (did not answer|cannot be used: its node)"):
+        Cluster(Probed(says), "a").check_versions()
+
+
+def test_a_machine_of_another_version_is_refused():
+    Cluster(Probed({"a": here(), "b": here()}), "a").check_versions()
+    with pytest.raises(UsageError, match=r"host-b of the Ray cluster \(Python 3.9\) has no xmcbench: ImportError"):
+        Cluster(Probed({"a": here(), "b": ("3.9", "ImportError: xmcbench")}), "a").check_versions()
+    with pytest.raises(UsageError, match="has xmcbench 0.0, and this machine"):
+        Cluster(Probed({"a": here(), "b": (here()[0], ("b", here()[0], "0.0", "c"))}), "a").check_versions()
+
+
 def test_without_ray(monkeypatch):
     whole = builtins.__import__
 

@@ -82,7 +82,7 @@ class Cluster:
             )
 
     def check_versions(self) -> None:
-        """Raise UsageError where a machine has another Python or xmcbench, or none, or does not answer."""
+        """Raise UsageError where a machine has another Python or xmcbench, or none, or is alive and does not answer."""
         probe = self.ray.remote(_probe())
         asked = {
             probe.options(num_cpus=0, max_retries=0, scheduling_strategy=self.on(each)).remote(): each
@@ -90,15 +90,20 @@ class Cluster:
             if each.cores
         }
         answered, silent = self.ray.wait([*asked], num_returns=len(asked), timeout=_PROBE_S)
-        if silent:
-            raise UsageError(
-                f"{asked[silent[0]].host} of the Ray cluster did not answer within {_PROBE_S:.0f} s",
-                "`ray status` shows which machines are alive",
-            )
+        # A machine that was lost in the meantime gets no cell, so it may as well not have answered.
+        alive = {each.id for each in self.nodes()}
+        for each in silent:
+            if asked[each].id in alive:
+                raise UsageError(
+                    f"{asked[each].host} of the Ray cluster did not answer within {_PROBE_S:.0f} s",
+                    "`ray status` shows which machines are alive",
+                )
         for each in answered:
             try:
                 python, found = self.ray.get(each)
             except self.ray.exceptions.RayError as error:
+                if asked[each].id not in alive:
+                    continue
                 raise UsageError(f"{asked[each].host} of the Ray cluster cannot be used: {_line(error)}") from None
             if isinstance(found, str):
                 hint = f"install the xmcbench of this machine there ({Versions.here().xmcbench})"
