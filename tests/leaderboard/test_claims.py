@@ -127,6 +127,23 @@ def test_only_rows_that_a_preset_gives_unchanged_are_compared(row):
     assert found["P@1 small"] == "+10.00 (1 of 1)"
 
 
+def test_a_described_parameter_that_was_changed_counts_as_changed(row):
+    """The variant of a row with another budget has no equals sign: only the preset tells."""
+    ours = [row("MACLR", "small, 20 steps of 32", 0.5, seed, steps=20) for seed in (0, 1)]
+    untrained = [row("ICT", "small, 0 steps of 32", 0.1, seed, steps=0) for seed in (0, 1, 2)]
+    theirs = row("ICT", "small, 60 steps of 32", 0.4, steps=60)
+    known = {"ict": {"": {"steps": 100_000}, "small": {"steps": 60}}}
+    standing = Standing(presets=known)
+    assert table([*ours, *untrained, theirs], "MACLR is above ICT", standing=standing)["P@1 small"] == "+10.00 (1 of 1)"
+    assert not text([*ours, *untrained], standing=standing)
+    rows = [row("MACLR", "small", components=components, steps=9) for components in ("x---", "----")]
+    claim = "Clusters help ICT (rows 2, 1)"
+    for steps, shown in ((9, True), (20, False)):
+        switches = dict.fromkeys(SWITCHES, True)
+        known = {"maclr": {"": {"steps": 100_000}, "small": switches | {"steps": steps}}}
+        assert (claim in text([*rows, *ours, theirs], standing=Standing(presets=known))) == shown
+
+
 def test_rows_of_the_ablation_by_two_versions_of_a_preset_are_not_compared(row):
     whole = [row("MACLR", "small", 0.5, steps=20), row("ICT", "small", 0.4, steps=60)]
     one = row("MACLR", "small", 0.3, components="x---", steps=20)

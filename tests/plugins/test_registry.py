@@ -189,3 +189,10 @@ def test_a_file_that_starts_a_command_on_import_does_not_start_it_again(xmcbench
     plugin(textwrap.dedent(GOOD.format(name="A")) + textwrap.dedent(code))
     xmcbench(*given, timeout=60)
     assert "it starts a run on import (move that below `if __name__" in (tmp_path / "said").read_text()
+
+
+def test_today_s_code_knows_what_each_preset_sets(plugin):
+    path = plugin(GOOD.format(name="A") + "        steps: int = 9\n        presets = {'quick': {'steps': 2}}\n")
+    standing = Registry([path, plugin("raise SystemExit(3)", "broken.py")]).standing(["a", "bm25"])
+    assert standing.presets["a"] == {"": {"steps": 9}, "quick": {"steps": 2}}
+    assert standing.presets.keys() == standing.sources.keys() == {"a", "bm25"}

@@ -69,3 +69,17 @@ def test_figures_of_other_propensities_are_not_current(record):
     assert record().protocol.source_sha256 == metrics_digest()
     assert figures_current(record())
     assert not figures_current(record(), (0.6, 2.6))
+
+
+def test_a_cell_is_changed_where_a_parameter_is_not_as_its_preset_has_it(record):
+    standing = Standing(presets={"tfidf": {"": {"a": 1, "b": 2}, "small": {"a": 3, "b": 2}}})
+    cell = record("tfidf", a=3, b=2).cell
+    assert not standing.changed(cell, "small")
+    assert standing.changed(cell, "")
+    assert not standing.changed(cell, "", ignored=["a"])
+    # A parameter that was added later has its default.
+    assert not standing.changed(record("tfidf", a=3).cell, "small")
+    assert standing.changed(record("tfidf", b=2).cell, "small")
+    # What is not known is not judged.
+    assert not standing.changed(cell, "large")
+    assert not standing.changed(record("bm25", a=9).cell, "")

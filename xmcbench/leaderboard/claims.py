@@ -8,7 +8,7 @@ Differences are taken seed by seed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -106,23 +106,35 @@ def _row(side: Side, records: Sequence[Record], source: Source, preset: str, sta
     """The records of one side of a claim, one per seed; none if the board does not have it."""
     inside = [record for record in records if record.cell.setting == side.setting]
     if side.row is not None and source.ablation:
-        own = [record for record in inside if _is_row(record, side.row, source.ablation) and _preset(record) == preset]
+        rows = [record for record in inside if _is_row(record, side.row, source.ablation, standing)]
+        own = [record for record in rows if _preset(record) == preset]
     else:
         whole, _ = ablation.parted(inside, [source])
-        unchanged = [each for each in whole if each.method.title == side.method and "=" not in each.method.variant]
+        named = [each for each in whole if each.method.title == side.method]
+        unchanged = [each for each in named if _unchanged(each, each.method.variant, standing)]
         own = [each for each in unchanged if _preset(each) == preset]
         own = own or [each for each in unchanged if not _preset(each)]  # a method without presets
     # A preset may have changed between two runs: its rows by today's code come first, then those with more seeds.
     return min(grouped(own).values(), key=lambda group: (len(standing.problems(group)), -len(group)), default=[])
 
 
-def _is_row(record: Record, row: str, printed: Ablation) -> bool:
+def _is_row(record: Record, row: str, printed: Ablation, standing: Standing) -> bool:
     """Whether it is this row of the ablation, with all other parameters as a preset has them."""
+    variant = without_switches(record.method.variant, printed.switches)
     return (
         record.method.title == printed.method
-        and "=" not in without_switches(record.method.variant, printed.switches)
+        and _unchanged(record, variant, standing, printed.switches)
         and ablation.index(record.cell.parameters, printed) == row
     )
+
+
+def _unchanged(record: Record, variant: str, standing: Standing, ignored: Collection[str] = ()) -> bool:
+    """Whether its parameters are those of its preset, the ignored ones left out.
+
+    The variant names changed parameters, but not those that it describes: a row with another number of steps looks like
+    one of the preset. Only the preset tells.
+    """
+    return "=" not in variant and not standing.changed(record.cell, _preset(record), ignored)
 
 
 def _others(group: Sequence[Record], source: Source) -> dict[str, object]:

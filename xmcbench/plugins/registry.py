@@ -240,7 +240,8 @@ class Registry:
 
     def standing(self, names: Iterable[str] | None = None) -> Standing:
         """Today's code of all methods, or of the named ones, by which a record is judged."""
-        return Standing(self.sources(names), self._used_by)
+        sources = self.sources(names)
+        return Standing(sources, self._used_by, {name: _presets(self[name]) for name in sources})
 
     def _used_by(self, cell: Cell) -> tuple[str, ...]:
         try:
@@ -256,6 +257,12 @@ class Registry:
             broken = self._broken_files[0]
             return Entry(name, broken.origin, None, broken.problem, broken.plugin)
         raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
+
+
+def _presets(entry: Entry) -> dict[str, Values]:
+    """Preset -> every parameter with its value; "" for the defaults."""
+    method = entry.described()
+    return {preset: method.resolve(entry.name, values) for preset, values in {"": {}, **method.presets}.items()}
 
 
 def _itself(entry: Entry) -> Entry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xmcbench.metrics import protocol
@@ -26,17 +26,31 @@ def _only_its_own(cell: Cell) -> tuple[str, ...]:
 class Standing:
     """Today's code. sources: method -> SHA-256 of its source; a method that is not there is not judged.
 
-    used: the methods that a cell goes through, by name, its own first.
+    used: the methods that a cell goes through, by name, its own first. presets: method -> preset -> all parameters as
+    it has them; the preset "" has the defaults.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
     used: Callable[[Cell], Sequence[str]] = _only_its_own
+    presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
 
     def stale(self, record: Record) -> bool:
         """Whether the code of the method has changed since, and no later check covers the record."""
         today = [self.sources.get(name) for name in self.used(record.cell)]
         known = [each for each in today if each is not None]
         return len(known) == len(today) and joined(known) not in valid_sources(record)
+
+    def changed(self, cell: Cell, preset: str, ignored: Collection[str] = ()) -> bool:
+        """Whether a cell has other parameters than the preset gives it today, those in ``ignored`` left out.
+
+        False where the method or the preset is not known.
+        """
+        known = self.presets.get(cell.method, {})
+        if preset not in known:
+            return False
+        # A parameter that was added later is not in the cell, and has its default.
+        whole = {**known[""], **cell.parameters}
+        return any(whole.get(name) != value for name, value in known[preset].items() if name not in ignored)
 
     def problem(self, record: Record) -> str:
         """A note for readers of the record's figures; empty if all is well."""
