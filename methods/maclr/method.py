@@ -32,15 +32,16 @@ class MACLR(SelfTraining):
     components off it is ICT.
 
     The preset ``paper`` is the paper, ``reference`` its authors' code. What is left between these and ours: losses are
-    means over a batch, not sums (with Adam only the limit of the gradient sees that); AdamW without weight decay is
-    Adam; Punkt learns from the corpus, where NLTK brings an English model; M, which the paper does not name, is the
-    code's; the code's choice of a checkpoint by test figures is left out. docs/reproduction.md lists all of them.
+    means over a batch, not sums (with Adam that only affects gradient clipping); AdamW without weight decay is Adam;
+    Punkt learns from the corpus, where NLTK includes an English model; M, which the paper does not name, is the code's;
+    the code's choice of a checkpoint by test figures is left out. docs/reproduction.md lists all of them.
     """
 
     title = "MACLR"
     packages: ClassVar = {**SelfTraining.packages, "faiss": "faiss-cpu"}
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch", "pseudo_steps")
-    _budget: ClassVar[tuple[str, ...]] = ("steps", "pseudo_steps")
+    #: The periods of the clusters go with the steps.
+    _budget: ClassVar[tuple[str, ...]] = ("steps", "pseudo_steps", "clusters_doubled_every", "clusters_updated_every")
     presets: ClassVar = PRESETS
     choices: ClassVar = {
         "paper": "MACLR, section 5.1",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Documents that are looked at for each that Stage II can visit, where many are expected to get no pseudo label.
 _CANDIDATES = 4
+#: Labels with a document's own title that a ranking is made longer by, at most: thousands may share one text.
+_OWN_TITLES = 100
 
 
 class SelfTraining(ContextEncoder):
@@ -239,7 +241,7 @@ class SelfTraining(ContextEncoder):
 
         deep = self.pseudo_mix != "each" or self.hard_negatives or self.pseudo_loss == "soft"
         depth = max(DEPTH if deep else 0, self.hard_last if self.hard_negatives else 0, self.pseudo_top + 1)
-        depth = min(depth + (0 if self.pseudo_own_title else own_titles.most), len(raw_Y))
+        depth = min(depth + (0 if self.pseudo_own_title else min(own_titles.most, _OWN_TITLES)), len(raw_Y))
         rankings: dict[str, TopK] = {}
         if self.pseudo_encoder:
             rankings["encoder"] = self._nearest_by_encoder(tower, read, raw_Y, depth)

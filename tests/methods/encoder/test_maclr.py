@@ -241,7 +241,8 @@ def test_what_a_step_of_maclr_embeds(run, stories, monkeypatch):
     for values in ({}, {"hard_negatives": 1, "pseudo_replay": 1.0}, {"pseudo_loss": "soft"}, OFF):
         counted.clear()
         _, method = run(stories, **values)
-        budget = {"texts": sum(counted), "parameters": ["steps", "pseudo_steps"]}
+        schedule = ["clusters_doubled_every", "clusters_updated_every"]
+        budget = {"texts": sum(counted), "parameters": ["steps", "pseudo_steps", *schedule]}
         assert method._passes() == sum(counted), values
         assert method.notes["budget"] == budget, values
 
@@ -264,7 +265,8 @@ def test_held_out_documents(run, stories):
         run(stories, held_out=30)
 
 
-def test_a_tie_counts_against_a_context(monkeypatch):
+@pytest.mark.parametrize("block", [1, 2])
+def test_a_tie_counts_against_a_context(monkeypatch, block):
     """The first context is as near to both titles."""
     vectors = {"contexts": [[1, 0], [0, 1]], "titles": [[1, 0], [1, 1]]}
 
@@ -272,6 +274,7 @@ def test_a_tie_counts_against_a_context(monkeypatch):
         out[:] = vectors[store]
 
     monkeypatch.setattr(title_retrieval, "encode", encode)
+    monkeypatch.setattr(title_retrieval, "_BLOCK", block)
     found = title_retrieval.title_retrieval(SimpleNamespace(width=2), "contexts", "titles", np.arange(2))
     assert found == {"hit@1": 0.5, "MRR": 0.75}
 
@@ -344,6 +347,22 @@ def test_labels_that_are_the_titles(run, stories):
     _, dropped = run((stories[0], items), pseudo_own_title=False)
     assert kept.notes["pseudo pairs"] != dropped.notes["pseudo pairs"]
     assert kept.notes["pseudo pairs"]["encoder"] == dropped.notes["pseudo pairs"]["encoder"] == 72
+
+
+def test_a_title_that_many_labels_have_does_not_deepen_rankings_without_limit(run, stories, monkeypatch):
+    depths, nearest = [], MACLR._nearest_by_encoder
+
+    def watched(self, tower, raw_X, raw_Y, depth):
+        depths.append(depth)
+        return nearest(self, tower, raw_X, raw_Y, depth)
+
+    monkeypatch.setattr(MACLR, "_nearest_by_encoder", watched)
+    monkeypatch.setattr("xmcbench.methods.maclr.self_training._OWN_TITLES", 20)
+    first = stories[0].titles[0]
+    for count in (5, 30):
+        labels = Texts.from_lists([*sorted(set(stories[0].titles)), *[first] * count, *map(str, range(60))])
+        run((stories[0], labels), pseudo_own_title=False, pseudo_top=3)
+    assert depths == [4 + 6, 4 + 20]  # the title stands among the others once more
 
 
 @pytest.mark.parametrize(
