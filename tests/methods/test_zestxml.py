@@ -122,6 +122,54 @@ def test_prediction_combines_the_model_with_direct_matches(fitted, corpus):
     assert found.indices[1, 0] == 1
 
 
+@pytest.mark.parametrize("direct_weight", [0.0, 0.2, 5.0])
+def test_the_shortlist_has_the_labels_with_the_strongest_links(fitted, corpus, direct_weight):
+    """Links of the pairs, and of each feature to itself with the weight of a direct match."""
+    raw_X, raw_Y, pairs, new = corpus
+    method = fitted(ZestXML, raw_X, raw_Y, pairs, direct_weight=direct_weight, links=3, shortlist=3)
+    features = TfidfFeatures.shared(method.artifacts, raw_X, raw_Y, "sklearn", 2, 0.5)
+    X, Y, Q = features.transform(raw_X), features.labels, features.transform(new)
+    links = one_shot(X, Y, pairs, 3, 0.01).toarray() + direct_weight * np.eye(Y.shape[1])
+    np.testing.assert_allclose(method._links.toarray(), links, rtol=1e-6)
+    strength = Q.toarray() @ links @ Y.toarray().T
+    found = method._shortlist(Q, 3)
+    for row in range(len(new)):
+        ranked = [label for label in np.argsort(-strength[row], kind="stable")[:3] if strength[row, label] > 0]
+        np.testing.assert_allclose(found.scores[row, : len(ranked)], strength[row, ranked], rtol=1e-5)
+        assert (found.indices[row, len(ranked) :] == -1).all()
+
+
+def test_a_pair_that_the_shortlist_misses_is_trained_on(fitted, corpus, monkeypatch):
+    raw_X, raw_Y, pairs, _ = corpus
+    given = []
+
+    def watched(self, X, candidates, true, **options):
+        given.append((candidates, true))
+        return 1, 0.0
+
+    monkeypatch.setattr(Bilinear, "fit", watched)
+    method = fitted(ZestXML, raw_X, raw_Y, pairs, shortlist=1)
+    ((candidates, true),) = given
+    kept = csr_matrix((true.astype(float), candidates.indices, candidates.indptr), shape=candidates.shape)
+    assert np.array_equal(kept.toarray(), pairs.toarray())
+    assert method.notes["pairs_in_the_shortlist"] < pairs.nnz
+
+
+@pytest.mark.parametrize(
+    ("preset", "links", "union", "direct_weight", "shortlist", "cost", "share"),
+    [
+        ("amazon", 40, 0.01, 0.2, 100, 1.0, 0.9),
+        ("wikipedia", 40, 0.01, 0.1, 100, 2.0, 0.8),
+        ("eurlex", 120, 0.02, 0.8, 150, 5.0, 0.9),
+    ],
+)
+def test_presets_have_the_authors_values(preset, links, union, direct_weight, shortlist, cost, share):
+    method = ZestXML(**ZestXML.presets[preset])
+    assert (method.links, method.union, method.direct_weight) == (links, union, direct_weight)
+    assert (method.shortlist, method.cost, method.share) == (shortlist, cost, share)
+    assert (method.iterations, method.tolerance) == (20, 0.01)
+
+
 def test_same_bytes_twice(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
     a, b = (fitted(ZestXML, raw_X, raw_Y, pairs, seed=3).predict(new, k=5) for _ in range(2))
@@ -149,7 +197,7 @@ def test_predicts_deeper_than_the_shortlist(fitted):
     assert (found.indices[:, 0] == np.arange(150)).all()
 
 
-@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"]])
+@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
 def test_strange_input(fitted, labels):
     """One label, one pair or none, labels with equal texts or none, instances without a known token, L < shortlist."""
     raw_X = Texts.from_lists(["the red story", "about a garden", ""])
@@ -161,7 +209,7 @@ def test_strange_input(fitted, labels):
         method = fitted(ZestXML, raw_X, Texts.from_lists(labels), pairs.tocsr())
         found = method.predict(new, k=100)
         found.check(len(new), 100, len(labels))
-        assert found.indices[0, 0] == 0
+        assert found.indices[0, 0] == (0 if any(labels) else -1)
         assert (found.indices[1:] == -1).all()
         json.dumps(method.notes, allow_nan=False)
 

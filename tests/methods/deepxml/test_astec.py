@@ -3,11 +3,12 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import csr_matrix, random
 
 from xmcbench import Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec
-from xmcbench.methods.deepxml import classifiers, surrogate
+from xmcbench.methods.deepxml import classifiers, surrogate, training
 from xmcbench.methods.deepxml.bags import Bags
 from xmcbench.methods.deepxml.classifiers import trained_classifiers
 from xmcbench.methods.deepxml.surrogate import balanced_clusters, surrogate_pairs, walked
@@ -114,6 +115,55 @@ def test_score_is_the_fusion_of_classifier_and_nearness(fitted, corpus):
         classifier = 10.0 * (query @ method._classifiers[label] - 0.5)
         expected = 0.3 / (1 + math.exp(-classifier)) + 0.7 / (1 + math.exp(-nearness))
         assert score == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_encoder_is_trained_on_surrogates_by_cross_entropy(fitted, corpus, monkeypatch):
+    """The loss of the first batch, in loops: before the first step the head gives each cluster its frequency."""
+    found, given = [], []
+
+    def once(parts, batches, loss_of, *, epochs, seed):
+        rows = batches(0)[0]
+        found.append((rows, float(loss_of(rows).detach()), parts[-1][0]))
+        return []
+
+    def watched(*arguments, **options):
+        given.append(surrogate_pairs(*arguments, **options))
+        return given[-1]
+
+    monkeypatch.setattr(training, "train", once)
+    monkeypatch.setattr(surrogate, "surrogate_pairs", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(Astec, raw_X, raw_Y, pairs, **(SMALL | {"dropout": 0.0, "batch": 20, "classifier_epochs": 0}))
+    (rows, loss, head), *_ = found
+    true = given[0].toarray()
+    weight, bias = (each.detach().numpy() for each in (head.weight, head.bias))
+    np.testing.assert_allclose(1 / (1 + np.exp(-bias)), true.mean(axis=0), rtol=1e-4)
+    documents = method._encoder.embed(method._tokens.bags(raw_X.take(np.flatnonzero(np.diff(pairs.indptr)))))
+    expected = 0.0
+    for row in rows:
+        for cluster, logit in enumerate(weight @ documents[row] + bias):
+            likely = 1 / (1 + math.exp(-logit))
+            expected -= math.log(likely if true[row, cluster] else 1 - likely)
+    assert len(rows) == 20
+    assert loss == pytest.approx(expected / 20, rel=1e-5)
+
+
+def test_classifiers_are_trained_by_cross_entropy(fitted, corpus, monkeypatch):
+    given = []
+
+    def watched(documents, start, candidates, true, loss, **options):
+        given.append(loss)
+        return trained_classifiers(documents, start, candidates, true, loss, **options)
+
+    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    fitted(Astec, raw_X, raw_Y, pairs, scale=7.0, **SMALL)
+    cosines = torch.tensor([0.9, -0.2, 0.4], requires_grad=True)
+    likely = [1 / (1 + math.exp(-7.0 * (cosine - 0.5))) for cosine in cosines.tolist()]
+    loss = given[0](cosines, torch.tensor([True, False, False]))
+    loss.backward()
+    assert loss.item() == pytest.approx(-math.log(likely[0]) - math.log(1 - likely[1]) - math.log(1 - likely[2]))
+    assert cosines.grad.tolist() == pytest.approx([7 * (likely[0] - 1), 7 * likely[1], 7 * likely[2]], rel=1e-5)
 
 
 def test_the_reranker_learns_what_the_others_rank_first(fitted, corpus, monkeypatch):

@@ -11,7 +11,7 @@ from xmcbench import Artifacts, MethodError, Texts, UsageError
 from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml import classifiers, losses, training
 from xmcbench.methods.deepxml.bags import Bags, Tokens
-from xmcbench.methods.deepxml.classifiers import candidate_labels, shortlisted, trained_classifiers
+from xmcbench.methods.deepxml.classifiers import Classifiers, candidate_labels, shortlisted, trained_classifiers
 from xmcbench.methods.deepxml.losses import contrastive_loss
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.training import shuffled, train
@@ -120,8 +120,75 @@ def test_contrastive_loss_equals_its_transcription(threshold):
     arguments = torch.tensor(cosines, requires_grad=True), torch.tensor(positive)
     found = contrastive_loss(*arguments, 0.9, 1.5, threshold)
     assert found.item() == pytest.approx(expected, rel=1e-9)
-    if not threshold:
-        assert torch.autograd.gradcheck(lambda each: contrastive_loss(each, arguments[1], 0.9, 1.5), arguments[:1])
+    assert torch.autograd.gradcheck(
+        lambda each: contrastive_loss(each, arguments[1], 0.9, 1.5, threshold), arguments[:1]
+    )
+
+
+@pytest.mark.parametrize("negatives", [1, 2, 6])
+def test_the_encoder_is_trained_on_the_hardest_documents_of_a_batch(fitted, monkeypatch, negatives):
+    """The loss of one batch of all labels, in loops. Each label has one document; two documents have two labels."""
+    found = []
+
+    def once(parts, batches, loss_of, *, epochs, seed):
+        ((rows,),) = [batches(0)]
+        found.append((rows, loss_of(rows)))
+        return []
+
+    monkeypatch.setattr(training, "train", once)
+    raw_X = Texts.from_lists(["red tea cup", "green leaf", "cup of red wine", "blue sky tea"])
+    raw_Y = Texts.from_lists(["tea cup", "leaf", "wine", "sky", "red cup", "green"])
+    documents = [0, 1, 2, 3, 2, 1]
+    pairs = csr_matrix((np.ones(6, np.float32), (documents, np.arange(6))), shape=(4, 6))
+    values = SMALL | {"dropout": 0.0, "classifier_epochs": 0, "negatives": negatives, "c": 0.8, "d": 2.5}
+    method = fitted(SiameseXML, raw_X, raw_Y, pairs, **values)
+    ((rows, loss),) = found
+    anchors, others = (method._encoder.embed(method._tokens.bags(each)) for each in (raw_Y, raw_X))
+    expected = 0.0
+    for label in rows:
+        expected -= math.log(0.8 * math.exp(2.5 * (anchors[label] @ others[documents[label]] - 1)))
+        wrong = [documents[other] for other in rows if documents[other] != documents[label]]
+        hardest = sorted((float(anchors[label] @ others[document]) for document in wrong), reverse=True)[:negatives]
+        expected -= sum(math.log(1 - 0.8 * math.exp(2.5 * (cosine - 1))) for cosine in hardest)
+    assert sorted(rows) == list(range(6))
+    assert float(loss.detach()) == pytest.approx(expected / 6, rel=1e-5)
+
+
+def test_scores_of_classifiers_are_cosines():
+    """Those of any list of labels per document, and their gradients by differences."""
+    rng = np.random.default_rng(0)
+    documents, start = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal((6, 4)).astype(np.float32)
+    labels = np.array([[5, 1], [1, 1], [0, 3]])
+    network, inputs = Classifiers(start), (torch.from_numpy(documents), torch.from_numpy(labels))
+    found = network(*inputs)
+    unit = start / np.linalg.norm(start, axis=1, keepdims=True)
+    expected = [[documents[row] @ unit[label] for label in labels[row]] for row in range(3)]
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(network.vectors(), unit, rtol=1e-6)
+    target, step = torch.from_numpy(rng.standard_normal((3, 2)).astype(np.float32)), 1e-2
+    (found * target).sum().backward()
+    assert network.table.weight.grad.is_sparse
+    gradient = network.table.weight.grad.to_dense().numpy()
+    assert not gradient[[2, 4]].any()
+    for label, place in [(1, 0), (5, 2), (3, 3)]:
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                network.table.weight[label, place] += sign * step
+                values.append(float((network(*inputs) * target).sum()))
+                network.table.weight[label, place] -= sign * step
+        assert gradient[label, place] == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=2e-3)
+
+
+def test_a_shortlist_holds_the_nearest_labels():
+    rng = np.random.default_rng(0)
+    documents, labels = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((6, 3)).astype(np.float32)
+    pairs = csr_matrix(np.eye(5, 6, dtype=np.float32) + np.eye(5, 6, 1, dtype=np.float32))
+    candidates, true = shortlisted(documents, labels, pairs, 2, seed=0, device="cpu")
+    for row in range(5):
+        nearest = {*np.argsort(-(labels @ documents[row]))[:2].tolist()}
+        assert {*candidates[row][true[row]].tolist()} == {row, row + 1}
+        assert {*candidates[row][~true[row]].tolist()} - {-1} == nearest - {row, row + 1}
 
 
 def test_candidate_labels():

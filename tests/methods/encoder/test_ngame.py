@@ -1,5 +1,6 @@
 """NGAME: batches of clusters, the hinge on hard labels, classifiers on top, and edge cases."""
 
+import json
 from collections import Counter
 from itertools import pairwise
 
@@ -166,13 +167,15 @@ def test_own_labels_of_a_document_are_no_negatives(task, kind):
 
 @pytest.fixture
 def run(checkpoint, stories, tmp_path):
-    def go(pairs=None, k=5, **values):
+    def go(pairs=None, k=5, labels=None, new=None, **values):
         raw_X, raw_Y, known = stories
+        raw_Y = raw_Y if labels is None else labels
         method = NGAME(backbone=str(checkpoint()), **{**QUICK, **values})
         method.artifacts = Artifacts(tmp_path / "store")
         method.fit(raw_X, raw_Y, known if pairs is None else pairs)
-        found = method.predict(raw_X, k)
-        found.check(len(raw_X), k, len(raw_Y))
+        asked = raw_X if new is None else new
+        found = method.predict(asked, k)
+        found.check(len(asked), k, len(raw_Y))
         return found, method
 
     return go
@@ -207,3 +210,15 @@ def test_hardly_any_pairs(run, stories, known):
     pairs = csr_matrix((np.ones(len(known), np.float32), (rows, columns)), shape=shape)
     found, _ = run(pairs=pairs, k=20)
     assert np.isfinite(found.scores[:, :10]).all()
+
+
+@pytest.mark.parametrize("labels", [["garden"], ["garden", "garden", "", "story"], ["", ""]])
+def test_strange_labels(run, labels):
+    """One label, equal ones, ones without text; a new document without a known word; a shortlist larger than L."""
+    pairs = csr_matrix(np.arange(30 * len(labels)).reshape(30, -1) % 3 == 0, dtype=np.float32)
+    new = Texts.from_lists(["red garden", "", "中文", "zyzzyva"])
+    found, method = run(pairs, 100, Texts.from_lists(labels), new)
+    assert (np.sort(found.indices[:, : len(labels)]) == np.arange(len(labels))).all()
+    assert (found.indices[:, len(labels) :] == -1).all()
+    assert np.isfinite(found.scores[:, : len(labels)]).all()
+    json.dumps(method.notes, allow_nan=False)
