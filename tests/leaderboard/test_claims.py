@@ -195,7 +195,7 @@ def test_datasets_for_tuning_have_no_claims(row, altered):
 
 
 def test_every_claim_of_the_paper_is_so_in_print():
-    (source,) = sources()
+    (source,) = (each for each in sources() if each.claims)
     assert len(source.claims) == len({claim.text for claim in source.claims}) == 22
     for claim in source.claims:
         better, worse = source.figures(claim.better), source.figures(claim.worse)

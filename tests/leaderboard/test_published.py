@@ -11,7 +11,8 @@ from xmcbench.data import known_datasets
 from xmcbench.errors import DataError
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
-from xmcbench.leaderboard.published import MAIN, read_source, sources
+from xmcbench.leaderboard.published import MAIN, PublishedRow, read_source, sources
+from xmcbench.leaderboard.tables import metric_table
 from xmcbench.setting import Setting
 
 FOLDER = Path(__file__).parents[2] / "leaderboards" / "published"
@@ -61,6 +62,42 @@ def test_all_7_ablation_rows_stand_on_their_page_as_printed(board):
         assert line[1:] == [row[name] for name in row if name != "index"]
 
 
+def test_rows_of_a_source_that_prints_some_metrics_stand_as_printed(board):
+    rows = lines("renee_mlsys23.csv")
+    assert len(rows) == 10
+    for row in rows:
+        page = section(board[f"{row['dataset'].lower()}.md"], "Full (all training pairs)")
+        found = [cells(line) for line in page.splitlines() if line.startswith(f"| *{row['method']}* [[2]]")]
+        assert [line[1:] for line in found] == [[row[metric] for metric in ("P@1", "P@3", "P@5")]], row
+    assert "| *Renee* [[2]](https://github.com/microsoft/renee)          |    ***48.05***" in board["lf-amazon-131k.md"]
+
+
+def test_sources_are_ranked_apart_and_what_one_does_not_print_is_blank():
+    setting = Setting.of("full")
+
+    def row(method, **figures):
+        return PublishedRow(
+            method, "t", "D", setting, {name.replace("_", "@"): text for name, text in figures.items()}, {}
+        )
+
+    printed = [
+        (1, row("A", P_1="50.0", R_100="90.0")),
+        (1, row("B", P_1="40.0", R_100="95.0")),
+        (2, row("C", P_1="45.0")),
+        (2, row("D", P_1="30.0")),
+        (3, row("E", P_1="60.0")),
+    ]
+    table = metric_table((), ("P@1", "P@3", "R@100"), published=printed)
+    assert [column.text for column in table.columns] == ["P@1", "R@100"]
+    assert {line.name: [(cell.text, cell.rank) for cell in line.cells] for line in table.lines} == {
+        "E": [("60.0", None), ("", None)],
+        "A": [("50.0", 0), ("90.0", 1)],
+        "C": [("45.0", 0), ("", None)],
+        "B": [("40.0", 1), ("95.0", 0)],
+        "D": [("30.0", 1), ("", None)],
+    }
+
+
 @pytest.mark.parametrize(("method", "p_1", "r_100"), [("TF-IDF", "5.3", "9.1"), ("MPNet", "3.5", "10.9")])
 def test_the_averages_of_section_5_2_follow(printed, method, p_1, r_100):
     """Cut after one digit, as the paper does: it prints gains in R@100 of 9.15 and 10.9925 as 9.1 and 10.9."""
@@ -89,7 +126,7 @@ def test_errata_are_footnotes(board):
 
 def test_statistics_are_those_of_the_cards():
     cards = {each.card.name: each.card.counts for each in known_datasets() if each.card}
-    (source,) = sources()
+    (source,) = (each for each in sources() if each.statistics)
     assert len(source.statistics) == 4
     for line in source.statistics:
         counts = cards[line["dataset"]]
@@ -108,7 +145,7 @@ def test_published_rows_stand_beside_measured_ones_and_are_ranked_apart(record, 
     assert rows[2].startswith("| *MACLR* [[1]]")
     assert "***18.13***" in rows[2]
     document = json.loads(files(pages([made, other]), "json")["lf-amazon-131k.json"])
-    assert {row["source"] for table in document["tables"] for row in table["rows"]} == {0, 1}
+    assert {row["source"] for table in document["tables"] for row in table["rows"]} == {0, 1, 2}
 
 
 def test_a_damaged_source_is_named(tmp_path):

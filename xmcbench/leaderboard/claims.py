@@ -169,12 +169,15 @@ def _value(record: Record, metric: str) -> float:
 
 
 def _published(claim: Claim, source: Source, metric: str) -> list[float]:
-    """The published differences, one per dataset that both sides have."""
+    """The published differences, one per dataset for which both sides have the metric."""
     better, worse = source.figures(claim.better), source.figures(claim.worse)
-    return [float(better[name][metric]) - float(worse[name][metric]) for name in better if name in worse]
+    both = [(better[name], worse[name]) for name in better if name in worse]
+    return [float(first[metric]) - float(second[metric]) for first, second in both if {metric} <= first.keys() & second]
 
 
 def _range(differences: Sequence[float]) -> str:
+    if not differences:
+        return ""
     ends = sorted({f"{end:+.2f}" for end in (min(differences), max(differences))}, key=float)
     return " to ".join(ends)
 

@@ -24,9 +24,10 @@ from xmcbench.setting import Setting
 from xmcbench.storage.reading import read_text
 from xmcbench.storage.shipped import shipped
 
-#: The paper's layout: every table of results has these.
+#: The layout of the MACLR paper: every measured table has these. A published one may lack those that it does not print.
 MAIN = ("P@1", "P@3", "P@5", "R@1", "R@3", "R@5", "R@10", "R@100")
-
+#: What every published row has: tables are sorted by it.
+_FIRST = ("P@1",)
 
 #: What a link of Markdown may contain, and the key of a citation of LaTeX.
 _LINK, _KEY = re.compile(r"https?://[\w./?#@!$&'*+,;=%:~-]+", re.ASCII), re.compile(r"[\w.:+/-]+", re.ASCII)
@@ -236,15 +237,16 @@ def _row(values: Mapping[str, str], errata: Iterable[_Erratum]) -> PublishedRow:
         table=line.table,
         dataset=line.dataset,
         setting=Setting.of(line.setting, float(line.ratio) if few else None, line.sample_by if few else None),
-        figures=_figures(values),
+        figures=_figures(values, _FIRST),
         notes=_notes(each for each in errata if each.about(line.table, line.dataset, line.method)),
     )
 
 
-def _figures(line: Mapping[str, str]) -> dict[str, str]:
-    """The figures of a line, by metric, as printed. Raises ValueError for other text."""
+def _figures(line: Mapping[str, str], needed: Iterable[str]) -> dict[str, str]:
+    """The figures of a line, by metric, as printed. Raises ValueError for other text, and for a needed one that is
+    missing."""
     figures = {name: value for name, value in line.items() if name and "@" in name}
-    for name in MAIN:
+    for name in needed:
         if name not in figures:
             raise ValueError(f"a line has no {name}")
     for name, value in figures.items():
@@ -272,7 +274,9 @@ def _notes(errata: Iterable[_Erratum]) -> dict[str, tuple[str, ...]]:
 
 def _ablation(path: Path, described: _AblationFile) -> Ablation:
     lines = _lines(path.with_name(described.file))
-    rows = tuple((line["index"], {name: line[name] for name in described.switches}, _figures(line)) for line in lines)
+    rows = tuple(
+        (line["index"], {name: line[name] for name in described.switches}, _figures(line, MAIN)) for line in lines
+    )
     return Ablation(described.method, described.dataset, Setting.of(described.setting), described.switches, rows)
 
 

@@ -79,8 +79,11 @@ def metric_table(
     """Metrics of measured rows, then of published ones with the number of their source; each kind is ranked
     separately."""
     rows = [row for row in rows if row.figures]
-    # Without propensities there is no PSP.
-    metrics = [metric for metric in metrics if all(metric in row.figures for row in rows)]
+    # Without propensities there is no PSP, and a publication need not print everything.
+    if rows:
+        metrics = [metric for metric in metrics if all(metric in row.figures for row in rows)]
+    else:
+        metrics = [metric for metric in metrics if any(metric in row.figures for _, row in published)]
     several_seeds = any(len(row.seeds) > 1 for row in rows)
     measured = _measured([[row.figures[metric] for metric in metrics] for row in rows])
     lines = [
@@ -88,17 +91,13 @@ def metric_table(
         for row, cells in zip(rows, measured, strict=True)
     ]
     printed = sorted(published, key=lambda each: (-float(each[1].figures[metrics[0]]), each[1].method))
-    ranks = [_ranks_as_printed([row.figures[metric] for _, row in printed]) for metric in metrics]
+    ranks = [
+        _ranks_as_printed([(number, row.figures.get(metric, "")) for number, row in printed]) for metric in metrics
+    ]
     for position, (number, row) in enumerate(printed):
         cells = [
-            TableCell(
-                row.figures[metric],
-                "",
-                ranks[column][position],
-                row.notes.get(metric, ()),
-                float(Decimal(row.figures[metric]) / 100),
-            )
-            for column, metric in enumerate(metrics)
+            _printed(row, metric, column[position]) if metric in row.figures else TableCell()
+            for metric, column in zip(metrics, ranks, strict=True)
         ]
         lines.append(TableLine(row.method, (*cells, *([TableCell()] if several_seeds else [])), number))
     columns = [_column(metric, (column_notes or {}).get(metric, ())) for metric in metrics]
@@ -182,7 +181,7 @@ def text_table(
     """A table of plain texts, one line per (name, texts, number of the source or 0); the columns ``ranked`` are
     figures. notes, kinds: name of a line -> notes on it, its kinds."""
     printed = {
-        column: _ranks_as_printed([texts[place] for _, texts, _ in lines])
+        column: _ranks_as_printed([(source, texts[place]) for _, texts, source in lines])
         for place, column in enumerate(columns)
         if column in ranked
     }
@@ -231,11 +230,25 @@ def _tied(first: Estimate, second: Estimate) -> bool:
     return _shown(first.value) == _shown(second.value) or apart <= hypot(first.half_width, second.half_width)
 
 
-def _ranks_as_printed(figures: Sequence[str]) -> list[int | None]:
-    order = sorted({float(figure) for figure in figures}, reverse=True)[:2]
-    if len(figures) < 2:
-        return [None] * len(figures)
-    return [order.index(float(figure)) if float(figure) in order else None for figure in figures]
+def _printed(row: PublishedRow, metric: str, rank: int | None) -> TableCell:
+    figure = row.figures[metric]
+    return TableCell(figure, "", rank, row.notes.get(metric, ()), float(Decimal(figure) / 100))
+
+
+def _ranks_as_printed(figures: Sequence[tuple[int, str]]) -> list[int | None]:
+    """The ranks of a column, from the source and the figure of each line ("" where it has none).
+
+    Each source is ranked by itself: two publications need not share a protocol.
+    """
+    by_source: dict[int, list[float]] = {}
+    for source, figure in figures:
+        if figure:
+            by_source.setdefault(source, []).append(float(figure))
+    best = {source: sorted({*own}, reverse=True)[:2] for source, own in by_source.items() if len(own) > 1}
+    return [
+        best[source].index(float(figure)) if figure and float(figure) in best.get(source, ()) else None
+        for source, figure in figures
+    ]
 
 
 def _measured(lines: Sequence[Sequence[Estimate]]) -> list[list[TableCell]]:
