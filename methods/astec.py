@@ -42,7 +42,8 @@ class Astec(Method):
 
     Against the authors' code: there a residual block is trained with the classifiers, and the re-ranker trains an
     encoder of its own; here the encoder is frozen for both. Learning rates there are halved at set passes; here they
-    fall linearly to a tenth.
+    fall linearly to a tenth. There shortlists come from HNSW at any size; here the search is exact up to 200,000 labels
+    or documents.
     """
 
     title = "Astec"
@@ -60,6 +61,10 @@ class Astec(Method):
             "fusion": 0.1,
             "reranker": True,
         },
+    }
+    choices: ClassVar = {
+        "paper": "DeepXML, sections 3 and 4, and its code; its token vectors are fastText's, ours "
+        "are GloVe's, trained on the corpus"
     }
 
     vectors: Annotated[str, VECTORS] = "random"

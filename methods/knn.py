@@ -46,19 +46,17 @@ class KNN(Method):
         int,
         Ge(1),
         Unit("instances"),
-        Doc("maximum number of neighbors that vote", "the training pairs of LF-Debian-20K"),
+        Doc("maximum number of neighbors that vote", "LF-Debian-20K-dev"),
     ] = 50
     power: Annotated[
         float,
         Gt(0),
-        Doc("exponent of the similarity in the weight of a vote", "the training pairs of LF-Debian-20K"),
+        Doc("exponent of the similarity in the weight of a vote", "LF-Debian-20K-dev"),
     ] = 1.0
     text: Annotated[
         float,
         Interval(ge=0, le=1),
-        Doc(
-            "share of the label text in the score; the rest is that of the votes", "the training pairs of LF-Debian-20K"
-        ),
+        Doc("share of the label text in the score; the rest is that of the votes", "LF-Debian-20K-dev"),
     ] = 0.5
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2

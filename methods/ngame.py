@@ -50,6 +50,12 @@ class NGAME(DualEncoder):
         "hour": _budget(HOUR, finetune_steps=1600),
         "gpu": _budget(GPU),
     }
+    choices: ClassVar = {
+        "quick": "a budget of minutes on two cores; nothing was chosen",
+        "small": "the fine-tuning of ICT; nothing else was chosen",
+        "hour": "the fine-tuning of ICT, for longer; nothing else was chosen",
+        "gpu": "the fine-tuning of ICT; nothing else was chosen",
+    }
 
     pair_loss: Annotated[
         Literal["triplet", "contrastive"],

@@ -38,6 +38,8 @@ class RTS(PretrainedEncoder):
         "wikipedia": "Zhang et al. 2022, for LF-WikiSeeAlso-320K and LF-Wikipedia-500K",
         "quick": "a budget of minutes on two cores; nothing was chosen",
         "small": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
+        "hour": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
+        "gpu": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
         "scratch": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
     }
 

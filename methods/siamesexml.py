@@ -33,6 +33,8 @@ class SiameseXML(Method):
     without a known pair has its embedding for a classifier, so every label with a known token can be predicted. An
     instance or a label without a known token has no prediction; both are counted in the notes. All of it runs in one
     process, whatever ``--processes`` says.
+
+    The authors search by HNSW at any size. Here the search is exact up to 200,000 labels.
     """
 
     title = "SiameseXML"
@@ -50,6 +52,10 @@ class SiameseXML(Method):
             "classifier_epochs": 20,
         },
     }
+    choices: ClassVar = {
+        "paper": "SiameseXML, section 5 and its code; its token vectors are fastText's, ours "
+        "are GloVe's, trained on the corpus"
+    }
 
     vectors: Annotated[str, VECTORS] = "random"
     dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 512
@@ -59,7 +65,10 @@ class SiameseXML(Method):
     ] = 500_000
     dropout: Annotated[float, Interval(ge=0, lt=1), Doc("share of the summed vector that training drops", _PAPER)] = 0.5
     batch: Annotated[
-        int, Ge(1), Unit("labels"), Doc("maximum number of labels in a step of the encoder's training", _PAPER)
+        int,
+        Ge(1),
+        Unit("labels"),
+        Doc("maximum number of labels in a step of the encoder's training; the paper has 4,095"),
     ] = 1024
     epochs: Annotated[int, Ge(0), Doc("passes of the encoder's training over the labels with a pair", _PAPER)] = 50
     learning_rate: Annotated[float, Gt(0), Doc("learning rate of the encoder's training", _PAPER)] = 0.01

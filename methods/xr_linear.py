@@ -47,6 +47,7 @@ class XRLinear(Method):
             "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:sklearn"
         ),
         "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
+        "mixed": "the defaults; nothing else was chosen",
     }
 
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False

@@ -49,6 +49,12 @@ class XRTransformer(Method):
         "hour": {"steps": 600, "batch": 64},
         "gpu": {"instance_length": 256, "steps": 6000, "batch": 64},
     }
+    choices: ClassVar = {
+        "quick": "a budget of minutes on two cores; nothing was chosen",
+        "small": "a budget of minutes on two cores; nothing was chosen",
+        "hour": "a budget of an hour on two cores; nothing was chosen",
+        "gpu": "a budget of an hour on a GPU; nothing was chosen",
+    }
 
     backbone: Annotated[
         str, Doc("a folder; a model id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, learned from the corpus")

@@ -36,8 +36,8 @@ class ZestXML(Method):
     are not predicted; the shortlist holds as many labels as are asked for, or more.
 
     The presets have the authors' values for each family of datasets; without one, those of ``amazon`` but for the
-    share, which was chosen on LF-Debian-20K-dev. The authors' features are stemmed; ours are those of TF-IDF, words
-    and bigrams as they are.
+    share, which was chosen on LF-Debian-20K-dev. The authors' features are stemmed and leave out stop words; ours are
+    those of TF-IDF, words and bigrams as they are, or stemmed with ``analyzer=english``.
     """
 
     title = "ZestXML"
@@ -54,6 +54,11 @@ class ZestXML(Method):
             "shortlist": 150,
             "share": 0.9,
         },
+    }
+    choices: ClassVar = {
+        "amazon": "the authors' program, for datasets of Amazon",
+        "wikipedia": "the authors' program, for datasets of Wikipedia",
+        "eurlex": "the authors' program, for EURLex",
     }
 
     links: Annotated[int, Ge(1), Doc("number of links kept per document feature, and per label feature", _PAPER)] = 40
