@@ -32,10 +32,12 @@ def engine(request, monkeypatch):
 
 @pytest.mark.parametrize("k", [1, 7, 100])
 @pytest.mark.parametrize("block", [None, 600])
-def test_equals_a_dense_product(engine, monkeypatch, k, block):
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_equals_a_dense_product(engine, monkeypatch, k, block, kind):
+    """Blocks of fewer items than there are, too: what is best in each is merged."""
     if block:
         monkeypatch.setattr(search, "_BLOCK", block)
-    queries, items = vectors(50), vectors(300, seed=1)
+    queries, items = vectors(50).astype(kind), vectors(300, seed=1).astype(kind)
     found = top_k(queries, items, k)
     found.check(50, k, 300)
     expected = exact(queries, items, k)
