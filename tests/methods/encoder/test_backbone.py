@@ -1,4 +1,5 @@
 import importlib.machinery
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from xmcbench.methods.encoder.backbone import (
     require_backbone,
     weights_sha256,
 )
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 
 MPNET = "sentence-transformers/paraphrase-mpnet-base-v2"
 NONE = Texts.from_lists(["a"])
@@ -217,3 +219,28 @@ except Unavailable:
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
     assert ended.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("kind", ["bert", "mine"])
+def test_code_that_comes_with_a_checkpoint_is_never_run(checkpoint, tmp_path, monkeypatch, kind):
+    """In a cell, whose standard input is empty: a known architecture is that of transformers, another is an error."""
+
+    def empty(*_):
+        raise EOFError
+
+    folder, ran = shutil.copytree(checkpoint(), tmp_path / "mine"), tmp_path / "ran"
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": kind, "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    tokens = json.loads((folder / "tokenizer_config.json").read_text())
+    tokens["auto_map"] = {"AutoTokenizer": ["mine.Slow", "mine.Fast"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens))
+    (folder / "mine.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", empty)
+    if kind == "bert":
+        open_encoder(folder, "native", 0)
+        open_tokenizer(folder)
+    else:
+        with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
+            open_encoder(folder, "native", 0)
+    assert not ran.exists()
