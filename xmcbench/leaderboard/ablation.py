@@ -12,7 +12,7 @@ from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
 from xmcbench.leaderboard.losses import loss_curves, slug
 from xmcbench.leaderboard.published import MAIN, Ablation, Source
-from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows
+from xmcbench.leaderboard.rows import apart, by_setting, grouped, rows, shared_name
 from xmcbench.leaderboard.tables import ablation_table, text_table, without_switches
 from xmcbench.records import Record, Standing
 from xmcbench.storage.canonical import sha256_json
@@ -61,7 +61,7 @@ def parted(records: Records, printed: Iterable[Source]) -> tuple[Records, Record
 def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Records]]:
     """(name, stem, records) that differ in the switches alone, by name; at least one has a component off.
 
-    The name is what rows are called without the switches, the stem names their files.
+    The name is what the names of all rows have in common, the stem names their files.
     """
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -75,9 +75,9 @@ def _groups(records: Records, ablation: Ablation) -> list[tuple[str, str, Record
         cell = group[0].cell
         place = f"{cell.dataset.lower()}-{cell.setting.slug}"
         stem = f"{place}-{slug(cell.method)}-{key[:6]}"
-        names = {without_switches(record.name, ablation.switches) for record in group}
-        # A row set up by hand is named after its parameters; a row of a preset has a shorter name.
-        named.setdefault(min(names, key=lambda name: (len(name), name)), {})[stem] = group
+        # The budget is not that of all rows, and a row set up by hand is named after its parameters too.
+        variants = [without_switches(f"({record.method.variant})", ablation.switches)[1:-1] for record in group]
+        named.setdefault(shared_name(group[0].method.title, variants), {})[stem] = group
     return sorted(
         (
             (name + difference, stem, group)

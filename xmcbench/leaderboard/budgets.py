@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xmcbench.leaderboard.curves import CoveragePoint, over_seeds
 from xmcbench.leaderboard.plot import Marked, WithMarkedLines, WithoutNotes
-from xmcbench.leaderboard.rows import apart
+from xmcbench.leaderboard.rows import apart, shared_name
 from xmcbench.metrics import protocol
 from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
@@ -131,9 +131,7 @@ def _names(groups: Sequence[Sequence[tuple[int, Record]]]) -> list[str]:
     """Title, and the parts that the variants of all budgets have; and where names coincide, what tells them apart."""
     names = []
     for placed in groups:
-        variants = [record.method.variant.split(", ") for _, record in placed]
-        shared = [part for part in variants[0] if all(part in each for each in variants)]
-        names.append(f"{placed[0][1].method.title} ({', '.join(shared)})" if shared else placed[0][1].method.title)
+        names.append(shared_name(placed[0][1].method.title, [record.method.variant for _, record in placed]))
     found = []
     for name, placed in zip(names, groups, strict=True):
         alike = [other[0][1].cell for each, other in zip(names, groups, strict=True) if each == name]

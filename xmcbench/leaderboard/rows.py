@@ -166,6 +166,13 @@ def names(groups: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     return found
 
 
+def shared_name(title: str, variants: Sequence[str]) -> str:
+    """A name for several rows of a method: its title, and the parts of a variant that all of them have."""
+    parts = [variant.split(", ") for variant in variants]
+    shared = [part for part in dict.fromkeys(parts[0]) if part and all(part in each for each in parts)]
+    return f"{title} ({', '.join(shared)})" if shared else title
+
+
 def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
     """ ", name=value" of every parameter in which they are not all equal."""
     differing = [
