@@ -56,6 +56,15 @@ def test_rows_are_numbered_and_ordered_as_the_printed_ones(row, record):
     assert "OTHER" not in page
 
 
+def test_a_heading_names_what_all_rows_have_in_common(row):
+    """Not the budget of one of them: rows without Stage II embed fewer texts."""
+    made = [
+        row("xxxx", budget="20 steps of 32, 5 on pseudo pairs, 4K texts"),
+        row("xx--", budget="20 steps of 32, 3K texts"),
+    ]
+    assert measured(made)[0][0] == "MACLR (quick, mini, 20 steps of 32)"
+
+
 def test_rows_with_a_component_off_stand_on_no_other_page(row, record):
     made = [row("xxxx", value=0.4), row("xx--", value=0.6), record("other"), row("x---", setting=Setting.of("full"))]
     page = files(pages(made))["tiny.md"]
