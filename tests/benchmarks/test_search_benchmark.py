@@ -1,8 +1,8 @@
 """Exact search at a large size: 100,000 queries, 1,000,000 items of 384 dimensions, the 100 best of each.
 
 The vectors are files that are mapped, as embeddings are. The bar is a peak memory of 6 GiB, whatever their type. The
-alternative, for a tenth of the queries, is FAISS's flat index, which holds a copy of the items. It takes
-about 20 minutes on two cores.
+alternative, for a tenth of the queries, is FAISS's flat index, which holds a copy of the items. The
+benchmark takes about 15 minutes on two cores.
 """
 
 import json
