@@ -57,6 +57,7 @@ class Astec(Method):
             "dimensions": 512,
             "epochs": 20,
             "encoder_rate": 0.02,
+            "classifier_rate": 5e-4,
             "neighbors": 500,
             "fusion": 0.1,
             "reranker": True,
@@ -68,7 +69,7 @@ class Astec(Method):
     }
 
     vectors: Annotated[str, VECTORS] = "random"
-    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own")] = 1024
+    dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", "LF-Debian-20K-dev")] = 2048
     min_count: Annotated[int, Ge(1), Doc("minimum number of occurrences of a word in the vocabulary")] = 2
     max_words: Annotated[
         int, Ge(1), Unit("words"), Doc("maximum size of the vocabulary; the most frequent words are kept")
@@ -87,7 +88,9 @@ class Astec(Method):
     ] = 10
     dropout: Annotated[float, Interval(ge=0, lt=1), Doc("share of the summed vector that training drops", _PAPER)] = 0.5
     batch: Annotated[int, Ge(1), Unit("documents"), Doc("documents in a step of a training", _PAPER)] = 255
-    epochs: Annotated[int, Ge(0), Doc("passes of the encoder's training over the documents with a pair")] = 15
+    epochs: Annotated[
+        int, Ge(0), Doc("passes of the encoder's training over the documents with a pair", "LF-Debian-20K-dev")
+    ] = 30
     learning_rate: Annotated[float, Gt(0), Doc("learning rate of the predictor of surrogate labels", _PAPER)] = 0.02
     encoder_rate: Annotated[
         float,
@@ -109,8 +112,15 @@ class Astec(Method):
     classifier_epochs: Annotated[
         int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair", _PAPER)
     ] = 20
-    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training", _PAPER)] = 5e-4
-    scale: Annotated[float, Gt(0), Doc("factor of the cosine of document and classifier")] = 10.0
+    classifier_rate: Annotated[
+        float, Gt(0), Doc("learning rate of the classifiers' training; the paper has 5e-4", "LF-Debian-20K-dev")
+    ] = 2e-4
+    classifier_dropout: Annotated[
+        float,
+        Interval(ge=0, lt=1),
+        Doc("share of a document's vector that the classifiers' training drops", "Astec's code"),
+    ] = 0.5
+    scale: Annotated[float, Gt(0), Doc("factor of the cosine of document and classifier", "LF-Debian-20K-dev")] = 20.0
     votes: Annotated[
         float, Interval(ge=0, le=1), Doc("share of the votes of the nearest documents in the nearness of a label")
     ] = 0.5
@@ -284,6 +294,7 @@ class Astec(Method):
             batch=self.batch,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,
+            dropout=self.classifier_dropout,
             seed=self.seed,
             device=self._device,
         )

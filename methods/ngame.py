@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
 
 _PAPER = "NGAME, section 3"
+_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small"
 #: What of a shared budget is about pairs.
 _OF_PAIRS = (*FINETUNING, "instance_length", "label_length")
 
@@ -52,7 +53,10 @@ class NGAME(DualEncoder):
     }
     choices: ClassVar = {
         "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": "the fine-tuning of ICT; nothing else was chosen",
+        "small": (
+            f"the fine-tuning of ICT; the classifiers:\n{_DEV}\n{_DEV} --set ngame.classifier_dropout=0.5\n"
+            f"{_DEV} --set ngame.d=3\n{_DEV} --set ngame.fusion=0.5"
+        ),
         "hour": "the fine-tuning of ICT, for longer; nothing else was chosen",
         "gpu": "the fine-tuning of ICT; nothing else was chosen",
     }
@@ -74,11 +78,22 @@ class NGAME(DualEncoder):
     ] = 100
     classifier_epochs: Annotated[
         int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair")
-    ] = 10
-    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training")] = 2e-4
+    ] = 20
+    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training", "LF-Debian-20K-dev")] = (
+        5e-4
+    )
+    classifier_dropout: Annotated[
+        float,
+        Interval(ge=0, lt=1),
+        Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev"),
+    ] = 0.7
     c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1, for the classifiers")] = 0.75
-    d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine")] = 3.0
-    fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5
+    d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine", "LF-Debian-20K-dev")] = (
+        5.0
+    )
+    fusion: Annotated[
+        float, Interval(ge=0, le=1), Doc("share of the classifiers in the score", "LF-Debian-20K-dev")
+    ] = 1.0
 
     def require(self) -> None:
         """Also raise UsageError for parameters that have no effect on batches of clusters."""
@@ -153,6 +168,7 @@ class NGAME(DualEncoder):
             batch=256,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,
+            dropout=self.classifier_dropout,
             seed=self.seed,
             device=tower.device,
         )

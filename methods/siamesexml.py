@@ -49,7 +49,8 @@ class SiameseXML(Method):
             "epochs": 50,
             "dropout": 0.5,
             "shortlist": 500,
-            "classifier_epochs": 20,
+            "classifier_rate": 2e-4,
+            "fusion": 0.5,
         },
     }
     choices: ClassVar = {
@@ -81,15 +82,24 @@ class SiameseXML(Method):
         int, Ge(1), Unit("labels"), Doc("labels per document on which the classifiers are trained")
     ] = 100
     classifier_epochs: Annotated[
-        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair")
-    ] = 10
-    classifier_rate: Annotated[float, Gt(0), Doc("learning rate of the classifiers' training", _PAPER)] = 2e-4
+        int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair", _PAPER)
+    ] = 20
+    classifier_rate: Annotated[
+        float, Gt(0), Doc("learning rate of the classifiers' training; the paper has 2e-4", "LF-Debian-20K-dev")
+    ] = 5e-4
+    classifier_dropout: Annotated[
+        float,
+        Interval(ge=0, lt=1),
+        Doc("share of a document's vector that the classifiers' training drops", "SiameseXML's code"),
+    ] = 0.5
     classifier_c: Annotated[float, Interval(gt=0, lt=1), Doc("c, for the classifiers", _PAPER)] = 0.75
     classifier_d: Annotated[float, Gt(0), Doc("d, for the classifiers", _PAPER)] = 3.0
     threshold: Annotated[
         float, Interval(ge=0, lt=1), Doc("a wrong label less probable than this costs the classifiers nothing", _PAPER)
     ] = 0.05
-    fusion: Annotated[float, Interval(ge=0, le=1), Doc("share of the classifiers in the score")] = 0.5
+    fusion: Annotated[
+        float, Interval(ge=0, le=1), Doc("share of the classifiers in the score", "LF-Debian-20K-dev")
+    ] = 0.75
 
     def describe(self) -> str:
         """The training budget."""
@@ -196,6 +206,7 @@ class SiameseXML(Method):
             batch=256,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,
+            dropout=self.classifier_dropout,
             seed=self.seed,
             device=self._device,
         )

@@ -90,20 +90,25 @@ def trained_classifiers(
     batch: int,
     epochs: int,
     rate: float,
+    dropout: float,
     seed: int,
     device: str,
 ) -> tuple[np.ndarray, list[list[float]]]:
     """Train the vectors of the labels from ``start``; returns them, float32 [L, d] of length 1, and the losses.
 
     documents: float32 [N, d] of length 1, which stay as they are. candidates, true: as ``candidate_labels`` gives
-    them. loss: of the cosines and the truth of all candidates of a batch, their sum.
+    them. loss: of the cosines and the truth of all candidates of a batch, their sum. dropout: share of the values of a
+    document that a step leaves out; the others are scaled to length 1 again.
     """
     network = Classifiers(start).to(device)
 
     def loss_of(rows: np.ndarray) -> torch.Tensor:
         labels = torch.from_numpy(candidates[rows]).to(device)
         kept, positive = labels >= 0, torch.from_numpy(true[rows]).to(device)
-        cosines = network(torch.from_numpy(documents[rows]).to(device), labels.clamp(min=0))
+        vectors = torch.from_numpy(documents[rows]).to(device)
+        if dropout:
+            vectors = nn.functional.normalize(nn.functional.dropout(vectors, dropout), dim=1)
+        cosines = network(vectors, labels.clamp(min=0))
         return loss(cosines[kept], positive[kept]) / len(rows)
 
     curve = train([(network, rate)], shuffled(len(documents), batch, seed), loss_of, epochs=epochs, seed=seed)

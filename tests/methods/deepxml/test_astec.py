@@ -112,7 +112,7 @@ def test_score_is_the_fusion_of_classifier_and_nearness(fitted, corpus):
         mean = documents[known[:, label] > 0].sum(axis=0)
         votes = sum(cosines[each] ** 2 for each in near if known[each, label]) / sum(cosines[near] ** 2)
         nearness = 0.2 * (query @ mean / np.linalg.norm(mean)) + 0.8 * votes
-        classifier = 10.0 * (query @ method._classifiers[label] - 0.5)
+        classifier = 20.0 * (query @ method._classifiers[label] - 0.5)
         expected = 0.3 / (1 + math.exp(-classifier)) + 0.7 / (1 + math.exp(-nearness))
         assert score == pytest.approx(expected, rel=1e-5)
 
@@ -152,15 +152,17 @@ def test_classifiers_are_trained_by_cross_entropy(fitted, corpus, monkeypatch):
     given = []
 
     def watched(documents, start, candidates, true, loss, **options):
-        given.append(loss)
+        given.append((loss, options["dropout"], options["rate"]))
         return trained_classifiers(documents, start, candidates, true, loss, **options)
 
     monkeypatch.setattr(classifiers, "trained_classifiers", watched)
     raw_X, raw_Y, pairs, _ = corpus
-    fitted(Astec, raw_X, raw_Y, pairs, scale=7.0, **SMALL)
+    fitted(Astec, raw_X, raw_Y, pairs, scale=7.0, classifier_dropout=0.25, classifier_rate=0.004, **SMALL)
     cosines = torch.tensor([0.9, -0.2, 0.4], requires_grad=True)
     likely = [1 / (1 + math.exp(-7.0 * (cosine - 0.5))) for cosine in cosines.tolist()]
-    loss = given[0](cosines, torch.tensor([True, False, False]))
+    ((loss_of, *others),) = given
+    assert others == [0.25, 0.004]
+    loss = loss_of(cosines, torch.tensor([True, False, False]))
     loss.backward()
     assert loss.item() == pytest.approx(-math.log(likely[0]) - math.log(1 - likely[1]) - math.log(1 - likely[2]))
     assert cosines.grad.tolist() == pytest.approx([7 * (likely[0] - 1), 7 * likely[1], 7 * likely[2]], rel=1e-5)
@@ -188,7 +190,7 @@ def test_the_reranker_learns_what_the_others_rank_first(fitted, corpus, monkeypa
     before = dict(zip(without.indices[0].tolist(), without.scores[0].tolist(), strict=True))
     for label, score in zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True):
         place = method._seen.tolist().index(label)
-        more = 1 / (1 + math.exp(-10 * (query @ method._reranker[place] - 0.5)))
+        more = 1 / (1 + math.exp(-20 * (query @ method._reranker[place] - 0.5)))
         assert score == pytest.approx(before[label] + more, rel=1e-5)
 
 

@@ -214,6 +214,7 @@ def test_classifiers_learn_what_they_are_shown():
         batch=2,
         epochs=40,
         rate=0.05,
+        dropout=0.0,
         seed=0,
         device="cpu",
     )
@@ -221,6 +222,27 @@ def test_classifiers_learn_what_they_are_shown():
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-5)
     assert curve[-1][0] == 80
     assert curve[-1][1] < curve[0][1] / 2
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.7])
+def test_dropout_of_the_classifiers_leaves_out_values_of_documents(monkeypatch, dropout):
+    seen = []
+
+    def watched(self, documents, labels):
+        seen.append(documents.clone())
+        return forward(self, documents, labels)
+
+    forward = Classifiers.forward
+    monkeypatch.setattr(Classifiers, "forward", watched)
+    documents = np.full((50, 400), 0.05, np.float32)
+    labels, true = np.zeros((50, 1), np.int64), np.ones((50, 1), bool)
+    start = np.eye(1, 400, dtype=np.float32)
+    options = {"batch": 50, "epochs": 2, "rate": 0.01, "seed": 0, "device": "cpu"}
+    trained_classifiers(documents, start, labels, true, lambda cosines, _: cosines.sum(), dropout=dropout, **options)
+    first, second = seen
+    torch.testing.assert_close(first.norm(dim=1), torch.ones(50))
+    assert (first == 0).float().mean().item() == pytest.approx(dropout, abs=0.02)
+    assert torch.equal(first, second) == (dropout == 0)
 
 
 def test_a_diverged_training_is_an_error():
@@ -264,6 +286,8 @@ def test_learns_from_pairs(fitted, corpus):
         {"shortlist": 2},
         {"batch": 3},
         {"fusion": 0.2},
+        {"classifier_dropout": 0.2},
+        {"classifier_rate": 5e-3},
     ],
     ids=str,
 )

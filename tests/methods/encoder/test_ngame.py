@@ -201,6 +201,7 @@ def test_equal_runs_are_equal_and_a_seed_is_another(run):
     assert method.notes["classifiers"]["curve"][-1][0] == 3
     assert not np.array_equal(first.scores, run(pair_loss="contrastive")[0].scores)
     assert not np.array_equal(first.scores, run(fusion=0.0)[0].scores)
+    assert not np.array_equal(first.scores, run(classifier_dropout=0.1)[0].scores)
 
 
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
