@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
 
 _PAPER = "NGAME, section 3"
-_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small"
 #: What of a shared budget is about pairs.
 _OF_PAIRS = (*FINETUNING, "instance_length", "label_length")
 
@@ -53,10 +52,8 @@ class NGAME(DualEncoder):
     }
     choices: ClassVar = {
         "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": (
-            f"the fine-tuning of ICT; the classifiers:\n{_DEV}\n{_DEV} --set ngame.classifier_dropout=0.5\n"
-            f"{_DEV} --set ngame.d=3\n{_DEV} --set ngame.fusion=0.5"
-        ),
+        "small": "the fine-tuning of ICT; the classifiers:\n"
+        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small",
         "hour": "the fine-tuning of ICT, for longer; nothing else was chosen",
         "gpu": "the fine-tuning of ICT; nothing else was chosen",
     }
