@@ -1,4 +1,4 @@
-"""The claims of a publication, tried on measured rows: which rows are compared, and what is shown of them."""
+"""The claims of a publication, tested on measured rows: which rows are compared, and what is shown of them."""
 
 import re
 from pathlib import Path
@@ -217,7 +217,7 @@ def test_every_claim_of_the_paper_is_so_in_print():
         ('better = { method = "MACLR" }', "worse"),
     ],
 )
-def test_a_claim_that_cannot_be_tried_is_refused(with_claim, claim, reason):
+def test_a_claim_that_cannot_be_tested_is_refused(with_claim, claim, reason):
     with pytest.raises(DataError, match=reason):
         with_claim(claim)
 

@@ -59,8 +59,8 @@ def test_a_caption_says_what_the_figures_are(some, record):
     page = files(pages(some))["tiny.md"]
     assert (
         "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% bootstrap "
-        "interval over 30 test instances and, with several seeds, seeds; filter self, metric protocol 2; row names "
-        "contain preset, encoder and the budget of the training without pairs."
+        "interval over 30 test instances (and over seeds, where there are several); filter self, metric protocol 2; row "
+        "names contain preset, encoder and the budget of the training without pairs."
     ) in page
     assert "interval over 30 test instances; filter self" in files(pages([record()]))["tiny.md"]
 
@@ -183,10 +183,10 @@ def test_a_row_says_what_its_model_was_trained_on(record):
     page = next(page for page in pages(records) if page.name == "tiny")
     tables = {block.name: block for block in page.blocks if isinstance(block, Table)}
     assert {line.name: line.notes for line in tables["ez"].lines} == {
-        "A": ("starts from m, which was trained on snli, ms_marco (by its card)",),
+        "A": ("starts from m, which was trained on snli, ms_marco (according to its model card)",),
         "B": ("starts from m, which was trained on other data, which its card does not name",),
         "C": ("starts from m, which was trained on other data; the record does not say which",),
-        "D": ("starts from m, which was trained on nli (by its card)",),
+        "D": ("starts from m, which was trained on nli (according to its model card)",),
         "OWN": (),
     }
     assert not any(line.notes for line in tables["ez-ndcg-psp"].lines)
@@ -219,7 +219,7 @@ def test_what_a_card_declares_is_inert(record, altered):
         assert "](javascript" not in line.replace("\\](javascript", "")
         assert "\u202e" not in line
     # A pipe of a name is no border of a column.
-    rows = [line for line in shown.splitlines() if line.startswith("|") and "by its card" in line]
+    rows = [line for line in shown.splitlines() if line.startswith("|") and "according to the model card" in line]
     (below,) = [
         line for line in shown.splitlines() if line.startswith("|") and "reproduce" in line and "script" in line
     ]
@@ -227,7 +227,7 @@ def test_what_a_card_declares_is_inert(record, altered):
     for name, content in files(made, "latex").items():
         assert "\\input{x}" not in content, name
         assert "\u202e" not in content
-    assert "by its card" in files(made, "latex")["tiny/ez.tex"]
+    assert "according to the model card" in files(made, "latex")["tiny/ez.tex"]
 
 
 def test_a_table_leads_to_the_remark_on_a_method(record):

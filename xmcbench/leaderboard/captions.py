@@ -17,15 +17,15 @@ figure is the mean over them, the interval also covers how much seeds differ, an
 seeds has its own column. With one seed, nothing is known about others. In each column the best measured row is bold
 and the second underlined. Rows share a rank when they differ by no more than the root of the sum of squares of their
 half-widths, which is the half-width for a difference of independent rows. Rows of one table are measured on the same
-instances, so most differences are more certain than that; `xmcbench compare` tests two rows in pairs. The name of a
-row contains its preset, its encoder and the budget of the training that needs no pairs; its record has all
+instances, so most differences are more certain than that; `xmcbench compare` runs a paired test of two rows. The name
+of a row contains its preset, its encoder and the budget of the training that needs no pairs; its record has all
 parameters.
 
 Published rows are italic and cited. Their figures are shown as printed and are ranked only among themselves, because
 machine, protocol and filter are not ours. Letters refer to the notes below a table.
 
-Each table of times is about one class of machine, and its rows are not ranked. *Reused* is the time that it took to
-make artifacts of earlier cells (features, pre-training); it is not part of *fit*.
+Each table of times is about one class of machine, and its rows are not ranked. *Reused* is the time that earlier
+cells took to make the artifacts that this cell reused (features, pre-training); it is not part of *fit*.
 
 {protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
 
@@ -38,7 +38,7 @@ CLAIMS = """\
 What a publication says of its methods, and what the measured rows say. A figure is the difference of two rows in
 points: the first minus the second. *Published* is the range over the datasets of the publication. The other columns
 are presets: the mean over seeds, and in how many of them the difference is positive. A row without presets is compared
-in every column. Datasets for tuning (`-dev`) are left out. `xmcbench compare` tests two rows in pairs."""
+in every column. Datasets for tuning (`-dev`) are left out. `xmcbench compare` runs a paired test of two rows."""
 
 BORROWED = "measured without pairs, which this method ignores"
 
@@ -165,8 +165,8 @@ def efficiency(dataset: str, setting: Setting, machine: str) -> str:
 def makeup(dataset: str, setting: Setting) -> str:
     """The caption of the table of what rows are made of."""
     return (
-        f"{dataset}, {setting.title}: what the rows are made of. Outside data are any but this dataset. Training data "
-        "and license are what the card of a model declares; they were not checked, and no rank depends on them."
+        f"{dataset}, {setting.title}: what the rows are made of. Outside data is any data other than this dataset. "
+        "Training data and license are what the card of a model declares; they were not checked, and no rank depends on them."
     )
 
 
@@ -188,14 +188,14 @@ def ablation(printed: Ablation, source: Source) -> str:
 
 
 def claims(dataset: str, source: Source, filter_name: str) -> str:
-    """The caption of the claims of a publication, tried on one dataset."""
+    """The caption of the claims of a publication, tested on one dataset."""
     published = f"published figures {source.protocol}; ours {_protocol(filter_name)}"
     return f"{dataset}: the claims of {_short(source)}; {published}."
 
 
 def _figures(done: Sequence[Record], filter_name: str) -> str:
     scored = done[0].metrics[filter_name].scored
-    seeds = " and, with several seeds, seeds" if len({record.cell.seed for record in done}) > 1 else ""
+    seeds = " (and over seeds, where there are several)" if len({record.cell.seed for record in done}) > 1 else ""
     interval = f"Percent ± half-width of the 95% bootstrap interval over {scored:,} test instances{seeds}"
     return f"{interval}; {_protocol(filter_name)}"
 

@@ -1,7 +1,7 @@
 """The page of claims: what a publication says about its methods, and what the measured rows say.
 
 A claim is that one published figure is above another: of two methods, of two settings of one method, or of two rows of
-the ablation. It is tried on each measured dataset, preset by preset, with the rows that a preset gives unchanged.
+the ablation. It is tested on each measured dataset, preset by preset, with the rows that a preset gives unchanged.
 Differences are taken seed by seed.
 """
 
@@ -36,7 +36,7 @@ class _Tried:
 
 
 def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], standing: Standing) -> Page | None:
-    """The page; None if no claim can be tried. ``datasets``: name -> records.
+    """The page; None if no claim can be tested. ``datasets``: name -> records.
 
     Datasets for tuning (``-dev``) are left out.
     """
@@ -50,25 +50,25 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
             blocks += [Heading(2, name), *found]
     if not blocks:
         return None
-    return Page(NAME, "The claims of the papers, tried", (captions.CLAIMS, *blocks, *citations(printed)))
+    return Page(NAME, "The papers' claims, tested", (captions.CLAIMS, *blocks, *citations(printed)))
 
 
 def _table(name: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:
     presets = _shared_presets(records, source.claims)
-    tried = [_tried(claim, records, source, presets, standing) for claim in source.claims]
-    tried = [each for each in tried if each.differences]
-    if not tried:
+    tested = [_tested(claim, records, source, presets, standing) for claim in source.claims]
+    tested = [each for each in tested if each.differences]
+    if not tested:
         return None
-    presets = [preset for preset in presets if any(preset in each.differences for each in tried)]
+    presets = [preset for preset in presets if any(preset in each.differences for each in tested)]
     heads = [f"{metric} {kind}" for metric in METRICS for kind in ("published", *presets)]
     lines = []
-    for each in tried:
+    for each in tested:
         texts = []
         for metric in METRICS:
             texts.append(_range(_published(each.claim, source, metric)))
             texts += [_mean(each.differences.get(preset, {}).get(metric, ())) for preset in presets]
         lines.append((each.claim.text, texts, 0))
-    notes = {each.claim.text: each.marks for each in tried}
+    notes = {each.claim.text: each.marks for each in tested}
     caption = captions.claims(records[0].cell.dataset, source, records[0].protocol.filter)
     return text_table(name, caption, "Claim", heads, lines, notes=notes)
 
@@ -84,7 +84,7 @@ def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[
     return sorted(preset for preset, titles in found.items() if len(titles) > 1)
 
 
-def _tried(
+def _tested(
     claim: Claim, records: Sequence[Record], source: Source, presets: Iterable[str], standing: Standing
 ) -> _Tried:
     differences: dict[str, dict[str, list[float]]] = {}

@@ -15,7 +15,7 @@ _HEADS = (
     "model",
     "parameters",
     "width",
-    "outside training data, by its card",
+    "outside training data, according to the model card",
     "license",
     "state",
     "reproduce",

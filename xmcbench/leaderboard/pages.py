@@ -103,7 +103,7 @@ def _index(
         methods = dict.fromkeys(source.ablation.method for source in printed if source.ablation)
         lines.append(f"* [Ablation](ablation.md) of {', '.join(map(markdown, methods))}")
     if claims.NAME in (page.name for page in others):
-        lines.append(f"* [The claims of the papers, tried]({claims.NAME}.md)")
+        lines.append(f"* [The papers' claims, tested]({claims.NAME}.md)")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
     blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]

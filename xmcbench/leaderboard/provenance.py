@@ -59,7 +59,7 @@ def kinds(record: Record) -> tuple[str, ...]:
 
 
 def notes(records: Iterable[Record]) -> tuple[str, ...]:
-    """A note on each model that rows start from and that was trained outside: on what, by its card."""
+    """A note on each model that rows start from and that was trained outside: on what, according to the model card."""
     found = (each for record in records for each in models(record) if each.outside)
     return tuple(dict.fromkeys(f"starts from {each.name}, which was trained on {_outside(each)}" for each in found))
 
@@ -67,7 +67,11 @@ def notes(records: Iterable[Record]) -> tuple[str, ...]:
 def _outside(model: Model) -> str:
     if model.data is None:
         return "other data; the record does not say which"
-    return f"{', '.join(model.data)} (by its card)" if model.data else "other data, which its card does not name"
+    return (
+        f"{', '.join(model.data)} (according to its model card)"
+        if model.data
+        else "other data, which its card does not name"
+    )
 
 
 def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
