@@ -166,7 +166,8 @@ def makeup(dataset: str, setting: Setting) -> str:
     """The caption of the table of what rows are made of."""
     return (
         f"{dataset}, {setting.title}: what the rows are made of. Outside data is any data other than this dataset. "
-        "Training data and license are what the card of a model declares; they were not checked, and no rank depends on them."
+        "Training data and license are what the card of a model declares; they were not checked, and no rank depends "
+        "on them."
     )
 
 
