@@ -227,7 +227,7 @@ def test_what_a_card_declares_is_inert(record, altered):
     for name, content in files(made, "latex").items():
         assert "\\input{x}" not in content, name
         assert "\u202e" not in content
-    assert "according to the model card" in files(made, "latex")["tiny/ez.tex"]
+    assert "according to its model card" in files(made, "latex")["tiny/ez.tex"]
 
 
 def test_a_table_leads_to_the_remark_on_a_method(record):
