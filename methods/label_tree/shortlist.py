@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _BLOCK = 20_000_000
 #: What a candidate counts: one that the instance has, and a sibling of one. Those below a wrong guess count 1 and less.
 _OWN, _SIBLING = 4.0, 2.0
+#: What is added to draw among equals, at most.
+_NOISE = 1e-3
 
 
 def shortlist(level: Level, guessed: TopK | None, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +32,10 @@ def shortlist(level: Level, guessed: TopK | None, size: int, seed: int) -> tuple
     size = min(size, level.clusters)
     rows = level.labels.shape[0]
     branches = level.clusters // level.children.shape[0] + 1
-    step = max(1, _BLOCK // (branches * (1 + (guessed.k if guessed else 0))))
+    guesses = guessed.k if guessed else 0
+    step = max(1, _BLOCK // (branches * (1 + guesses)))
+    # Less than lies between the last two of the weights 1, 1/2, 1/3, ...: a draw never overtakes a better guess.
+    noise = min(_NOISE, 1 / max(1, guesses * (guesses + 1)))
     found, shares = np.full((rows, size), -1, np.int64), np.zeros((rows, size), np.float32)
     for start in range(0, rows, step):
         block = slice(start, min(start + step, rows))
@@ -40,7 +45,7 @@ def shortlist(level: Level, guessed: TopK | None, size: int, seed: int) -> tuple
         if guessed is not None:
             above = above.maximum(_weighed(guessed.indices[block], level.children.shape[0]))
         candidates = (above @ level.children).tocsr()
-        candidates.data += rng.uniform(0, 1e-3, len(candidates.data)).astype(np.float32)
+        candidates.data += rng.uniform(0, noise, len(candidates.data)).astype(np.float32)
         ranked = TopK.from_scores((candidates + _OWN * (own > 0)).astype(np.float32), size).indices
         found[block] = ranked
         there = ranked >= 0

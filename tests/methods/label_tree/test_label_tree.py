@@ -115,6 +115,37 @@ def test_shortlist_equals_its_transcription(size):
             assert share == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("guesses", [30, 160])
+def test_a_better_guess_is_first_however_many_there_are(guesses):
+    """What draws among equals is less than what lies between two guesses. Three clusters are below each."""
+    children = np.kron(np.eye(guesses), np.ones((1, 3))).astype(np.float32)
+    level = Level(csr_matrix(children), csr_matrix((200, 3 * guesses), dtype=np.float32))
+    order = np.stack([np.random.default_rng(row).permutation(guesses) for row in range(200)]).astype(np.int32)
+    found, _ = shortlist(level, TopK(order, np.zeros(order.shape, np.float32)), 3 * guesses, 0)
+    assert np.array_equal(found // 3, np.repeat(order, 3, axis=1))
+    assert (np.diff(found.reshape(200, guesses, 3), axis=2) < 0).any(), "among equals it is drawn"
+
+
+@pytest.mark.parametrize(("guesses", "noise"), [(0, 1e-3), (1, 1e-3), (30, 1e-3), (32, 1 / (32 * 33))])
+def test_the_noise_of_up_to_thirty_guesses_is_what_it_was(monkeypatch, guesses, noise):
+    asked = []
+    generator = np.random.default_rng
+
+    class Watched:
+        def __init__(self, seed):
+            self._rng = generator(seed)
+
+        def uniform(self, low, high, size):
+            asked.append(high)
+            return self._rng.uniform(low, high, size)
+
+    monkeypatch.setattr(np.random, "default_rng", Watched)
+    level = Level(csr_matrix(np.eye(40, dtype=np.float32)), csr_matrix(np.eye(2, 40, dtype=np.float32)))
+    near = TopK(np.tile(np.arange(guesses, dtype=np.int32), (2, 1)), np.zeros((2, guesses), np.float32))
+    shortlist(level, near if guesses else None, 5, 0)
+    assert asked == [noise]
+
+
 def test_shortlist_of_the_first_level_and_of_blocks(monkeypatch):
     level = levels(TREE, PAIRS, 3, 100)[0]
     found, shares = shortlist(level, None, 500, 0)
