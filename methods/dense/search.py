@@ -74,16 +74,101 @@ def top_k_batches(
     of the queries drawn from ``seed``. The result is padded where L < k. Raises MethodError where a vector is not
     finite.
     """
-    queries, items = (_searchable(each) for each in (queries, items))
-    if not np.isfinite(largest := _largest_norm(items)) or not np.isfinite(_largest_norm(queries)):
-        raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
-    said: dict[str, object] = {"index": "exact", "items": len(items)}
-    if is_exact(len(items), device, exact_up_to):
-        yield from _exact_on(_devices(device, processes), queries, items, k, largest)
-    else:
-        yield from _approximate(queries, items, k, seed, largest, said)
+    search = Index(items, device=device, processes=processes, exact_up_to=exact_up_to, seed=seed).search(k)
+    yield from search.batches(queries)
     if notes is not None:
-        notes["search"] = said
+        notes["search"] = search.note()
+
+
+class Index:
+    """Items that are searched more than once, or by some queries at a time: an HNSW graph is built once."""
+
+    def __init__(
+        self,
+        items: np.ndarray,
+        *,
+        device: str = "cpu",
+        processes: int = 1,
+        exact_up_to: int = EXACT_UP_TO,
+        seed: int = 0,
+    ) -> None:
+        """The arguments are those of ``top_k_batches``. Raises MethodError where an item is not finite."""
+        self.items, self.devices, self.seed = _searchable(items), _devices(device, processes), seed
+        self.largest = _finite_norm(self.items)
+        self.graph: Any = None if is_exact(len(items), device, exact_up_to) else _hnsw(self.items)
+
+    def search(self, k: int) -> Search:
+        """A search for the k nearest items, whose queries come in one part or several."""
+        return Search(self, k)
+
+
+class Search:
+    """The k items of an index with the largest inner product, for queries that come in one part or several."""
+
+    def __init__(self, index: Index, k: int) -> None:
+        self._index, self.k = index, k
+        self._rng = np.random.default_rng(index.seed)
+        # Of the sample: what it was drawn by, the items that were found, and those that exact search finds.
+        self._drawn, self._hits, self._true = np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def batches(self, queries: np.ndarray) -> Iterator[TopK]:
+        """What ``top_k_batches`` yields for these queries. Raises what it raises."""
+        queries, index = _searchable(queries), self._index
+        _finite_norm(queries)
+        if index.graph is None:
+            yield from _exact_on(index.devices, queries, index.items, self.k, index.largest)
+        else:
+            yield from self._approximate(queries)
+
+    def note(self) -> dict[str, object]:
+        """The method used: the index and, for HNSW, its recall on a sample of all queries so far; JSON values."""
+        if self._index.graph is None:
+            return {"index": "exact", "items": len(self._index.items)}
+        return {
+            "index": "HNSW",
+            "items": len(self._index.items),
+            "links": LINKS,
+            "ef_construction": EF_CONSTRUCTION,
+            "ef_search": self._width,
+            "recall": round(int(self._hits.sum()) / max(1, int(self._true.sum())), 4),
+            "recall_queries": len(self._drawn),
+        }
+
+    @property
+    def _width(self) -> int:
+        """How many nodes of the graph a query looks at."""
+        return max(2 * self.k, 128)
+
+    def _approximate(self, queries: np.ndarray) -> Iterator[TopK]:
+        index, k = self._index, self.k
+        sampled, drawn, kept = self._sample(len(queries))
+        found, step = [np.empty((0, k), np.int32)], max(1, _BLOCK // max(k, index.items.shape[1]))
+        for start in range(0, len(queries), step):
+            block = _wide(queries[start : start + step])
+            # For each block: the graph may be searched for another k between two.
+            index.graph.hnsw.efSearch = self._width
+            _, candidates = index.graph.search(block, k)
+            ranked = TopK.ranked(candidates, pair_scores(block, index.items, candidates))
+            found.append(ranked.indices[sampled[(sampled >= start) & (sampled < start + len(block))] - start])
+            yield ranked
+        exact = TopK.joined(_exact(queries[sampled], index.items, k, "cpu", index.largest), k, len(sampled))
+        both = zip(exact.indices, np.concatenate(found), strict=True)
+        hits = np.array([len(np.intersect1d(a[a >= 0], b)) for a, b in both], np.int64)
+        self._drawn = np.concatenate([self._drawn[kept], drawn])
+        self._hits = np.concatenate([self._hits[kept], hits])
+        self._true = np.concatenate([self._true[kept], (exact.indices >= 0).sum(axis=1)])
+
+    def _sample(self, queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which of the next queries enter the sample, in order, what they were drawn by, and who of the sample stays.
+
+        Each query draws a number, and those with the smallest ones of all are the sample, however they are cut.
+        """
+        numbers = self._rng.random(queries)
+        both = np.concatenate([self._drawn, numbers])
+        kept = np.zeros(len(both), bool)
+        kept[np.argsort(both, kind="stable")[:SAMPLE]] = True
+        sampled = np.flatnonzero(kept[len(self._drawn) :])
+        return sampled, numbers[sampled], kept[: len(self._drawn)]
 
 
 def is_exact(items: int, device: str, exact_up_to: int = EXACT_UP_TO) -> bool:
@@ -214,14 +299,12 @@ def _scanned_again(query: np.ndarray, items: np.ndarray, kept: int, slack: float
     return ranked.indices[0, :kept], ranked.scores[0, :kept]
 
 
-def _approximate(
-    queries: np.ndarray, items: np.ndarray, k: int, seed: int, largest: float, said: dict[str, object]
-) -> Iterator[TopK]:
+def _hnsw(items: np.ndarray) -> Any:
+    """A graph of the items, an index of FAISS."""
     import faiss
 
     index: Any = faiss.IndexHNSWFlat(items.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = EF_CONSTRUCTION
-    index.hnsw.efSearch = max(2 * k, 128)
     threads = faiss.omp_get_max_threads()
     # Several threads link the nodes in random order: two runs would differ.
     faiss.omp_set_num_threads(1)
@@ -230,24 +313,15 @@ def _approximate(
             index.add(_wide(part))
     finally:
         faiss.omp_set_num_threads(threads)
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(queries))[:SAMPLE])
-    found, step = [np.empty((0, k), np.int32)], max(1, _BLOCK // max(k, items.shape[1]))
-    for start in range(0, len(queries), step):
-        block = _wide(queries[start : start + step])
-        _, candidates = index.search(block, k)
-        ranked = TopK.ranked(candidates, pair_scores(block, items, candidates))
-        found.append(ranked.indices[drawn[(drawn >= start) & (drawn < start + len(block))] - start])
-        yield ranked
-    exact = TopK.joined(_exact(queries[drawn], items, k, "cpu", largest), k, len(drawn))
-    hits = sum(len(np.intersect1d(a[a >= 0], b)) for a, b in zip(exact.indices, np.concatenate(found), strict=True))
-    said |= {
-        "index": "HNSW",
-        "links": LINKS,
-        "ef_construction": EF_CONSTRUCTION,
-        "ef_search": int(index.hnsw.efSearch),
-        "recall": round(hits / max(1, int((exact.indices >= 0).sum())), 4),
-        "recall_queries": len(drawn),
-    }
+    return index
+
+
+def _finite_norm(vectors: np.ndarray) -> float:
+    """Largest Euclidean length. Raises MethodError where a value is not finite."""
+    largest = _largest_norm(vectors)
+    if not np.isfinite(largest):
+        raise MethodError("an embedding is NaN or infinite", "a diverged training? check the loss")
+    return largest
 
 
 def _largest_norm(vectors: np.ndarray) -> float:

@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench import Artifacts, MethodError, TopK
 from xmcbench.methods.dense import distributed, search
-from xmcbench.methods.dense.search import top_k, top_k_batches
+from xmcbench.methods.dense.search import Index, top_k, top_k_batches
 from xmcbench.methods.distributed.machines import Machines
 
 
@@ -161,12 +161,56 @@ def test_hnsw_above_the_stated_size_says_its_recall():
     assert notes["search"] == {"index": "exact", "items": 3000}
 
 
+@pytest.mark.parametrize("exact_up_to", [3000, 2999], ids=["exact", "hnsw"])
+def test_parts_of_the_queries_find_what_all_find(monkeypatch, exact_up_to):
+    """With one graph for all, also for another k, and the same sample for the recall."""
+    pytest.importorskip("faiss")
+    built, hnsw = [], search._hnsw
+    monkeypatch.setattr(search, "_hnsw", lambda items: built.append(len(items)) or hnsw(items))
+    monkeypatch.setattr(search, "LINKS", 2)  # so that much is missed
+    queries, items = vectors(500), vectors(3000, seed=1)
+    index = Index(items, exact_up_to=exact_up_to, seed=3)
+    for k in (10, 150):
+        notes: dict = {}
+        whole = top_k(queries, items, k, exact_up_to=exact_up_to, seed=3, notes=notes)
+        built.clear()
+        found = index.search(k)
+        parts = [
+            part for start in (0, 240, 241) for part in found.batches(queries[start : {0: 240, 240: 241}.get(start)])
+        ]
+        joined = TopK.joined(parts, k)
+        assert joined.indices.tobytes() == whole.indices.tobytes()
+        assert joined.scores.tobytes() == whole.scores.tobytes()
+        assert found.note() == notes["search"]
+        assert built == []
+    if exact_up_to < 3000:
+        assert notes["search"]["recall"] < 0.9
+        assert (notes["search"]["recall_queries"], notes["search"]["ef_search"]) == (200, 300)
+
+
+def test_the_recall_is_that_of_its_sample(monkeypatch):
+    """Of all queries, where there are fewer than a sample has."""
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(search, "EF_CONSTRUCTION", 2)
+    monkeypatch.setattr(search, "LINKS", 2)
+    queries, items = vectors(150), vectors(3000, seed=1)
+    notes: dict = {}
+    found = top_k(queries, items, 10, exact_up_to=0, notes=notes)
+    both = zip(found.indices, exact(queries, items, 10).indices, strict=True)
+    recall = np.mean([len(np.intersect1d(a[a >= 0], b)) / 10 for a, b in both])
+    assert recall < 0.9
+    assert notes["search"]["recall"] == pytest.approx(recall, abs=1e-4)
+
+
 def test_a_vector_that_is_not_finite(engine):
     broken = vectors(5)
     broken[3, 2] = np.nan
     for queries, items in ((broken, vectors(5)), (vectors(5), broken)):
         with pytest.raises(MethodError, match="NaN or infinite"):
             top_k(queries, items, 2)
+    later = Index(vectors(5)).search(2)
+    with pytest.raises(MethodError, match="NaN or infinite"):
+        list(later.batches(broken))
 
 
 @pytest.mark.gpu
