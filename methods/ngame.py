@@ -30,10 +30,12 @@ def _budget(values: dict[str, object], **own: object) -> dict[str, object]:
 class NGAME(DualEncoder):
     """A dual encoder with negatives mined by batches, and label classifiers (Dahiya et al., WSDM 2023).
 
-    Documents are clustered by their vectors, again as these change, and a batch takes whole clusters: the labels of the
-    other documents are then hard negatives, found without a search. Afterwards the documents are embedded once, each
-    is given those of its nearest labels that have a known pair, and one classifier a label is trained on these by the
-    probabilistic loss of SiameseXML, starting from the label's own vector.
+    Documents are clustered by their vectors, again as these change, and a batch takes whole clusters: the labels of
+    the other documents are then hard negatives, found without a search. Afterwards the documents are embedded once,
+    each is given those of its nearest labels that have a known pair, and one classifier a label is trained on these
+    and on the document's own labels by the probabilistic loss of SiameseXML, starting from the label's own vector.
+    The learning rate of the classifiers is the same within an epoch, and from one to the next it falls by
+    0.9 / epochs of what it was at first.
 
     The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
     a known pair has its vector for a classifier.
@@ -155,7 +157,8 @@ class NGAME(DualEncoder):
 
         with tower.embeddings(tower.instance_tokens(known, self.instance_length)) as vectors:
             documents = _unit(np.array(vectors))
-        candidates, true = shortlisted(documents, labels, pairs, self.shortlist, self.seed, tower.device)
+        said: dict[str, object] = {}
+        candidates, true = shortlisted(documents, labels, pairs, self.shortlist, self.seed, tower.device, said)
         trained, curve = trained_classifiers(
             documents,
             labels,
@@ -169,7 +172,7 @@ class NGAME(DualEncoder):
             seed=self.seed,
             device=tower.device,
         )
-        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve}
+        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve, **said}
         return trained
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "SiameseXML, section 5 and its code"
+#: Texts that are embedded and searched at a time.
+_ROWS = 16_384
 
 
 class SiameseXML(Method):
@@ -27,14 +29,18 @@ class SiameseXML(Method):
     The encoder is trained on batches of labels: each with one of its documents, drawn again in each epoch, against the
     documents of the batch that are most like it and not its own, by the probabilistic contrastive loss. The documents
     are then embedded once, each is given those of its nearest labels that have a known pair, and one classifier a label
-    is trained on these with the same loss, starting from the label's own embedding.
+    is trained on these and on the document's own labels with the same loss, starting from the label's own embedding. Of
+    more than ``shortlist`` own labels, as many are drawn.
 
     The score of a label is (1 - fusion) x cosine with its embedding + fusion x cosine with its classifier. A label
     without a known pair has its embedding for a classifier, so every label with a known token can be predicted. An
     instance or a label without a known token has no prediction; both are counted in the notes. All of it runs in one
     process, whatever ``--processes`` says.
 
-    The authors search by HNSW at any size. Here the search is exact up to 200,000 labels.
+    Against the paper: there a shortlist is searched for by HNSW at any size, and only its labels are scored. Here all
+    labels are scored; above 200,000 labels on CPU, HNSW finds those with the largest scores. There classifiers are
+    trained on all labels of a document. In both trainings the learning rate is the same within an epoch, and from one
+    to the next it falls by 0.9 / epochs of what it was at first.
     """
 
     title = "SiameseXML"
@@ -136,23 +142,26 @@ class SiameseXML(Method):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest score."""
-        from xmcbench.methods.dense.search import top_k_batches
+        from xmcbench.methods.dense.search import Index
 
-        bags = self._tokens.bags(raw_X)
-        known, labels = np.diff(bags.starts) > 0, np.flatnonzero(self._known).astype(np.int32)
-        self.notes["instances_without_a_known_token"] = int((~known).sum())
-        if not len(labels):
-            yield TopK.joined([], k, len(raw_X))
-            return
-        queries = self._encoder.embed(bags)
-        items, start = self._labels[labels], 0
-        for found in top_k_batches(queries, items, k, device=self._device, seed=self.seed, notes=self.notes):
-            kept = known[start : start + len(found), None] & (found.indices >= 0)
-            start += len(found)
+        labels = np.flatnonzero(self._known).astype(np.int32)
+        search = Index(self._labels[labels], device=self._device, seed=self.seed).search(k)
+        unknown = 0
+        for start in range(0, len(raw_X), _ROWS):
+            bags = self._tokens.bags(raw_X[start : start + _ROWS])
+            known = np.diff(bags.starts) > 0
+            unknown += int((~known).sum())
+            if not len(labels):
+                yield TopK.joined([], k, len(bags))
+                continue
+            found = TopK.joined(search.batches(self._encoder.embed(bags)), k, len(bags))
+            kept = known[:, None] & (found.indices >= 0)
             yield TopK(
                 np.where(kept, labels[found.indices], -1).astype(np.int32),
                 np.where(kept, found.scores, -np.inf).astype(np.float32),
             )
+        self.notes["instances_without_a_known_token"] = unknown
+        self.notes["search"] = search.note()
 
     def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
         import torch
@@ -196,7 +205,8 @@ class SiameseXML(Method):
         from xmcbench.methods.deepxml.losses import contrastive_loss
 
         embedded = self._encoder.embed(documents)
-        candidates, true = shortlisted(embedded, labels, pairs, self.shortlist, self.seed, self._device)
+        said: dict[str, object] = {}
+        candidates, true = shortlisted(embedded, labels, pairs, self.shortlist, self.seed, self._device, said)
         trained, curve = trained_classifiers(
             embedded,
             labels,
@@ -210,5 +220,5 @@ class SiameseXML(Method):
             seed=self.seed,
             device=self._device,
         )
-        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve}
+        self.notes["classifiers"] = {"losses": ["contrastive"], "curve": curve, **said}
         return trained

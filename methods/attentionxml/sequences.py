@@ -48,9 +48,10 @@ class Sequences:
         return Sequences(starts, self.words[places])
 
     def padded(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The words of these texts, int64 [m, longest], filled up with 0, and how many each text has, int64 [m]."""
+        """The words of these texts, int64 [m, longest], and how many each text has, int64 [m].
+
+        Beyond its end, a text has its last word: padding looks up no word that the text does not have.
+        """
         lengths = self.lengths[rows]
-        there = np.arange(lengths.max(initial=0)) < lengths[:, None]
-        found = np.zeros(there.shape, np.int64)
-        found[there] = self.words[(self.starts[:-1][rows][:, None] + np.arange(there.shape[1]))[there]]
-        return found, lengths
+        within = np.minimum(np.arange(lengths.max(initial=0)), lengths[:, None] - 1)
+        return self.words[self.starts[:-1][rows][:, None] + within].astype(np.int64), lengths

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch.optim.swa_utils import AveragedModel
 
-from xmcbench import MethodError, TopK, progress
+from xmcbench import TopK
 from xmcbench.methods.attentionxml.network import AttentionNetwork
 from xmcbench.methods.attentionxml.sequences import Sequences
-from xmcbench.methods.deepxml.training import shuffled
+from xmcbench.methods.deepxml import training as loop
 from xmcbench.methods.label_tree.shortlist import shortlist
 from xmcbench.methods.label_tree.tree import Level
 
@@ -44,7 +44,8 @@ def level_loss(
         part = Level(level.children, level.labels[rows])
         nodes, shares = shortlist(part, TopK(guessed.indices[rows], guessed.scores[rows]), size, seed)
         true, kept = shares > 0, nodes >= 0
-        logits = network(words, lengths, torch.from_numpy(nodes.clip(min=0)).to(device))
+        # Padding looks up a node of the same text: any other would move, by its momentum, though its gradient is 0.
+        logits = network(words, lengths, torch.from_numpy(np.where(kept, nodes, nodes[:, :1])).to(device))
     costs = torch.nn.functional.binary_cross_entropy_with_logits(
         logits, torch.from_numpy(true).to(device, logits.dtype), reduction="none"
     )
@@ -68,35 +69,16 @@ def train(
     the last epochs (stochastic weight averaging); with 0 or 1 they are the last ones. Raises MethodError where a loss
     is NaN or infinite.
     """
-    tables = [network.words.weight, network.attention.weight]
-    held = {id(each) for each in tables}
-    dense = [each for each in network.parameters() if id(each) not in held]
-    optimizers = [torch.optim.SparseAdam(tables, rate), torch.optim.Adam(dense, rate)]
-    batches = shuffled(rows, batch, seed)
-    mean = AveragedModel(network) if averaged > 1 else None
-    network.train()
-    curve: list[list[float]] = []
-    step, total = 0, epochs * len(batches(0))
-    for epoch in range(epochs):
-        # A different dropout for each epoch, the same for each run.
-        torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0]))
-        losses = []
-        for each in batches(epoch):
-            loss = loss_of(each)
-            if not torch.isfinite(loss):
-                raise MethodError(f"the loss of step {step + 1} is NaN or infinite", "try a lower learning rate")
-            for optimizer in optimizers:
-                optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            for optimizer in optimizers:
-                optimizer.step()
-            losses.append(float(loss.detach()))
-            step += 1
-            progress.steps(step, total)
-        curve.append([step, round(float(np.mean(losses)), 5)])
+    mean = AveragedModel(network) if averaged > 1 and epochs else None
+
+    def average(epoch: int) -> None:
         if mean is not None and epoch >= epochs - averaged:
             mean.update_parameters(network)
-    if mean is not None and epochs:
+
+    batches = loop.shuffled(rows, batch, seed)
+    curve = loop.train(
+        [(network, rate)], batches, loss_of, epochs=epochs, seed=seed, schedule=loop.constant, after_epoch=average
+    )
+    if mean is not None:
         network.load_state_dict(mean.module.state_dict())
-    network.eval()
     return curve

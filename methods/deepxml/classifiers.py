@@ -15,48 +15,58 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+#: Documents whose candidates are compared with their known labels at a time.
+_ROWS = 16_384
+
+
 def candidate_labels(
     pairs: csr_matrix, shortlist: np.ndarray, true: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each document is trained on: labels int64 [N, true + s], -1 for none, and which are true, bool.
+    """What each document is trained on: labels int32 [N, w + s], -1 for none, and which are true, bool.
 
     pairs: binary CSR [N, L]. shortlist: int [N, s], -1 for none; known labels among them count as true ones. true:
-    labels of a document that are kept, at most; of more, as many are drawn.
+    labels of a document that are kept, at most; of more, as many are drawn. w: the most known labels that are kept.
     """
-    known = np.full((pairs.shape[0], true), -1, np.int64)
-    for row in range(pairs.shape[0]):
+    lengths = np.diff(pairs.indptr)
+    kept = np.minimum(lengths, true)
+    width = int(kept.max(initial=0))
+    labels = np.full((len(lengths), width + shortlist.shape[1]), -1, np.int32)
+    positive = np.zeros(labels.shape, bool)
+    positive[:, :width] = np.arange(width) < kept[:, None]
+    for row in range(len(lengths)):
         own = pairs.indices[pairs.indptr[row] : pairs.indptr[row + 1]]
-        drawn = own if len(own) <= true else rng.choice(own, true, replace=False)
-        known[row, : len(drawn)] = drawn
-    rows = np.arange(pairs.shape[0])[:, None]
-    listed = shortlist.astype(np.int64)
-    own = np.zeros(listed.shape, bool)
-    if pairs.nnz and listed.size:
-        own = pairs[np.broadcast_to(rows, listed.shape), np.maximum(listed, 0)].toarray() > 0
-    # Every true label stands among the known ones already, or was left out by the draw.
-    false = np.where(own, -1, listed)
-    both = np.concatenate([known, false], axis=1)
-    return both, np.concatenate([known >= 0, np.zeros(false.shape, bool)], axis=1)
+        labels[row, : kept[row]] = own if len(own) <= true else rng.choice(own, true, replace=False)
+    for start in range(0, len(lengths) if shortlist.shape[1] else 0, _ROWS):
+        listed = shortlist[start : start + _ROWS]
+        rows = np.broadcast_to(np.arange(start, start + len(listed))[:, None], listed.shape)
+        known = pairs[rows, np.maximum(listed, 0)].toarray() > 0
+        # Every true label stands among the known ones already, or was left out by the draw.
+        labels[start : start + _ROWS, width:] = np.where(known, -1, listed)
+    return labels, positive
 
 
 def shortlisted(
-    documents: np.ndarray, labels: np.ndarray, pairs: csr_matrix, shortlist: int, seed: int, device: str
+    documents: np.ndarray,
+    labels: np.ndarray,
+    pairs: csr_matrix,
+    shortlist: int,
+    seed: int,
+    device: str,
+    notes: dict[str, object] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What each document is trained on: its known labels, and those of the ``shortlist`` labels nearest to it that have
     a known pair. The others keep the vector that they have.
 
-    documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. Returns what ``candidate_labels`` does.
+    documents: float32 [N, d]; labels: float32 [L, d]; pairs: binary CSR [N, L]. Of more than ``shortlist`` known labels
+    of a document, as many are drawn. notes: see ``top_k_batches``. Returns what ``candidate_labels`` does.
     """
     from xmcbench.methods.dense.search import top_k
 
     size = min(shortlist, len(labels))
-    near = top_k(documents, labels, size, device=device, seed=seed).indices
+    near = top_k(documents, labels, size, device=device, seed=seed, notes=notes).indices
     seen = np.bincount(pairs.indices, minlength=len(labels)) > 0
     near = np.where((near >= 0) & seen[np.maximum(near, 0)], near, -1)
-    candidates, true = candidate_labels(pairs, near, size, np.random.default_rng(seed))
-    width = max(1, int(true.sum(axis=1).max(initial=0)))
-    kept = np.r_[:width, size : candidates.shape[1]]
-    return candidates[:, kept], true[:, kept]
+    return candidate_labels(pairs, near, size, np.random.default_rng(seed))
 
 
 class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
@@ -66,13 +76,16 @@ class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
         super().__init__()
         self.table = nn.Embedding.from_pretrained(torch.from_numpy(start.copy()), freeze=False, sparse=True)
 
-    def forward(self, documents: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cosine of each document [n, d] with its labels, int64 [n, m]: float32 [n, m]."""
+    def forward(self, documents: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cosine of a document and a label, pair by pair: float32 [p].
+
+        documents: float32 [n, d]. rows: which of them each pair has, int64 [p]. labels: int64 [p].
+        """
         # Each label is looked up once, and multiplied with all documents of the batch: products are cheap, and a
         # gradient with a row for every occurrence is not.
         each, places = torch.unique(labels, return_inverse=True)
         vectors = nn.functional.normalize(self.table(each), dim=1)
-        return (documents @ vectors.T).gather(1, places)
+        return (documents @ vectors.T)[rows, places]
 
     def vectors(self) -> np.ndarray:
         """The vectors, of length 1."""
@@ -103,13 +116,14 @@ def trained_classifiers(
     network = Classifiers(start).to(device)
 
     def loss_of(rows: np.ndarray) -> torch.Tensor:
-        labels = torch.from_numpy(candidates[rows]).to(device)
-        kept, positive = labels >= 0, torch.from_numpy(true[rows]).to(device)
+        # Padding is not looked up: a label whose gradient is 0 would still move, by its momentum.
+        places, columns = np.nonzero(candidates[rows] >= 0)
+        labels = torch.from_numpy(candidates[rows[places], columns].astype(np.int64)).to(device)
+        positive = torch.from_numpy(true[rows[places], columns]).to(device)
         vectors = torch.from_numpy(documents[rows]).to(device)
         if dropout:
             vectors = nn.functional.normalize(nn.functional.dropout(vectors, dropout), dim=1)
-        cosines = network(vectors, labels.clamp(min=0))
-        return loss(cosines[kept], positive[kept]) / len(rows)
+        return loss(network(vectors, torch.from_numpy(places).to(device), labels), positive) / len(rows)
 
     curve = train([(network, rate)], shuffled(len(documents), batch, seed), loss_of, epochs=epochs, seed=seed)
     return network.vectors(), curve

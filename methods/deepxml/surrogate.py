@@ -27,7 +27,9 @@ def surrogate_pairs(
     from scipy.sparse import csr_matrix
     from sklearn.preprocessing import normalize
 
-    features = csr_matrix((documents.weights, documents.tokens, documents.starts), shape=(len(documents), tokens))
+    # An empty vocabulary gives every document and label the same features, all zero.
+    shape = len(documents), max(1, tokens)
+    features = csr_matrix((documents.weights, documents.tokens, documents.starts), shape=shape)
     means = normalize((pairs.T @ features).tocsr())
     smoothed = (walked(pairs, walk, restart, kept, seed) @ means).tocsr()
     most = max(1, min(clusters, pairs.shape[1] // 2))

@@ -8,7 +8,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench import MethodError
+from xmcbench import MethodError, progress
+
+
+def falling(epoch: int, epochs: int) -> float:
+    """The share of a rate that an epoch has: 1 in the first one, less by 0.9 / epochs in each further one."""
+    return 1 - 0.9 * epoch / epochs
+
+
+def constant(epoch: int, epochs: int) -> float:
+    """The whole rate in each epoch."""
+    return 1.0
 
 
 def train(
@@ -18,11 +28,15 @@ def train(
     *,
     epochs: int,
     seed: int,
+    schedule: Callable[[int, int], float] = falling,
+    after_epoch: Callable[[int], None] | None = None,
 ) -> list[list[float]]:
     """Train the parts of a network in place, each at its own rate. Returns [step, mean loss] per epoch.
 
-    Rates fall in a straight line to a tenth. batches: the rows of each step of an epoch, by its number. loss_of: the
-    loss of the rows of a step, their mean. Raises MethodError where a loss is NaN or infinite.
+    batches: the rows of each step of an epoch, by its number; one step at least, and as many in each epoch. loss_of:
+    the loss of the rows of a step, their mean. schedule: the share of the rates that all steps of an epoch have, by its
+    number and how many there are. after_epoch: called with the number of each epoch when it ends. Raises MethodError
+    where a loss is NaN or infinite.
     """
     optimizers: list[tuple[torch.optim.Optimizer, float]] = []
     for part, rate in parts:
@@ -32,24 +46,30 @@ def train(
         optimizers += [(torch.optim.SparseAdam(tables, rate), rate)] if tables else []
         optimizers += [(torch.optim.Adam(dense, rate), rate)] if dense else []
         part.train()
-    curve, step = [], 0
+    curve: list[list[float]] = []
+    step, steps = 0, epochs * len(batches(0))
     for epoch in range(epochs):
         # A different dropout for each epoch, the same for each run.
         torch.manual_seed(int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0]))
-        total, steps = 0.0, 0
+        for optimizer, rate in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * schedule(epoch, epochs)
+        losses = []
         for rows in batches(epoch):
             loss = loss_of(rows)
             if not torch.isfinite(loss):
                 raise MethodError(f"the loss of step {step + 1} is NaN or infinite", "try a lower learning rate")
-            for optimizer, rate in optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = rate * (1 - 0.9 * epoch / epochs)
+            for optimizer, _ in optimizers:
                 optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             for optimizer, _ in optimizers:
                 optimizer.step()
-            total, steps, step = total + float(loss.detach()), steps + 1, step + 1
-        curve.append([step, round(total / max(1, steps), 5)])
+            losses.append(float(loss.detach()))
+            step += 1
+            progress.steps(step, steps)
+        curve.append([step, round(sum(losses) / len(losses), 5)])
+        if after_epoch is not None:
+            after_epoch(epoch)
     for part, _ in parts:
         part.eval()
     return curve

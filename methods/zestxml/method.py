@@ -29,8 +29,8 @@ class ZestXML(Method):
 
     x and y are TF-IDF vectors of a document and a label. Which entries of W may differ from zero is decided once, by
     how often a document feature and a label feature meet in the known pairs. The links found so, and equal features,
-    give each document a shortlist of labels, on which W is trained as one linear SVM. The score of a label is
-    share x exp(-max(0, 1 - x^T W y)^2) + (1 - share) x y^T x.
+    give each document a shortlist of labels. W is trained as one linear SVM on the shortlists and on the known pairs
+    outside them. The score of a label is share x exp(-max(0, 1 - x^T W y)^2) + (1 - share) x y^T x.
 
     W is defined over features, so labels without a known pair are predicted too. Labels outside a document's shortlist
     are not predicted; the shortlist holds as many labels as are asked for, or more.

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix, random
 
 from xmcbench import Texts, UsageError
 from xmcbench.methods.sparse.features import TfidfFeatures
-from xmcbench.methods.zestxml import ZestXML
+from xmcbench.methods.zestxml import ZestXML, sparsity
 from xmcbench.methods.zestxml.bilinear import Bilinear
 from xmcbench.methods.zestxml.sparsity import one_shot
 
@@ -153,6 +153,25 @@ def test_a_pair_that_the_shortlist_misses_is_trained_on(fitted, corpus, monkeypa
     kept = csr_matrix((true.astype(float), candidates.indices, candidates.indptr), shape=candidates.shape)
     assert np.array_equal(kept.toarray(), pairs.toarray())
     assert method.notes["pairs_in_the_shortlist"] < pairs.nnz
+
+
+def test_parameters_reach_the_rule_and_the_solver(fitted, corpus, monkeypatch):
+    given = []
+
+    def rule(X, Y, pairs, count, alpha):
+        given.append((count, alpha))
+        return one_shot(X, Y, pairs, count, alpha)
+
+    def solver(self, *_, **options):
+        given.append(options)
+        return 1, 0.0
+
+    monkeypatch.setattr(sparsity, "one_shot", rule)
+    monkeypatch.setattr(Bilinear, "fit", solver)
+    raw_X, raw_Y, pairs, _ = corpus
+    values = {"links": 6, "union": 0.3, "cost": 2.5, "iterations": 7, "tolerance": 0.05}
+    fitted(ZestXML, raw_X, raw_Y, pairs, seed=4, **values)
+    assert given == [(6, 0.3), {"cost": 2.5, "iterations": 7, "tolerance": 0.05, "seed": 4}]
 
 
 @pytest.mark.parametrize(

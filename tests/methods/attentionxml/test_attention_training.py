@@ -1,6 +1,7 @@
 """The loss of a level, and the training: averaged weights, divergence."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import MethodError, TopK
+from xmcbench.methods.attentionxml import training
+from xmcbench.methods.attentionxml.sequences import Sequences
 from xmcbench.methods.attentionxml.training import level_loss, train
 from xmcbench.methods.label_tree.tree import Level
 
@@ -102,3 +105,53 @@ def test_no_epoch_leaves_all_as_it_is(trained, network):
 def test_a_training_that_diverges_is_an_error(trained, value):
     with pytest.raises(MethodError, match="the loss of step 1 is NaN or infinite"):
         trained(1, loss=lambda rows: torch.tensor(value, requires_grad=True))
+
+
+def test_padding_trains_no_node(network, texts, monkeypatch):
+    """Node 0 is that of one text alone; in the steps of the others its momentum would move it."""
+    labels = csr_matrix(np.array([[1, 0, 0, 0, 0, 0], *[[0, 0, 1, 0, 0, 0]] * 4], np.float32))
+    level, guessed = Level(CHILDREN, labels), guesses([0], [1], [1], [1], [1])
+    original = training.shortlist
+
+    def trained(padding):
+        def padded(*arguments):
+            nodes, shares = original(*arguments)
+            widths = (0, 0), (0, padding)
+            return np.pad(nodes, widths, constant_values=-1), np.pad(shares, widths)
+
+        monkeypatch.setattr(training, "shortlist", padded)
+        made = network(6)
+        loss_of = partial(level_loss, made, texts, level, guessed, 6, 0)
+        train(made, loss_of, 5, batch=1, epochs=3, rate=0.05, averaged=0, seed=0)
+        return made.state_dict()
+
+    found, padded = trained(0), trained(3)
+    for name, value in found.items():
+        assert torch.equal(value, padded[name]), name
+
+
+def test_padding_trains_no_word(network, monkeypatch):
+    """Word 0 is that of one text alone. Texts differ in length, and more padding changes no more than rounding does."""
+    words = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7], np.int32)
+    texts, original = Sequences(np.array([0, 3, 4, 9, 10, 16]), words), Sequences.padded
+
+    def trained(padding):
+        def padded(self, rows):
+            found, lengths = original(self, rows)
+            return np.pad(found, ((0, 0), (0, padding)), mode="edge"), lengths
+
+        def loss_of(rows):
+            steps.append((0 in rows, made.words.weight[0].tolist()))
+            return level_loss(made, texts, LEVEL, None, 6, 0, rows)
+
+        monkeypatch.setattr(Sequences, "padded", padded)
+        made, steps = network(6), []
+        train(made, loss_of, 5, batch=2, epochs=3, rate=0.05, averaged=0, seed=0)
+        steps.append((False, made.words.weight[0].tolist()))
+        for (own, before), (_, after) in pairwise(steps):
+            assert (before != after) == own
+        return made.state_dict()
+
+    found, padded = trained(0), trained(4)
+    for name, value in found.items():
+        torch.testing.assert_close(padded[name], value, rtol=1e-4, atol=1e-5)

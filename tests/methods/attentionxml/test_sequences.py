@@ -22,6 +22,7 @@ def test_taken_and_padded():
     taken = texts.take(np.array([3, 1, 0]))
     assert (taken.starts.tolist(), taken.words.tolist()) == ([0, 1, 1, 4], [6, 7, 8, 9])
     words, lengths = texts.padded(np.array([2, 3]))
-    assert (words.tolist(), lengths.tolist()) == ([[4, 5], [6, 0]], [2, 1])
-    assert texts.padded(np.array([0, 3]))[0].tolist() == [[7, 8, 9], [6, 0, 0]]
+    assert (words.tolist(), lengths.tolist()) == ([[4, 5], [6, 6]], [2, 1])
+    assert texts.padded(np.array([0, 3]))[0].tolist() == [[7, 8, 9], [6, 6, 6]]
+    assert texts.padded(np.array([1]))[0].shape == (1, 0)
     assert words.dtype == lengths.dtype == np.int64

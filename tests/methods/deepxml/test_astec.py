@@ -7,15 +7,29 @@ import torch
 from scipy.sparse import csr_matrix, random
 
 from xmcbench import Texts, TopK, UsageError
-from xmcbench.methods.astec import Astec
-from xmcbench.methods.deepxml import classifiers, surrogate, training
+from xmcbench.methods.astec import Astec, training
+from xmcbench.methods.astec.shortlist import without_own
+from xmcbench.methods.deepxml import surrogate
 from xmcbench.methods.deepxml.bags import Bags
 from xmcbench.methods.deepxml.classifiers import trained_classifiers
+from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.surrogate import balanced_clusters, surrogate_pairs, walked
 from xmcbench.methods.dense import search
-from xmcbench.methods.dense.search import top_k
 
 SMALL = {"dimensions": 32, "min_count": 1, "epochs": 15, "encoder_rate": 0.02, "classifier_epochs": 10, "dropout": 0.1}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The candidates of each training of classifiers: those near to a document, and those drawn at random."""
+    found = []
+
+    def watched(documents, start, candidates, true, *rest, **options):
+        found.append((candidates, true))
+        return trained_classifiers(documents, start, candidates, true, *rest, **options)
+
+    monkeypatch.setattr(training, "trained_classifiers", watched)
+    return found
 
 
 @pytest.mark.parametrize(("rows", "clusters"), [(1, 1), (7, 4), (64, 8), (101, 32), (50, 32)])
@@ -112,7 +126,7 @@ def test_score_is_the_fusion_of_classifier_and_nearness(fitted, corpus):
         mean = documents[known[:, label] > 0].sum(axis=0)
         votes = sum(cosines[each] ** 2 for each in near if known[each, label]) / sum(cosines[near] ** 2)
         nearness = 0.2 * (query @ mean / np.linalg.norm(mean)) + 0.8 * votes
-        classifier = 20.0 * (query @ method._classifiers[label] - 0.5)
+        classifier = 20.0 * (query @ method._classifiers[0][label] - 0.5)
         expected = 0.3 / (1 + math.exp(-classifier)) + 0.7 / (1 + math.exp(-nearness))
         assert score == pytest.approx(expected, rel=1e-5)
 
@@ -155,7 +169,7 @@ def test_classifiers_are_trained_by_cross_entropy(fitted, corpus, monkeypatch):
         given.append((loss, options["dropout"], options["rate"]))
         return trained_classifiers(documents, start, candidates, true, loss, **options)
 
-    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    monkeypatch.setattr(training, "trained_classifiers", watched)
     raw_X, raw_Y, pairs, _ = corpus
     fitted(Astec, raw_X, raw_Y, pairs, scale=7.0, classifier_dropout=0.25, classifier_rate=0.004, **SMALL)
     cosines = torch.tensor([0.9, -0.2, 0.4], requires_grad=True)
@@ -168,58 +182,187 @@ def test_classifiers_are_trained_by_cross_entropy(fitted, corpus, monkeypatch):
     assert cosines.grad.tolist() == pytest.approx([7 * (likely[0] - 1), 7 * likely[1], 7 * likely[2]], rel=1e-5)
 
 
-def test_the_reranker_learns_what_the_others_rank_first(fitted, corpus, monkeypatch):
+def literal_ranking(method, query, k, own=None, classifiers=()):
+    """The k best labels of the shortlist of a query, with their scores; own: which training document it is."""
+    near, pairs = method._near, method._near.pairs.toarray()
+    cosines = {row: near.documents[row] @ query for row in range(len(pairs)) if row != own}
+    neighbors = sorted(cosines, key=lambda row: (-cosines[row], row))[: method.neighbors]
+    total = sum(max(0, cosines[row]) ** 2 for row in neighbors)
+    listed = {*np.argsort(-(near.means @ query), kind="stable")[: max(method.shortlist, k)].tolist()}
+    listed |= {label for row in neighbors if cosines[row] > 0 for label in np.flatnonzero(pairs[row])}
+    scores = {}
+    for label in listed:
+        votes = sum(max(0, cosines[row]) ** 2 for row in neighbors if pairs[row, label]) / total if total else 0
+        scores[label] = (1 - method.votes) * (query @ near.means[label]) + method.votes * votes
+        if classifiers:
+            sigmas = [1 / (1 + math.exp(-method.scale * (query @ each[label] - 0.5))) for each in classifiers]
+            nearness = 1 / (1 + math.exp(-scores[label]))
+            scores[label] = method.fusion * sigmas[0] + (1 - method.fusion) * nearness + sum(sigmas[1:])
+    return {label: scores[label] for label in sorted(scores, key=lambda label: -scores[label])[:k]}
+
+
+@pytest.mark.parametrize("votes", [0.2, 0.9])
+def test_classifiers_are_trained_on_what_is_ranked_first_without_them(fitted, corpus, asked, votes):
+    """The nearest labels of the shortlist, those of near documents too, where a document is not near to itself.
+
+    The re-ranker is trained on those that the first classifiers rank first.
+    """
+    raw_X, raw_Y, pairs, _ = corpus
+    values = SMALL | {"negatives": 3, "shortlist": 2, "neighbors": 4, "random_labels": 0, "fusion": 0.6}
+    method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, votes=votes, **values)
+    known, width = pairs.toarray() > 0, 2
+    assert len(asked) == 2
+    for (candidates, _), trained in zip(asked, ([], method._classifiers[:1]), strict=True):
+        for row, query in enumerate(method._near.documents):
+            expected = literal_ranking(method, query, 3, row, trained)
+            near = [label for label in candidates[row, width:].tolist() if label >= 0]
+            assert near == [label for label in expected if not known[row, label]], row
+    others = [literal_ranking(method, query, 3, None) for query in method._near.documents]
+    assert any(
+        [*found] != [*literal_ranking(method, query, 3, row)]
+        for row, (found, query) in enumerate(zip(others, method._near.documents, strict=True))
+    ), "a document that is its own neighbor would have other labels"
+
+
+def test_the_reranker_adds_its_certainty(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
-    plain = fitted(Astec, raw_X, raw_Y, pairs, **SMALL, negatives=2)
-    asked = []
-
-    def watched(documents, start, candidates, *rest, **options):
-        asked.append(candidates)
-        return trained_classifiers(documents, start, candidates, *rest, **options)
-
-    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
-    method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL, negatives=2)
-    first = TopK.joined(plain._ranked(plain._documents, 2), 2).indices
-    known = [set(pairs[row].indices) for row in np.flatnonzero(np.diff(pairs.indptr))]
-    for row, (labels, candidates) in enumerate(zip(first, asked[1], strict=True)):
-        wrong = {*method._seen[labels]} - known[row]
-        assert wrong <= {*method._seen[candidates[candidates >= 0]]}
+    method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL, negatives=2, neighbors=3)
     assert method.notes["reranker"]["losses"] == ["reranker"]
-    without, found = plain.predict(new, k=7), method.predict(new, k=7)
+    found = method.predict(new, k=7)
     query = method._encoder.embed(method._tokens.bags(new))[0]
-    before = dict(zip(without.indices[0].tolist(), without.scores[0].tolist(), strict=True))
-    for label, score in zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True):
-        place = method._seen.tolist().index(label)
-        more = 1 / (1 + math.exp(-20 * (query @ method._reranker[place] - 0.5)))
-        assert score == pytest.approx(before[label] + more, rel=1e-5)
+    expected = literal_ranking(method, query, 7, classifiers=method._classifiers)
+    assert len(method._classifiers) == 2
+    assert not np.array_equal(*method._classifiers)
+    assert found.indices[0].tolist() == [*expected]
+    np.testing.assert_allclose(found.scores[0], [*expected.values()], rtol=1e-5)
+
+
+def test_a_document_is_no_neighbor_of_itself():
+    """The last row has equal documents before it, and is not among its neighbors."""
+    near = TopK(
+        np.array([[0, 3, 2], [4, 1, 0], [5, 6, 7]], np.int32), np.arange(9, 0, -1, dtype=np.float32).reshape(3, 3)
+    )
+    found = without_own(near, np.array([0, 1, 9]))
+    assert found.indices.tolist() == [[3, 2], [4, 0], [5, 6]]
+    assert found.scores.tolist() == [[8, 7], [6, 4], [3, 2]]
+
+
+def test_equal_documents_are_neighbors(fitted):
+    """Twenty of the same, with a label each: all of them are the nearest to each other, whichever come first."""
+    raw_X, raw_Y = Texts.from_lists(["red tea"] * 20), Texts.from_lists([f"label {row}" for row in range(20)])
+    pairs = csr_matrix(np.eye(20, dtype=np.float32))
+    method = fitted(Astec, raw_X, raw_Y, pairs, neighbors=3, shortlist=1, votes=1.0, **SMALL)
+    found, _ = method._near.ranked_documents(3, lambda _, __, nearness: nearness)
+    first = [[label for label in (0, 1, 2, 3) if label != row][:3] for row in range(20)]
+    assert [sorted(each) for each in found.tolist()] == first
 
 
 def test_the_shortlist_has_labels_of_near_documents_too(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
     few = fitted(Astec, raw_X, raw_Y, pairs, shortlist=1, neighbors=1, **SMALL).predict(new, k=1)
     method = fitted(Astec, raw_X, raw_Y, pairs, shortlist=1, neighbors=3, **SMALL)
-    queries = method._encoder.embed(method._tokens.bags(new))[:1]
-    near, means = (top_k(queries, items, size) for items, size in ((method._documents, 3), (method._means, 1)))
-    listed = method._shortlist(near, means)
-    nearest = np.argsort(-(method._documents @ queries[0]), kind="stable")[:3]
-    mean = int(np.argmax(method._means @ queries[0]))
-    assert set(listed.indices) == {*method._pairs[nearest].indices, mean}
+    query = method._encoder.embed(method._tokens.bags(new))[0]
+    nearest = np.argsort(-(method._near.documents @ query), kind="stable")[:3]
+    mean = int(np.argmax(method._near.means @ query))
+    scored = []
+
+    def noted(_, labels, nearness):
+        scored.extend(labels.tolist())
+        return nearness
+
+    method._near.ranking(1).of(query[None], noted)
+    assert sorted(scored) == sorted({*method._near.pairs[nearest].indices.tolist(), mean})
     assert (few.indices[0] >= 0).all()
 
 
-def test_batches_are_the_whole(fitted, corpus, monkeypatch):
+@pytest.fixture
+def graphs(monkeypatch):
+    """How many HNSW graphs are built, where every search is approximate."""
+    pytest.importorskip("faiss")
+    built = []
+    original = search._hnsw
+    monkeypatch.setattr(search, "is_exact", lambda *_: False)
+    monkeypatch.setattr(search, "_hnsw", lambda items: built.append(len(items)) or original(items))
+    return built
+
+
+def test_parts_are_the_whole(fitted, corpus, monkeypatch):
     raw_X, raw_Y, pairs, _ = corpus
-    method = fitted(Astec, raw_X, raw_Y, pairs, **SMALL)
+    values = SMALL | {"reranker": True, "negatives": 2, "shortlist": 2, "neighbors": 3}
+    method = fitted(Astec, raw_X, raw_Y, pairs, **values)
     new = Texts.from_lists([*raw_X, "unknown", *raw_X])
     whole = method.predict(new, k=5)
-    monkeypatch.setattr(search, "_BLOCK", 3 * len(method._means))
-    monkeypatch.setattr("xmcbench.methods.astec._BLOCK", 2)
+    monkeypatch.setattr("xmcbench.methods.astec.method.ROWS", 8)
+    monkeypatch.setattr("xmcbench.methods.astec.shortlist.ROWS", 8)
+    monkeypatch.setattr("xmcbench.methods.astec.shortlist._FLOATS", 3 * 32)
+    monkeypatch.setattr("xmcbench.methods.astec.training._BLOCK", 2)
+    monkeypatch.setattr("xmcbench.methods.deepxml.classifiers._ROWS", 7)
+    embedded = []
+    embed = BagEncoder.embed
+    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
     parts = [*method.predict_batches(new, 5)]
-    assert len(parts) > 3
-    assert np.array_equal(TopK.joined(parts, 5).indices, whole.indices)
+    assert [len(each) for each in parts] == embedded == [8] * 15 + [1]
+    found = TopK.joined(parts, 5)
+    assert np.array_equal(found.indices, whole.indices)
+    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
     assert (whole.indices[len(raw_X)] == -1).all()
-    again = fitted(Astec, raw_X, raw_Y, pairs, **SMALL)
-    assert again.predict(new, k=5).scores.tobytes() == whole.scores.tobytes()
+    assert method.notes["instances_without_a_known_token"] == 1
+    again = fitted(Astec, raw_X, raw_Y, pairs, **values)
+    for one, other in zip(again._classifiers, method._classifiers, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_a_graph_is_built_once_for_all_parts(fitted, corpus, graphs, monkeypatch):
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL)
+    whole = method.predict(raw_X, k=5)
+    monkeypatch.setattr("xmcbench.methods.astec.method.ROWS", 7)
+    assert np.array_equal(method.predict(raw_X, k=5).indices, whole.indices)
+    assert graphs == [60, 7]
+
+
+def test_notes_say_what_was_approximate(fitted, corpus, request):
+    raw_X, raw_Y, pairs, _ = corpus
+
+    def searches():
+        method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL)
+        method.predict(raw_X, k=5)
+        json.dumps(method.notes, allow_nan=False)
+        return [method.notes["search"], *(method.notes[name]["search"] for name in ("classifiers", "reranker"))]
+
+    assert searches() == [{"documents": {"index": "exact", "items": 60}, "labels": {"index": "exact", "items": 7}}] * 3
+    request.getfixturevalue("graphs")
+    for found in searches():
+        for name, items in (("documents", 60), ("labels", 7)):
+            assert (found[name]["index"], found[name]["items"]) == ("HNSW", items)
+            assert found[name]["recall_queries"] == 60
+            assert found[name]["recall"] > 0.9
+
+
+def test_each_part_has_its_own_rate(fitted, corpus, monkeypatch):
+    given = []
+    monkeypatch.setattr(training, "train", lambda parts, *_, **__: given.extend(parts) or [])
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(Astec, raw_X, raw_Y, pairs, **(SMALL | {"learning_rate": 0.3, "encoder_rate": 0.004}))
+    (encoder, encoder_rate), (head, rate) = given
+    assert encoder is method._encoder
+    assert isinstance(head, torch.nn.Linear)
+    assert (encoder_rate, rate) == (0.004, 0.3)
+
+
+def test_surrogates_have_their_parameters(fitted, corpus, monkeypatch):
+    given = []
+
+    def watched(*arguments, **options):
+        given.append(options)
+        return surrogate_pairs(*arguments, **options)
+
+    monkeypatch.setattr(surrogate, "surrogate_pairs", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    values = {"surrogates": 2, "walk": 13, "restart": 0.35, "walk_labels": 4}
+    method = fitted(Astec, raw_X, raw_Y, pairs, seed=5, **SMALL, **values)
+    assert given == [{"clusters": 2, "walk": 13, "restart": 0.35, "kept": 4, "seed": 5}]
+    assert method.notes["surrogates"] == 2
 
 
 def test_predicts_deeper_than_the_shortlist(fitted, corpus):
@@ -228,19 +371,17 @@ def test_predicts_deeper_than_the_shortlist(fitted, corpus):
     assert (found.indices[0] >= 0).all()
 
 
-def test_random_labels_are_not_those_of_the_shortlist(fitted, corpus, monkeypatch):
-    asked = []
-
-    def watched(documents, start, candidates, *rest, **options):
-        asked.append(candidates)
-        return trained_classifiers(documents, start, candidates, *rest, **options)
-
-    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+def test_random_labels_are_not_those_of_the_shortlist(fitted, corpus, asked):
     raw_X, raw_Y, pairs, _ = corpus
     fitted(Astec, raw_X, raw_Y, pairs, negatives=3, random_labels=2, **SMALL)
-    for row in asked[0]:
-        near, drawn = row[3:6], row[6:]
+    ((candidates, true),) = asked
+    assert candidates.dtype == np.int32
+    assert candidates.shape[1] == 2 + 3 + 2  # no document has more than two labels
+    for row in candidates:
+        near, drawn = row[2:5], row[5:]
         assert not {*near[near >= 0]} & {*drawn[drawn >= 0]}
+    assert (candidates[:, 5:] >= 0).any()
+    assert not true[:, 2:].any()
 
 
 def test_labels_without_a_known_pair_are_never_predicted(fitted, corpus):
@@ -250,6 +391,15 @@ def test_labels_without_a_known_pair_are_never_predicted(fitted, corpus):
     found = fitted(Astec, raw_X, raw_Y, few.tocsr(), **SMALL).predict(new, k=100)
     found.check(len(new), 100, len(raw_Y))
     assert set(found.indices.ravel()) == {1, 4, -1}
+
+
+def test_the_preset_has_the_papers_values():
+    method = Astec(**Astec.presets["paper"])
+    assert (method.shortlist, method.negatives, method.neighbors, method.fusion) == (500, 500, 500, 0.1)
+    assert (method.batch, method.epochs, method.classifier_epochs, method.dropout) == (255, 20, 20, 0.5)
+    assert (method.learning_rate, method.encoder_rate, method.classifier_rate) == (0.02, 0.02, 5e-4)
+    assert (method.surrogates, method.walk, method.restart, method.walk_labels) == (65_536, 50, 0.2, 10)
+    assert method.reranker
 
 
 def test_strange_input(strange):

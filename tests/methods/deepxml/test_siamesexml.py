@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml import classifiers, losses, training
 from xmcbench.methods.deepxml.bags import Bags, Tokens
@@ -15,6 +15,7 @@ from xmcbench.methods.deepxml.classifiers import Classifiers, candidate_labels, 
 from xmcbench.methods.deepxml.losses import contrastive_loss
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.training import shuffled, train
+from xmcbench.methods.dense import search
 from xmcbench.methods.siamesexml import SiameseXML
 
 SMALL = {"dimensions": 16, "min_count": 1, "epochs": 20, "classifier_epochs": 5, "dropout": 0.1}
@@ -95,15 +96,22 @@ def test_gradient_of_the_encoder_is_that_of_differences(encoder):
     gradient = encoder.table.weight.grad
     assert gradient.is_sparse
     assert gradient._indices().tolist() == [[0, 1, 4, 5]]  # each token once
-    dense, step = gradient.to_dense().numpy(), 1e-3
-    for token, place in [(1, 0), (4, 2), (5, 3)]:
-        values = []
-        for sign in (1, -1):
-            with torch.no_grad():
-                encoder.table.weight[token, place] += sign * step
-                values.append(float((encoder(BAGS) * target).sum()))
-                encoder.table.weight[token, place] -= sign * step
-        assert dense[token, place] == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=2e-3)
+    step = 1e-3
+    for weights, places in (
+        (encoder.table.weight, [(1, 0), (4, 2), (5, 3)]),
+        (encoder.residual.weight, [(row, column) for row in range(4) for column in range(4)]),
+        (encoder.residual.bias, [(row,) for row in range(4)]),
+    ):
+        dense = weights.grad.to_dense().numpy()
+        assert dense.any()
+        for place in places:
+            values = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    weights[place] += sign * step
+                    values.append(float((encoder(BAGS) * target).sum()))
+                    weights[place] -= sign * step
+            assert dense[place] == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=2e-3)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
@@ -155,21 +163,22 @@ def test_the_encoder_is_trained_on_the_hardest_documents_of_a_batch(fitted, monk
 
 
 def test_scores_of_classifiers_are_cosines():
-    """Those of any list of labels per document, and their gradients by differences."""
+    """Those of any pairs of documents and labels, and their gradients by differences."""
     rng = np.random.default_rng(0)
     documents, start = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal((6, 4)).astype(np.float32)
-    labels = np.array([[5, 1], [1, 1], [0, 3]])
-    network, inputs = Classifiers(start), (torch.from_numpy(documents), torch.from_numpy(labels))
+    rows, labels = np.array([0, 0, 1, 2, 2]), np.array([5, 1, 1, 0, 3])
+    network, inputs = Classifiers(start), tuple(map(torch.from_numpy, (documents, rows, labels)))
     found = network(*inputs)
     unit = start / np.linalg.norm(start, axis=1, keepdims=True)
-    expected = [[documents[row] @ unit[label] for label in labels[row]] for row in range(3)]
+    expected = [documents[row] @ unit[label] for row, label in zip(rows, labels, strict=True)]
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-5)
     np.testing.assert_allclose(network.vectors(), unit, rtol=1e-6)
-    target, step = torch.from_numpy(rng.standard_normal((3, 2)).astype(np.float32)), 1e-2
+    target, step = torch.from_numpy(rng.standard_normal(5).astype(np.float32)), 1e-2
     (found * target).sum().backward()
-    assert network.table.weight.grad.is_sparse
-    gradient = network.table.weight.grad.to_dense().numpy()
-    assert not gradient[[2, 4]].any()
+    gradient = network.table.weight.grad
+    assert gradient.is_sparse
+    assert gradient._indices().tolist() == [[0, 1, 3, 5]]  # each label once
+    gradient = gradient.to_dense().numpy()
     for label, place in [(1, 0), (5, 2), (3, 3)]:
         values = []
         for sign in (1, -1):
@@ -178,6 +187,28 @@ def test_scores_of_classifiers_are_cosines():
                 values.append(float((network(*inputs) * target).sum()))
                 network.table.weight[label, place] -= sign * step
         assert gradient[label, place] == pytest.approx((values[0] - values[1]) / (2 * step), rel=0.02, abs=2e-3)
+
+
+def test_padding_trains_nothing():
+    """Only the first document has label 0, whose momentum would move it in the steps of the others."""
+    documents = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    labels = np.array([[0, 1], [1, 2], [2, 3], [3, 1]], np.int32)
+    true = np.array([[True, False]] * 4)
+    padding = np.full((4, 3), -1, np.int32)
+
+    def trained(candidates, truth):
+        options = {"batch": 1, "epochs": 3, "rate": 0.05, "dropout": 0.3, "seed": 0, "device": "cpu"}
+        loss = lambda cosines, positive: contrastive_loss(cosines, positive, 0.75, 3.0)  # noqa: E731
+        return trained_classifiers(documents, np.eye(4, 5, dtype=np.float32), candidates, truth, loss, **options)
+
+    found, curve = trained(labels, true)
+    padded, padded_curve = trained(
+        np.concatenate([labels[:, :1], padding, labels[:, 1:], padding], axis=1),
+        np.concatenate([true[:, :1], padding >= 0, true[:, 1:], padding >= 0], axis=1),
+    )
+    assert padded.tobytes() == found.tobytes()
+    assert padded_curve == curve
 
 
 def test_a_shortlist_holds_the_nearest_labels():
@@ -199,6 +230,29 @@ def test_candidate_labels():
     assert true[:2].tolist() == [[True, True, False, False, False], [True, False, False, False, False]]
     assert true[2].sum() == 2
     assert labels[2, 2:].tolist() == [3, -1, -1]  # a true label that is left out is not a false one
+
+
+@pytest.mark.parametrize("most", [1, 3, 50])
+@pytest.mark.parametrize("near", [0, 6])
+def test_candidate_labels_equal_their_transcription(monkeypatch, most, near):
+    """Row by row, with the draws in the same order; the known part is no wider than the longest row."""
+    monkeypatch.setattr(classifiers, "_ROWS", 7)
+    rng = np.random.default_rng(1)
+    dense = rng.random((40, 20)) < 0.2
+    dense[5] = False
+    shortlist = np.stack([rng.permutation(20)[:near] for _ in range(40)]).astype(np.int32)
+    shortlist[:, 4:] = np.where(rng.random(shortlist[:, 4:].shape) < 0.5, -1, shortlist[:, 4:])
+    labels, true = candidate_labels(csr_matrix(dense.astype(np.float32)), shortlist, most, np.random.default_rng(2))
+    width = min(most, int(dense.sum(axis=1).max()))
+    assert labels.shape == true.shape == (40, width + near)
+    assert (labels.dtype, true.dtype) == (np.int32, bool)
+    drawing = np.random.default_rng(2)
+    for row in range(40):
+        own = np.flatnonzero(dense[row])
+        known = (own if len(own) <= most else drawing.choice(own, most, replace=False)).tolist()
+        false = [-1 if label < 0 or dense[row, label] else label for label in shortlist[row].tolist()]
+        assert labels[row].tolist() == known + [-1] * (width - len(known)) + false
+        assert true[row].tolist() == [True] * len(known) + [False] * (width - len(known) + near)
 
 
 def test_classifiers_learn_what_they_are_shown():
@@ -228,9 +282,9 @@ def test_classifiers_learn_what_they_are_shown():
 def test_dropout_of_the_classifiers_leaves_out_values_of_documents(monkeypatch, dropout):
     seen = []
 
-    def watched(self, documents, labels):
+    def watched(self, documents, *pairs):
         seen.append(documents.clone())
-        return forward(self, documents, labels)
+        return forward(self, documents, *pairs)
 
     forward = Classifiers.forward
     monkeypatch.setattr(Classifiers, "forward", watched)
@@ -323,6 +377,71 @@ def test_the_seed_shuffles_the_labels(fitted, corpus, monkeypatch):
     assert seen == [3]
 
 
+def test_a_label_is_trained_with_each_of_its_documents(fitted, monkeypatch):
+    """Drawn again in each epoch: not always the first."""
+    taken = []
+
+    def watched(self, rows):
+        if len(self) == 6:
+            taken.append(rows.tolist())
+        return take(self, rows)
+
+    take = Bags.take
+    monkeypatch.setattr(Bags, "take", watched)
+    raw_X = Texts.from_lists(["red tea", "tea cup", "tea", "tea pot", "green tea", "blue sky"])
+    pairs = csr_matrix(np.array([[1, 0]] * 5 + [[0, 1]], np.float32))
+    fitted(SiameseXML, raw_X, Texts.from_lists(["tea", "sky"]), pairs, **(SMALL | {"epochs": 40}))
+    drawn = [next(row for row in rows if row < 5) for rows in taken if len(rows) == 2]
+    assert len(drawn) == 40
+    assert {*drawn} == {0, 1, 2, 3, 4}
+
+
+def test_learning_rates_reach_their_trainings(fitted, corpus, monkeypatch):
+    rates = []
+
+    def watched(parts, *arguments, **options):
+        rates.append([rate for _, rate in parts])
+        return train(parts, *arguments, **options)
+
+    monkeypatch.setattr(training, "train", watched)
+    monkeypatch.setattr(classifiers, "train", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    fitted(SiameseXML, raw_X, raw_Y, pairs, learning_rate=0.03, classifier_rate=0.002, **SMALL)
+    assert rates == [[0.03], [0.002]]
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_parts_are_the_whole(fitted, corpus, monkeypatch, approximate):
+    """An index is built once, not once a part."""
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
+    built, embedded = [], []
+    if approximate:
+        pytest.importorskip("faiss")
+        monkeypatch.setattr(search, "is_exact", lambda *_: False)
+    hnsw, embed = search._hnsw, BagEncoder.embed
+    monkeypatch.setattr(search, "_hnsw", lambda items: built.append(len(items)) or hnsw(items))
+    new = Texts.from_lists([*raw_X, "unknown", *raw_X])
+    whole = method.predict(new, k=5)
+    monkeypatch.setattr("xmcbench.methods.siamesexml._ROWS", 8)
+    monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
+    parts = [*method.predict_batches(new, 5)]
+    assert [len(each) for each in parts] == embedded == [8] * 15 + [1]
+    found = TopK.joined(parts, 5)
+    assert np.array_equal(found.indices, whole.indices)
+    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
+    assert (whole.indices[len(raw_X)] == -1).all()
+    assert method.notes["instances_without_a_known_token"] == 1
+    assert method.notes["search"]["index"] == ("HNSW" if approximate else "exact")
+    assert built == [7] * (2 if approximate else 0)  # one for each prediction
+
+
+def test_notes_say_how_shortlists_were_found(fitted, corpus):
+    raw_X, raw_Y, pairs, _ = corpus
+    method = fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
+    assert method.notes["classifiers"]["search"] == {"index": "exact", "items": 7}
+
+
 @pytest.mark.parametrize("fusion", [0.0, 0.3])
 def test_score_is_the_fusion_of_embedding_and_classifier(fitted, corpus, monkeypatch, fusion):
     kept = []
@@ -375,6 +494,20 @@ def test_given_vectors_are_in_the_notes(fitted, tmp_path, kind):
         "width": 3,
         "words": 2,
     }
+
+
+@pytest.mark.parametrize("kind", [Astec, SiameseXML])
+@pytest.mark.parametrize("texts", [["one two", "three four"], ["", ""]])
+def test_no_word_is_known(fitted, kind, texts):
+    """None reaches ``min_count``."""
+    raw_X, raw_Y = Texts.from_lists(texts), Texts.from_lists(["five", "six"])
+    method = fitted(kind, raw_X, raw_Y, csr_matrix(np.eye(2, dtype=np.float32)), **(SMALL | {"min_count": 2}))
+    found = method.predict(raw_X, k=3)
+    found.check(2, 3, 2)
+    assert (found.indices == -1).all()
+    assert method.notes["tokens"] == 0
+    assert method.notes["instances_without_a_known_token"] == 2
+    json.dumps(method.notes, allow_nan=False)
 
 
 def test_strange_input(strange):

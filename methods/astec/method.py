@@ -1,4 +1,4 @@
-"""Astec: a bag encoder trained on clusters of labels, then a classifier for each label."""
+"""Astec: the method."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Le, Unit
 
 from xmcbench import Doc, Method, TopK
+from xmcbench.methods.astec.shortlist import ROWS, Shortlists, cosines
 from xmcbench.methods.deepxml.bags import VECTORS
-from xmcbench.methods.dense.search import top_k, top_k_batches
-from xmcbench.methods.neighbors.voting import voted
 
 if TYPE_CHECKING:
-    import torch
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts
     from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "DeepXML, sections 3 and 4"
-#: Documents whose labels are compared at a time.
-_BLOCK = 16_384
 
 
 class Astec(Method):
@@ -31,19 +27,26 @@ class Astec(Method):
     The encoder is trained to predict surrogate labels: balanced clusters of the labels by the mean TF-IDF features of
     their documents, smoothed by random walks over labels that occur together. The documents are then embedded once. A
     document's shortlist holds the labels whose mean document is nearest to it and those of the training documents
-    nearest to it; its nearness to a label is the mean of the cosine with the mean document and of the share of these
-    documents, by squared cosine, that have the label. On the shortlist and random labels one classifier a label is
-    trained. The score of a label of the shortlist is fusion x sigma(classifier) + (1 - fusion) x sigma(nearness). The
-    re-ranker is a second set of classifiers, whose negatives are the labels that this score ranks first; it adds its
-    sigma to the score of a label.
+    nearest to it; its nearness to a label is (1 - votes) x the cosine with the mean document + votes x the share of
+    these documents, by squared cosine, that have the label. One classifier a label is trained on the nearest labels of
+    each shortlist, on random ones, and on the documents' own; there a document is not its own neighbor. The score of a
+    label of the shortlist is fusion x sigma(classifier) + (1 - fusion) x sigma(nearness). The re-ranker is a second set
+    of classifiers, whose negatives are the labels of the shortlist that this score ranks first; it adds its sigma to
+    the score of a label.
 
     No text of a label is read, so a label without a known pair is never predicted. An instance without a known token
     has no prediction either; the notes give their number.
 
     Against the authors' code: there a residual block is trained with the classifiers, and the re-ranker trains an
-    encoder of its own; here the encoder is frozen for both. Learning rates there are halved at set passes; here they
-    fall linearly to a tenth. There shortlists come from HNSW at any size; here the search is exact up to 200,000 labels
-    or documents.
+    encoder of its own; here the encoder is frozen for both. The re-ranker has as many passes as the classifiers; in the
+    paper it has 15. The vector of a document has length 1, for the surrogate labels too. A classifier is a vector of
+    length 1 that starts at the mean document of its label and has no bias; its logit is scale x (cosine - 0.5).
+    Learning rates there are halved at set passes. Here a rate is the same within a pass, and from one to the next it
+    falls by 0.9 / passes of what it was at first.
+
+    Shortlists there come from HNSW at any size, with 100 links a node, 300 nodes looked at to place a new one, and 400
+    in a search. Here the search is exact up to 200,000 labels or documents. Beyond, on CPU, HNSW has 32 links and looks
+    at 80 nodes to place a new one; a search looks at twice as many as it returns, 128 at least.
     """
 
     title = "Astec"
@@ -59,6 +62,7 @@ class Astec(Method):
             "encoder_rate": 0.02,
             "classifier_rate": 5e-4,
             "neighbors": 500,
+            "negatives": 500,
             "fusion": 0.1,
             "reranker": True,
         },
@@ -148,93 +152,69 @@ class Astec(Method):
         vectors = self._tokens.vectors(self.vectors, self.dimensions, corpora, self.artifacts, self.seed, self.notes)
         rows = np.flatnonzero(np.diff(pairs.indptr))
         self._seen = np.unique(pairs.indices)
+        self._classifiers: list[np.ndarray] = []
         self.notes["tokens"] = len(self._tokens.vocabulary)
         self.notes["labels_with_a_classifier"] = len(self._seen)
         self.notes["computed"] = {"device": self._device}
         if not len(rows):
             return
-        self._pairs = pairs[rows][:, self._seen]
+        known = pairs[rows][:, self._seen]
         documents = self._tokens.bags(raw_X.take(rows))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self._encoder = BagEncoder(vectors, self.dropout).to(self._device)
-            self._train_encoder(documents)
-            self._documents = self._encoder.embed(documents)
-            means = self._pairs.T.tocsr() @ self._documents
-            self._means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-            size = min(self.negatives, len(self._means))
-            near = top_k(self._documents, self._means, size, device=self._device, seed=self.seed)
-            self._classifiers = self._train_classifiers(near.indices, "classifiers")
-            self._reranker = None
+            self._train_encoder(documents, known)
+            self._near = Shortlists(
+                self._encoder.embed(documents),
+                known,
+                labels=self.shortlist,
+                neighbors=self.neighbors,
+                votes=self.votes,
+                device=self._device,
+                seed=self.seed,
+            )
+            self._train_classifiers("classifiers")
             if self.reranker:
-                ranked = TopK.joined(self._ranked(self._documents, self.negatives), self.negatives, len(rows))
-                self._reranker = self._train_classifiers(ranked.indices, "reranker")
+                self._train_classifiers("reranker")
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels of the shortlist with the largest score."""
-        bags = self._tokens.bags(raw_X)
-        known = np.diff(bags.starts) > 0
-        self.notes["instances_without_a_known_token"] = int((~known).sum())
-        if not len(self._seen):
-            yield TopK.joined([], k, len(raw_X))
-            return
-        start = 0
-        for ranked in self._ranked(self._encoder.embed(bags), k):
-            kept = known[start : start + len(ranked), None] & (ranked.indices >= 0)
-            start += len(ranked)
+        ranking = self._near.ranking(k) if len(self._seen) else None
+        unknown = 0
+        for start in range(0, len(raw_X), ROWS):
+            bags = self._tokens.bags(raw_X[start : start + ROWS])
+            known = np.diff(bags.starts) > 0
+            unknown += int((~known).sum())
+            if ranking is None:
+                yield TopK.joined([], k, len(bags))
+                continue
+            ranked = ranking.of(self._encoder.embed(bags), self._score)
+            kept = known[:, None] & (ranked.indices >= 0)
             yield TopK(
                 np.where(kept, self._seen[ranked.indices], -1).astype(np.int32),
                 np.where(kept, ranked.scores, -np.inf).astype(np.float32),
             )
+        self.notes["instances_without_a_known_token"] = unknown
+        if ranking is not None:
+            self.notes["search"] = ranking.notes()
 
-    def _ranked(self, queries: np.ndarray, k: int) -> Iterator[TopK]:
-        """The k best seen labels of each query, by their places among the seen ones, batch by batch."""
-        near = top_k(queries, self._documents, self.neighbors, device=self._device, seed=self.seed)
-        size, start = min(max(self.shortlist, k), len(self._means)), 0
-        for nearest in top_k_batches(queries, self._means, size, device=self._device, seed=self.seed):
-            rows = slice(start, start + len(nearest))
-            start += len(nearest)
-            yield self._scored(queries[rows], TopK(near.indices[rows], near.scores[rows]), nearest, k)
+    def _score(self, documents: np.ndarray, labels: np.ndarray, nearness: np.ndarray) -> np.ndarray:
+        """The score of pairs of a document and a seen label by what is trained so far; before that, the nearness."""
+        if not self._classifiers:
+            return nearness
+        first, *others = (_sigmoid(self.scale * (cosines(documents, each[labels]) - 0.5)) for each in self._classifiers)
+        score: np.ndarray = self.fusion * first + (1 - self.fusion) * _sigmoid(nearness)
+        for other in others:
+            score = score + other
+        return score
 
-    def _scored(self, queries: np.ndarray, near: TopK, nearest: TopK, k: int) -> TopK:
-        """The k best labels of the shortlist. near: documents; nearest: labels by their means."""
-        listed = self._shortlist(near, nearest)
-        rows = np.repeat(np.arange(len(queries)), np.diff(listed.indptr))
-        step = max(1, 16_000_000 // queries.shape[1])
-        for start in range(0, listed.nnz, step):
-            part = slice(start, start + step)
-            own, labels = queries[rows[part]], listed.indices[part]
-            nearness = (1 - self.votes) * _cosines(own, self._means[labels]) + self.votes * listed.data[part]
-            score = self.fusion * self._certainty(own, self._classifiers[labels])
-            score += (1 - self.fusion) * _sigmoid(nearness)
-            if self._reranker is not None:
-                score += self._certainty(own, self._reranker[labels])
-            listed.data[part] = score
-        return TopK.from_scores(listed, k)
-
-    def _certainty(self, documents: np.ndarray, classifiers: np.ndarray) -> np.ndarray:
-        return _sigmoid(self.scale * (_cosines(documents, classifiers) - 0.5))
-
-    def _shortlist(self, near: TopK, nearest: TopK) -> csr_matrix:
-        """The labels with the nearest means, and those of the nearest documents: CSR [N, seen labels] of the votes."""
-        from scipy.sparse import coo_matrix
-
-        votes = voted(near, self._pairs, power=2.0).tocoo()
-        others = nearest.pairs(len(self._seen)).tocoo()
-        rows, labels = np.concatenate([votes.row, others.row]), np.concatenate([votes.col, others.col])
-        # Zeros stay: they are labels of the shortlist that no neighbor has.
-        return coo_matrix((np.concatenate([votes.data, 0 * others.data]), (rows, labels)), shape=votes.shape).tocsr()
-
-    def _train_encoder(self, documents: Bags) -> None:
-        import torch
-        from torch import nn
-
+    def _train_encoder(self, documents: Bags, pairs: csr_matrix) -> None:
+        from xmcbench.methods.astec.training import train_encoder
         from xmcbench.methods.deepxml.surrogate import surrogate_pairs
-        from xmcbench.methods.deepxml.training import shuffled, train
 
         surrogates = surrogate_pairs(
             documents,
-            self._pairs,
+            pairs,
             len(self._tokens.vocabulary),
             clusters=self.surrogates,
             walk=self.walk,
@@ -242,55 +222,33 @@ class Astec(Method):
             kept=self.walk_labels,
             seed=self.seed,
         )
-        self.notes["surrogates"] = surrogates.shape[1]
-        head = nn.Linear(self._encoder.residual.out_features, surrogates.shape[1]).to(self._device)
-        # Each cluster starts at its own frequency. From 0 the first steps would push all outputs down at once, and the
-        # vectors of all documents with them.
-        share = torch.from_numpy(np.asarray(surrogates.mean(axis=0), np.float32).ravel())
-        head.bias.data.copy_(torch.logit(share, eps=1e-6))
-
-        def loss_of(rows: np.ndarray) -> torch.Tensor:
-            logits = head(self._encoder(documents.take(rows)))
-            true = torch.from_numpy(surrogates[rows].toarray()).to(self._device)
-            return nn.functional.binary_cross_entropy_with_logits(logits, true, reduction="sum") / len(rows)
-
-        batches = shuffled(len(documents), self.batch, self.seed)
-        # One cluster of all labels teaches nothing.
-        epochs = self.epochs if surrogates.shape[1] > 1 else 0
-        curve = train(
-            [(self._encoder, self.encoder_rate), (head, self.learning_rate)],
-            batches,
-            loss_of,
-            epochs=epochs,
+        curve = train_encoder(
+            self._encoder,
+            documents,
+            surrogates,
+            batch=self.batch,
+            epochs=self.epochs,
+            encoder_rate=self.encoder_rate,
+            rate=self.learning_rate,
             seed=self.seed,
+            device=self._device,
         )
+        self.notes["surrogates"] = surrogates.shape[1]
         self.notes["encoder"] = {"losses": ["surrogate"], "curve": curve}
 
-    def _train_classifiers(self, near: np.ndarray, name: str) -> np.ndarray:
-        """Classifiers of the seen labels, trained on the labels ``near`` [N, n] each document, -1 for none."""
-        import torch
+    def _train_classifiers(self, name: str) -> None:
+        """Train one more classifier a label, on the labels of the shortlist that the score so far ranks first."""
+        from xmcbench.methods.astec.training import train_classifiers
 
-        from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
-
-        rng = np.random.default_rng(self.seed)
-        size = near.shape[1]
-        drawn = rng.integers(0, len(self._seen), (len(near), self.random_labels))
-        for start in range(0, len(near), _BLOCK):
-            block = drawn[start : start + _BLOCK]
-            block[(block[:, :, None] == near[start : start + _BLOCK, None, :]).any(axis=2)] = -1
-        candidates, true = candidate_labels(self._pairs, np.concatenate([near, drawn], axis=1), size, rng)
-
-        def loss(cosines: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.binary_cross_entropy_with_logits(
-                self.scale * (cosines - 0.5), positive.float(), reduction="sum"
-            )
-
-        trained, curve = trained_classifiers(
-            self._documents,
-            self._means,
-            candidates,
-            true,
-            loss,
+        size = min(self.negatives, len(self._seen))
+        ranked, said = self._near.ranked_documents(size, self._score)
+        trained, curve = train_classifiers(
+            self._near.documents,
+            self._near.means,
+            self._near.pairs,
+            ranked,
+            random_labels=self.random_labels,
+            scale=self.scale,
             batch=self.batch,
             epochs=self.classifier_epochs,
             rate=self.classifier_rate,
@@ -298,13 +256,8 @@ class Astec(Method):
             seed=self.seed,
             device=self._device,
         )
-        self.notes[name] = {"losses": [name], "curve": curve}
-        return trained
-
-
-def _cosines(documents: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.einsum("nd,nd->n", documents, labels)
-    return found
+        self._classifiers.append(trained)
+        self.notes[name] = {"losses": [name], "curve": curve, "search": said}
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:

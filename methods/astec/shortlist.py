@@ -1,0 +1,126 @@
+"""The shortlist of a document: labels whose mean document is near to it, and labels of the documents near to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench import TopK
+from xmcbench.methods.dense.search import Index
+from xmcbench.methods.neighbors.voting import voted
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+#: Scores pairs of a document and a label: of the vectors of the documents, float32 [p, d], the labels, int [p], and the
+#: nearness of the two, float64 [p].
+Score = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+#: Floats of the vectors of the pairs that are scored at a time.
+_FLOATS = 16_000_000
+#: Documents that are searched at a time.
+ROWS = 16_384
+
+
+class Shortlists:
+    """What is near to a document. The documents and the labels' means are indexed once, for all uses."""
+
+    def __init__(
+        self,
+        documents: np.ndarray,
+        pairs: csr_matrix,
+        *,
+        labels: int,
+        neighbors: int,
+        votes: float,
+        device: str,
+        seed: int,
+    ) -> None:
+        """documents: float32 [N, d] of length 1. pairs: binary CSR [N, L], every label with a pair. labels: how many of
+        them, those with the nearest means, a shortlist has. neighbors: near documents whose labels it has too. votes:
+        their share in the nearness. seed: of the searches.
+        """
+        self.documents, self.pairs, self.neighbors = documents, pairs, neighbors
+        means = pairs.T.tocsr() @ documents
+        self.means = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        self.labels, self.votes = labels, votes
+        self.near_documents = Index(documents, device=device, seed=seed)
+        self.near_means = Index(self.means, device=device, seed=seed)
+
+    def ranking(self, k: int, own: bool = False) -> Ranking:
+        """The k best labels of shortlists of k labels or more. own: the queries will be all documents, in order, and
+        none is its own neighbor.
+        """
+        return Ranking(self, k, own)
+
+    def ranked_documents(self, k: int, score: Score) -> tuple[np.ndarray, dict[str, object]]:
+        """The k best labels of each document, which is not its own neighbor: int32 [N, k], -1 for none.
+
+        Also returns the notes of the searches.
+        """
+        ranking = self.ranking(k, own=True)
+        parts = (
+            ranking.of(self.documents[start : start + ROWS], score) for start in range(0, len(self.documents), ROWS)
+        )
+        return TopK.joined(parts, k, len(self.documents)).indices, ranking.notes()
+
+
+class Ranking:
+    """One use of the shortlists. Queries come in one part or several."""
+
+    def __init__(self, near: Shortlists, k: int, own: bool) -> None:
+        self._near, self._k, self._own, self._row = near, k, own, 0
+        # Each document is likely to be its own nearest neighbor.
+        self._documents = near.near_documents.search(near.neighbors + own)
+        self._means = near.near_means.search(min(max(near.labels, k), len(near.means)))
+
+    def of(self, queries: np.ndarray, score: Score) -> TopK:
+        """The k labels of each shortlist with the largest score. queries: float32 [n, d] of length 1."""
+        near, means = (
+            TopK.joined(search.batches(queries), search.k, len(queries)) for search in (self._documents, self._means)
+        )
+        if self._own:
+            near = without_own(near, np.arange(self._row, self._row + len(queries)))
+            self._row += len(queries)
+        listed = self._listed(near, means)
+        rows = np.repeat(np.arange(len(queries)), np.diff(listed.indptr))
+        step = max(1, _FLOATS // queries.shape[1])
+        for start in range(0, listed.nnz, step):
+            part = slice(start, start + step)
+            vectors, labels = queries[rows[part]], listed.indices[part]
+            nearness = (1 - self._near.votes) * cosines(vectors, self._near.means[labels])
+            nearness = nearness + self._near.votes * listed.data[part]
+            listed.data[part] = score(vectors, labels, nearness)
+        return TopK.from_scores(listed, self._k)
+
+    def notes(self) -> dict[str, object]:
+        """What a record says of the searches, by what is searched."""
+        return {"documents": self._documents.note(), "labels": self._means.note()}
+
+    def _listed(self, near: TopK, means: TopK) -> csr_matrix:
+        """The shortlists: CSR float64 [n, L] of the votes of the near documents."""
+        from scipy.sparse import coo_matrix
+
+        votes = voted(near, self._near.pairs, power=2.0).tocoo()
+        others = means.pairs(len(self._near.means)).tocoo()
+        rows, labels = np.concatenate([votes.row, others.row]), np.concatenate([votes.col, others.col])
+        # Zeros stay: they are labels of the shortlist that no neighbor has.
+        return coo_matrix((np.concatenate([votes.data, 0 * others.data]), (rows, labels)), shape=votes.shape).tocsr()
+
+
+def without_own(near: TopK, rows: np.ndarray) -> TopK:
+    """The neighbors without the documents themselves, which are these rows: [n, k] become [n, k - 1].
+
+    Where more documents than k are equal, a document may not be among its neighbors: the last one is left out.
+    """
+    left_out = near.indices == rows[:, None]
+    left_out[~left_out.any(axis=1), -1] = True
+    kept = [each[~left_out].reshape(len(near), near.k - 1) for each in (near.indices, near.scores)]
+    return TopK(*kept)
+
+
+def cosines(documents: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The cosine of each row of one with the same row of the other, both of length 1: float32 [p]."""
+    found: np.ndarray = np.einsum("nd,nd->n", documents, labels)
+    return found
