@@ -53,8 +53,11 @@ class Rerank(Method):
     ] = None
     batch: Annotated[int, Ge(1), Unit("pairs"), Doc("number of pairs scored at a time", "sentence-transformers")] = 32
     precision: Annotated[
-        Literal["auto", "bf16", "fp32"],
-        Doc("precision of the weights; auto: bfloat16 where the hardware multiplies it faster, else float32"),
+        Literal["auto", "bf16", "fp16", "fp32"],
+        Doc(
+            "precision of the weights; auto: bfloat16 where the hardware multiplies it faster, float16 on a GPU that "
+            "only has that (V100, T4), else float32"
+        ),
     ] = "auto"
 
     def describe(self) -> str:
@@ -113,13 +116,12 @@ class Rerank(Method):
         return out
 
     def _opened(self) -> Any:
-        import torch
         from sentence_transformers import CrossEncoder
         from transformers.utils import logging
 
         from xmcbench.methods.embedder.folder import check_model, files_sha256
         from xmcbench.methods.encoder.backbone import locate
-        from xmcbench.methods.encoder.hardware import chosen_device, chosen_precision
+        from xmcbench.methods.encoder.hardware import DTYPES, chosen_device, chosen_precision
         from xmcbench.methods.encoder.model_card import read_card
 
         device = chosen_device(self.compute.device)
@@ -128,7 +130,6 @@ class Rerank(Method):
         check_model(folder)
         logging.disable_progress_bar()  # it would write to stderr
         logging.set_verbosity_error()
-        kinds = {"bf16": torch.bfloat16, "fp32": torch.float32}
         try:
             model = CrossEncoder(
                 str(folder),
@@ -136,7 +137,7 @@ class Rerank(Method):
                 max_length=self.max_length,
                 local_files_only=True,
                 trust_remote_code=False,
-                model_kwargs={"dtype": kinds[precision], "use_safetensors": True},
+                model_kwargs={"dtype": DTYPES[precision], "use_safetensors": True},
             )
         except Exception as error:  # whatever a checkpoint makes a library raise
             reason = " ".join(str(error).split())

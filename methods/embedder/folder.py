@@ -9,8 +9,14 @@ from pathlib import Path
 from xmcbench import Unavailable, UsageError
 from xmcbench.methods.encoder.settings import read_json
 
-#: Files that say nothing of vectors, and copies of the weights in other formats.
-_LEFT_OUT = {"README.md", ".gitattributes"}
+#: The card, which says nothing of vectors.
+_CARD = "README.md"
+#: Folders of backends, which a model may have beside its own weights.
+_BACKENDS = ("onnx", "openvino")
+#: Copies of the weights in other formats, which are never read where there are safetensors.
+_COPIES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot")
+#: Weights of OpenVINO, which are no pickle, whatever their suffix.
+_OPENVINO = "openvino_"
 _OWN_MODULES = "sentence_transformers."
 
 
@@ -35,9 +41,11 @@ def check_model(folder: Path) -> None:
     if foreign or (config or {}).get("auto_map"):
         code = foreign[0] if foreign else "its config.json (auto_map)"
         raise UsageError(f"the model {folder} needs code of its own, {code}, and such code is never run")
-    if next(folder.rglob("*.safetensors"), None) is None and next(folder.rglob("*.bin"), None) is not None:
+    pickled = next(_pickles(folder), None)
+    if pickled is not None:
         raise UsageError(
-            f"{folder} has pickled weights, which are not read", "save it again with sentence-transformers"
+            f"{folder} has pickled weights, {pickled.relative_to(folder)}, which are not read",
+            "save it again with sentence-transformers",
         )
     if is_model2vec(folder):
         from importlib.util import find_spec
@@ -52,16 +60,38 @@ def is_model2vec(folder: Path) -> bool:
     return not (folder / "modules.json").is_file() and config.get("model_type") == "model2vec"
 
 
-def files_sha256(folder: Path) -> str:
-    """SHA-256 of all files of a model but its card, hidden files and folders of other backends."""
+def files_sha256(folder: Path, backend: str = "torch") -> str:
+    """SHA-256 of all files of a model but its card, hidden files, and what the backend does not read.
+
+    That is the folders of other backends, and copies of the weights in other formats beside safetensors.
+    """
+    others = {each for each in _BACKENDS if each != backend}
     whole = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder)
-        if not file.is_file() or path.name in _LEFT_OUT or any(part.startswith(".") for part in path.parts):
+        if not file.is_file() or path.name == _CARD or any(part.startswith(".") for part in path.parts):
+            continue
+        if others & {*path.parts[:-1]} or _is_copy(file, backend):
             continue
         with file.open("rb") as stream:
             whole.update(f"{path.as_posix()} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()
+
+
+def _is_copy(file: Path, backend: str) -> bool:
+    """Whether a file has weights that lie beside it as safetensors, which are read instead."""
+    own = backend == "openvino" and file.name.startswith(_OPENVINO)
+    return file.suffix in _COPIES and not own and next(file.parent.glob("*.safetensors"), None) is not None
+
+
+def _pickles(folder: Path) -> Iterator[Path]:
+    """Pickled weights that would be loaded: sentence-transformers takes ``pytorch_model*.bin`` where a folder has no
+    safetensors. Where a model has none at all, any other name is one as well.
+    """
+    none_at_all = next(folder.rglob("*.safetensors"), None) is None
+    for file in folder.rglob("*.bin" if none_at_all else "pytorch_model*.bin"):
+        if not file.name.startswith(_OPENVINO) and next(file.parent.glob("*.safetensors"), None) is None:
+            yield file
 
 
 def _module_types(folder: Path) -> Iterator[str]:

@@ -65,9 +65,10 @@ class Embedder(Method):
         Doc("backend of sentence-transformers; onnx and openvino need their packages"),
     ] = "torch"
     precision: Annotated[
-        Literal["auto", "bf16", "fp32"],
+        Literal["auto", "bf16", "fp16", "fp32"],
         Doc(
-            "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, else float32"
+            "precision of the weights under torch; auto: bfloat16 where the hardware multiplies it faster, float16 on "
+            "a GPU that only has that (V100, T4), else float32"
         ),
     ] = "fp32"
     truncate_dim: Annotated[

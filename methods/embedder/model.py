@@ -16,7 +16,7 @@ from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec
 from xmcbench.methods.embedder.static import Model2Vec
 from xmcbench.methods.encoder.backbone import locate
-from xmcbench.methods.encoder.hardware import Device, Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.model_card import read_card
 from xmcbench.methods.encoder.settings import own_prompt
 
@@ -35,10 +35,10 @@ _BATCHES = 8
 class EmbeddingModel:
     """A model of sentence-transformers.
 
-    source: where it comes from. sha256: of its files. length: tokens at which texts are cut; None where they are not.
-    prompts: of instances and labels. similarity: the model's own. width: of its vectors, with the one dimension more
-    that Euclidean distance needs. processes: that embed texts. model: None on the way to another process, which loads
-    it again.
+    source: where it comes from. sha256: of its files. max_length: see ``open``. length: tokens at which texts are cut,
+    by route where the model has several; None where they are not. prompts: of instances and labels. similarity: the
+    model's own. width: of its vectors, with the one dimension more that Euclidean distance needs. processes: that embed
+    texts. model: None on the way to another process, which loads it again.
     """
 
     name: str
@@ -47,9 +47,10 @@ class EmbeddingModel:
     sha256: str
     model: SentenceTransformer | Model2Vec
     backend: Backend
-    precision: str
+    precision: Chosen
     truncate_dim: int | None
-    length: int | None
+    max_length: int | None
+    length: int | dict[str, int | None] | None
     device: Literal["cpu", "cuda"]
     prompts: dict[Side, str]
     similarity: str
@@ -83,10 +84,7 @@ class EmbeddingModel:
         folder, source = locate(name)
         check_model(folder)
         model = _load(folder, where, backend, chosen, truncate_dim)
-        # A static model has no length, or an infinite one.
-        if max_length and max_length < (model.max_seq_length or 0) < inf:
-            model.max_seq_length = max_length
-        length = model.max_seq_length
+        _cut(model, max_length)
         similarity = model.similarity_fn_name or "cosine"
         if similarity not in ("cosine", "dot", "euclidean"):
             raise UsageError(f"the similarity of {name} is {similarity!r}", "cosine, dot and euclidean can be searched")
@@ -104,12 +102,13 @@ class EmbeddingModel:
             title,
             source,
             folder,
-            files_sha256(folder),
+            files_sha256(folder, backend),
             model,
             backend,
             chosen,
             truncate_dim,
-            int(length) if length and length < 2**31 else None,
+            max_length,
+            _length(model),
             where,
             own,
             similarity,
@@ -121,8 +120,7 @@ class EmbeddingModel:
     def reloaded(self, device: str) -> EmbeddingModel:
         """The same model, loaded from its folder by another process."""
         model = _load(self.folder, device, self.backend, self.precision, self.truncate_dim)
-        if self.length and self.length != model.max_seq_length:
-            model.max_seq_length = self.length
+        _cut(model, self.max_length)
         return replace(self, model=model)
 
     def note(self) -> dict[str, object]:
@@ -232,6 +230,34 @@ class TextRows:
         return _BATCHES * self.model.batch
 
 
+def _readers(model: SentenceTransformer | Model2Vec) -> dict[str, Any]:
+    """What reads texts and cuts them, by name: the first module, or that of each route of a Router."""
+    from sentence_transformers.base.modules import Router
+
+    if isinstance(model, Model2Vec):
+        return {"": model}
+    first = model[0]
+    return {name: route[0] for name, route in first.sub_modules.items()} if isinstance(first, Router) else {"": first}
+
+
+def _cut(model: SentenceTransformer | Model2Vec, max_length: int | None) -> None:
+    """Cut texts at ``max_length`` tokens, where that is less than the model states.
+
+    Each route by itself: the length of a Router is the largest of its routes.
+    """
+    for reader in _readers(model).values():
+        # A static model has no length, or an infinite one.
+        if max_length and max_length < (getattr(reader, "max_seq_length", None) or 0) < inf:
+            reader.max_seq_length = max_length
+
+
+def _length(model: SentenceTransformer | Model2Vec) -> int | dict[str, int | None] | None:
+    """The tokens at which texts are cut, None where they are not; by route where the model has several."""
+    stated = {name: getattr(reader, "max_seq_length", None) for name, reader in _readers(model).items()}
+    lengths = {name: int(each) if each and each < 2**31 else None for name, each in stated.items()}
+    return lengths.get("", lengths)
+
+
 def _encode(
     model: SentenceTransformer | Model2Vec, side: Side, texts: list[str], prompt: str, batch: int, similarity: str
 ) -> np.ndarray:
@@ -253,16 +279,14 @@ def _for_inner_product(vectors: np.ndarray, side: Side) -> np.ndarray:
 
 
 def _load(
-    folder: Path, device: str, backend: Backend, precision: str, truncate_dim: int | None
+    folder: Path, device: str, backend: Backend, precision: Chosen, truncate_dim: int | None
 ) -> SentenceTransformer | Model2Vec:
-    import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # it would write to stderr
     logging.set_verbosity_error()
-    kinds = {"bf16": torch.bfloat16, "fp32": torch.float32}
-    options = {"dtype": kinds[precision], "use_safetensors": True} if backend == "torch" else {}
+    options = {"dtype": DTYPES[precision], "use_safetensors": True} if backend == "torch" else {}
     try:
         if is_model2vec(folder):
             return Model2Vec(folder, truncate_dim)

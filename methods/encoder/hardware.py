@@ -13,6 +13,9 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
 Chosen = Literal["bf16", "fp16", "fp32"]
 
+#: The type of weights and products in a precision.
+DTYPES: dict[Chosen, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
 #: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
 TOKENS = {"cpu": 1024, "cuda": 65_536}

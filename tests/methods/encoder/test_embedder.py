@@ -1,5 +1,6 @@
 """Models of every kind that sentence-transformers runs, tiny ones, against its own vectors."""
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -43,6 +44,12 @@ def ranked(predicted):
     return run
 
 
+def opened(folder, **options):
+    """A model on the CPU."""
+    options = {"truncate_dim": None, "max_length": None, "prompts": (None, None), **options}
+    return EmbeddingModel.open(str(folder), "cpu", backend="torch", precision="fp32", batch=1, **options)
+
+
 def scores(found, labels=10):
     """Scores by label, [N, labels]."""
     out = np.empty((len(found), labels), np.float32)
@@ -81,17 +88,7 @@ def test_scores_are_the_similarity_of_the_model(model, ranked, stories, similari
 def test_other_processes_load_the_model_again(model, stories):
     """Two shares of blocks of 8 texts, by two copies of what another process gets."""
     folder, _ = model(similarity_fn_name="euclidean")
-    opened = EmbeddingModel.open(
-        str(folder),
-        "cpu",
-        backend="torch",
-        precision="fp32",
-        truncate_dim=8,
-        max_length=9,
-        prompts=("the ", None),
-        batch=1,
-    )
-    rows = TextRows(opened, stories[0], "instance")
+    rows = TextRows(opened(folder, truncate_dim=8, max_length=9, prompts=("the ", None)), stories[0], "instance")
     expected, found = np.full((2, 30, 9), np.nan, np.float32)
     rows.write(expected, 0, 1, "cpu")
     packed = pickle.dumps(rows)
@@ -156,6 +153,42 @@ def test_a_router_has_a_way_for_each_side(model, ranked, stories, checkpoint):
     np.testing.assert_allclose(scores(found), similarity.numpy(), atol=1e-5)
     assert not np.allclose(reference.encode_query(NEW), reference.encode_document(NEW))
     assert method.notes["model"]["width"] == 12
+
+
+@pytest.mark.parametrize(("asked", "cut"), [(8, {"query": None, "document": 8}), (20, {"query": None, "document": 12})])
+def test_the_length_of_a_route(model, predicted, stories, checkpoint, asked, cut):
+    """A static route has no length, and that of a Router is the largest of its routes."""
+    from sentence_transformers.base.modules import Dense, Router
+    from sentence_transformers.sentence_transformer import modules
+
+    transformer = modules.Transformer(str(checkpoint(pooling="")), max_seq_length=12)
+    route = [transformer, modules.Pooling(16, "mean"), Dense(16, 12)]
+    folder, reference = model(Router.for_query_document([static()], route))
+    labels = Texts.from_lists([f"{label} {'red bridge green garden ' * 6}" for label in stories[1]])
+    method = Embedder(model=str(folder), max_length=asked)
+    method.fit(stories[0], labels)
+    assert method.notes["model"]["max_seq_length"] == cut
+    reference[0].sub_modules["document"][0].max_seq_length = cut["document"]
+    expected = reference.encode_document(list(labels), normalize_embeddings=True)
+    np.testing.assert_allclose(method._labels, expected, atol=1e-5)
+
+
+def test_a_short_route_stays_short(model, stories, checkpoint):
+    """Where it is shorter than what is asked for, and in another process."""
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sentence_transformer import modules
+
+    routes = [
+        [modules.Transformer(str(checkpoint(pooling="")), max_seq_length=length), modules.Pooling(16, "mean")]
+        for length in (9, 40)
+    ]
+    folder, _ = model(Router.for_query_document(*routes))
+    for max_length, cut in ((20, (9, 20)), (8, (8, 8)), (None, (9, 40))):
+        found = opened(folder, max_length=max_length)
+        for each in (found, found.reloaded("cpu")):
+            assert each.length == dict(zip(("query", "document"), cut, strict=True))
+            sides = each.model[0].sub_modules
+            assert tuple(sides[name][0].max_seq_length for name in ("query", "document")) == cut
 
 
 def test_static_embeddings(model, ranked, stories):
@@ -247,6 +280,31 @@ def test_folders_that_are_none(model, tmp_path):
         Embedder(model="./nowhere").require()
 
 
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin"])
+def test_a_pickle_of_one_module(model, tmp_path, name):
+    """The safetensors of another module do not make it one: sentence-transformers would unpickle it."""
+    from sentence_transformers.base.modules import Dense
+
+    folder, _ = model(static(), Dense(12, 8))
+    check_model(folder)
+    (folder / "1_Dense" / "model.safetensors").rename(folder / "1_Dense" / name)
+    with pytest.raises(UsageError, match=f"has pickled weights, 1_Dense/{name}, which are not read"):
+        check_model(folder)
+
+
+def test_pickles_that_are_not_read(model):
+    """Beside safetensors, and what only ends like one."""
+    folder, _ = model()
+    (folder / "openvino").mkdir()
+    for name in ("pytorch_model.bin", "training_args.bin", "openvino/openvino_model.bin", "openvino_model.bin"):
+        (folder / name).touch()
+    check_model(folder)
+    (folder / "pytorch_model.bin").unlink()
+    (folder / "training_args.bin").unlink()
+    (folder / "model.safetensors").unlink()
+    check_model(folder)
+
+
 def test_weights_that_do_not_load(model, ranked):
     folder, _ = model()
     (folder / "model.safetensors").write_text("none")
@@ -282,11 +340,21 @@ def test_labels_are_embedded_once_and_halved_on_request(model, ranked, tmp_path)
     assert half.scores.tobytes() != first.scores.tobytes()
 
 
-def test_bfloat16_weights(model, ranked):
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_16_bit_weights(model, ranked, precision):
     folder, _ = model()
-    exact, rough = ranked(folder)[0], ranked(folder, precision="bf16")[0]
+    exact, rough = ranked(folder)[0], ranked(folder, precision=precision)[0]
     np.testing.assert_allclose(scores(rough), scores(exact), atol=0.05)
     assert not np.array_equal(rough.scores, exact.scores)
+
+
+def test_a_gpu_without_bfloat16_takes_float16(model, ranked, monkeypatch, volta):
+    monkeypatch.setattr("xmcbench.methods.embedder.model.chosen_precision", volta)
+    folder, _ = model()
+    found, method = ranked(folder, precision="auto")
+    assert method.notes["model"]["precision"] == "fp16"
+    assert {each.dtype for each in method._model.model.parameters()} == {torch.float16}
+    assert found.scores.dtype == np.float32
 
 
 def test_a_plain_transformer(checkpoint, ranked):
@@ -304,6 +372,45 @@ def test_another_width_for_each_side(model, ranked, tmp_path):
 def test_a_copy_is_the_same_model(model, tmp_path):
     folder, _ = model()
     assert files_sha256(shutil.copytree(folder, tmp_path / "copy")) == files_sha256(folder)
+
+
+def test_the_checksum_is_of_what_the_backend_reads(model):
+    """Copies in other formats and the folders of other backends leave it as it is, and as it was before them."""
+    folder, _ = model()
+    before = files_sha256(folder)
+    whole = hashlib.sha256()
+    for file in sorted(each for each in folder.rglob("*") if each.is_file() and each.name != "README.md"):
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        whole.update(f"{file.relative_to(folder).as_posix()} {digest}\n".encode())
+    assert before == whole.hexdigest()
+    for name in ("onnx", "openvino", "1_Pooling/onnx"):
+        (folder / name).mkdir()
+    copies = ["pytorch_model.bin", "tf_model.h5", "flax_model.msgpack", "rust_model.ot", ".gitattributes", "README.md"]
+    for name in (*copies, "onnx/model.onnx", "openvino/openvino_model.bin", "1_Pooling/onnx/model.onnx"):
+        (folder / name).write_text(name)
+    assert files_sha256(folder) == before
+    by_backend = {each: files_sha256(folder, each) for each in ("onnx", "openvino")}
+    assert len({before, *by_backend.values()}) == 3
+    for name, backend in (("onnx/model.onnx", "onnx"), ("openvino/openvino_model.bin", "openvino")):
+        (folder / name).write_text("other")
+        changed = {each for each in by_backend if files_sha256(folder, each) != by_backend[each]}
+        assert changed == {backend}
+        by_backend[backend] = files_sha256(folder, backend)
+    (folder / "openvino_model.bin").write_text("beside safetensors")
+    assert files_sha256(folder) == before
+    assert files_sha256(folder, "openvino") != by_backend["openvino"]
+    (folder / "1_Pooling" / "weights.bin").write_text("the only ones")
+    assert files_sha256(folder) != before
+
+
+def test_the_checksum_of_another_backend_is_in_the_notes(model, stories, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "xmcbench.methods.embedder.model.files_sha256", lambda folder, backend: asked.append(backend) or "digest"
+    )
+    folder, _ = model()
+    assert opened(folder).sha256 == "digest"
+    assert asked == ["torch"]
 
 
 def test_texts_may_be_a_list(model, ranked):

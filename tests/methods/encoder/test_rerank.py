@@ -81,6 +81,17 @@ def test_longer_texts_are_cut(cross_encoder, run):
     assert not np.array_equal(whole.scores, cut.scores)
 
 
+@pytest.mark.parametrize("precision", ["auto", "fp16"])
+def test_a_gpu_without_bfloat16_takes_float16(cross_encoder, predicted, run, monkeypatch, volta, precision):
+    folder = cross_encoder()
+    exact, _ = run(folder)
+    monkeypatch.setattr("xmcbench.methods.encoder.hardware.chosen_precision", volta)
+    found, method = predicted(Rerank(model=str(folder), precision=precision), NEW, 8)
+    assert method.notes["model"]["precision"] == "fp16"
+    assert {each.dtype for each in method._model.parameters()} == {torch.float16}
+    np.testing.assert_allclose(np.sort(found.scores[0]), np.sort(exact.scores[0]), atol=0.05)
+
+
 def test_the_first_method_is_trained_on_the_pairs(cross_encoder, stories, artifacts):
     method = Rerank(model=str(cross_encoder()), precision="fp32", first="knn")
     method.artifacts = artifacts
