@@ -30,7 +30,7 @@ class Hybrid(Method):
     its own cell has run in the same runs folder, that ranking is taken, and the hybrid costs the fusion alone.
 
     Weights are equal, given, or fitted: ``fit`` holds out a share of the instances with known pairs, trains the parts
-    on the rest, chooses the weights by nDCG@10 among the labels with a known pair, and trains the parts again on all.
+    on all others, chooses the weights by nDCG@10 among the labels with a known pair, and trains the parts again on all.
     Without pairs fitted weights are equal ones.
     """
 
@@ -109,21 +109,23 @@ class Hybrid(Method):
         self.notes["weights_fitted_on"] = len(rows)
         if not len(rows):
             return
-        left = pairs.copy()
-        left.data[np.isin(np.repeat(np.arange(len(raw_X)), np.diff(pairs.indptr)), rows)] = 0
-        left.eliminate_zeros()
-        asked = raw_X.take(rows)
+        # Without their texts too: the nearest neighbor of a held-out instance would be itself, without a pair.
+        rest = np.setdiff1d(np.arange(len(raw_X)), rows)
+        texts = raw_X.take(rest), raw_Y, raw_X.take(rows)
         depth = min(len(raw_Y), max(100, self.depth))
-        rankings = [part.ranking((raw_X, raw_Y, asked), left, depth)[0] for part in self._parts]
+        rankings = [part.ranking(texts, pairs[rest], depth)[0] for part in self._parts]
         ready = [TopK(each.indices, normalized(each, self.normalization)) for each in rankings]
-        known = [only_seen(each, asked, raw_Y, pairs) for each in ready]
+        known = [only_seen(each, texts[2], raw_Y, pairs) for each in ready]
         self._weights, value = fitted_weights(known, pairs[rows])
         self.notes["held_out_ndcg"] = round(value, 4)
 
     def _given_weights(self) -> list[float]:
-        """The weights as they are before any is fitted. Raises UsageError."""
+        """The weights as they are before any is fitted. Raises UsageError, and what ``Part.of`` raises."""
+        from xmcbench import Part
+
+        # A name alone may be its preset quick: two words for one part.
         number = len(self.uses())
-        if number < 2 or len({*self.uses()}) < number:
+        if number < 2 or len({Part.of(spec, self).spec for spec in self.uses()}) < number:
             raise UsageError(
                 f"hybrid.parts = {self.parts!r} must name at least two different methods", "tfidf,ict:small"
             )

@@ -35,6 +35,11 @@ def hybrid(corpus, tmp_path):
     return run
 
 
+@pytest.fixture
+def artifacts(tmp_path):
+    return Artifacts(tmp_path / "alone")
+
+
 @pytest.mark.parametrize("batch", [2, 16_384])
 def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus, monkeypatch, batch):
     monkeypatch.setattr("xmcbench.methods.hybrid.method._BATCH", batch)
@@ -72,17 +77,43 @@ def test_weights_are_fitted_on_what_the_parts_have_not_seen(hybrid, corpus, monk
     pairs, seen = corpus[2], []
     original = Part.ranking
     monkeypatch.setattr(
-        Part, "ranking", lambda self, texts, known, k: seen.append(known) or original(self, texts, known, k)
+        Part, "ranking", lambda self, texts, known, k: seen.append((texts, known)) or original(self, texts, known, k)
     )
     _, method = hybrid(pairs, parts="tfidf,xr-linear", weights="fit")
     assert method.notes["weights_fitted_on"] == 12
     assert sum(method.notes["weights"].values()) == pytest.approx(1)
-    fitting, final = seen[:2], seen[2:]
-    assert {int((np.diff(each.indptr) == 0).sum()) for each in fitting} == {12}
-    assert all(each is pairs for each in final)
+    rows = fitting.held_out_rows(pairs, 0.2, 1000, 0)
+    rest = [row for row in range(60) if row not in rows]
+    for (trained, labels, asked), known in seen[:2]:
+        assert [list(trained), list(asked)] == [[corpus[0][row] for row in each] for each in (rest, rows)]
+        assert labels is corpus[1]
+        assert (known != pairs[rest]).nnz == 0
+    assert all(known is pairs and texts[0] is corpus[0] for texts, known in seen[2:])
     assert (pairs.data == 1).all()
     _, equal = hybrid(parts="tfidf,xr-linear", weights="fit")
     assert equal.notes["weights"] == {"tfidf": 0.5, "xr-linear": 0.5}
+
+
+@pytest.mark.parametrize("spec", ["knn", "xr-linear"])
+def test_held_out_rankings_are_those_of_a_cell_of_the_rest(hybrid, corpus, artifacts, monkeypatch, spec):
+    """Their own texts are not among the neighbors."""
+    pairs, made, original = corpus[2], [], Part.ranking
+
+    def watched(self, texts, known, k):
+        made.append((self, original(self, texts, known, k)[0]))
+        return original(self, texts, known, k)
+
+    monkeypatch.setattr(Part, "ranking", watched)
+    hybrid(pairs, parts=f"tfidf,{spec}", weights="fit")
+    part, found = made[1]
+    rows = fitting.held_out_rows(pairs, 0.2, 1000, 0)
+    rest = np.setdiff1d(np.arange(60), rows)
+    alone = part.kind(**part.values)
+    alone.seed, alone.artifacts = 0, artifacts
+    alone.fit(corpus[0].take(rest), corpus[1], pairs[rest])
+    expected = alone.predict(corpus[0].take(rows), found.k)
+    assert found.indices.tolist() == expected.indices.tolist()
+    assert found.scores.tobytes() == expected.scores.tobytes()
 
 
 def test_weights_are_fitted_on_scores_as_they_are_predicted(hybrid, corpus, monkeypatch):
@@ -102,6 +133,7 @@ def test_weights_are_fitted_on_scores_as_they_are_predicted(hybrid, corpus, monk
     [
         ({"parts": "tfidf"}, "must name at least two different methods"),
         ({"parts": "tfidf,tfidf"}, "must name at least two different methods"),
+        ({"parts": "sentbert,sentbert:quick"}, "must name at least two different methods"),
         ({"weights": "1"}, "is not a number for each of the 2 parts"),
         ({"weights": "1,x"}, "is not a number for each of the 2 parts"),
         ({"weights": "0,0"}, "is not a number for each of the 2 parts"),
