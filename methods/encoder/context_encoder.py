@@ -79,7 +79,7 @@ class ContextEncoder(PretrainedEncoder):
         self, tower: Tower, raw_X: Texts, task: ContrastiveTask, identity: dict[str, object]
     ) -> tuple[ContrastiveTask, dict[str, object]]:
         """The (context, title) pairs beside the known ones, where they are replayed."""
-        return self._replayed(tower, raw_X, task, identity, self.finetune_batch, self.finetune_replay)
+        return self._replayed(tower, raw_X, task, identity, self.finetune_batch, self.finetune_replay, self.seed)
 
     def _replayed(
         self,
@@ -89,9 +89,13 @@ class ContextEncoder(PretrainedEncoder):
         identity: dict[str, object],
         batch: int,
         weight: float,
+        seed: int,
         held_out: np.ndarray | None = None,
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """A task with ICT beside it, and its identity. held_out: documents that ICT does not see, int."""
+        """A task with ICT beside it, and its identity.
+
+        seed: of the order of ICT's documents. held_out: documents that it does not see, int.
+        """
         import numpy as np
 
         from xmcbench.methods.encoder.contrastive import InverseCloze, Replayed
@@ -100,6 +104,6 @@ class ContextEncoder(PretrainedEncoder):
             return task, identity
         drawn = self._context_pairs(tower, raw_X)
         left_out = np.isin(drawn.rows, [] if held_out is None else held_out)
-        replayed = InverseCloze(drawn, batch, tower.temperature, self.seed, np.flatnonzero(~left_out))
+        replayed = InverseCloze(drawn, batch, tower.temperature, seed, np.flatnonzero(~left_out))
         said = [drawn.contexts.folder.name, weight, int(left_out.sum())]
         return Replayed(task, replayed, weight), {**identity, "replayed": said}

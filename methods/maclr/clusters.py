@@ -16,13 +16,15 @@ ITERATIONS, SEED = 20, 0
 FAISS_POINTS = 256
 
 
-def k_means(vectors: np.ndarray, clusters: int, restarts: int, points: int = FAISS_POINTS) -> np.ndarray:
+def k_means(
+    vectors: np.ndarray, clusters: int, restarts: int, points: int = FAISS_POINTS, device: str = "cpu"
+) -> np.ndarray:
     """The cluster of each vector, int64 [n].
 
     vectors: float32 [n, d]. restarts: how often k-means starts again; the tightest clustering wins. points: vectors a
-    cluster that centroids are fitted to at most, drawn at random where there are more. It runs on a GPU where FAISS
-    has one. With as many clusters as vectors or more, each vector is a cluster of its own. Raises MethodError where a
-    vector is not finite.
+    cluster that centroids are fitted to at most, drawn at random where there are more. device: ``cpu`` or ``cuda``,
+    which is used where FAISS has a GPU. With as many clusters as vectors or more, each vector is a cluster of its own.
+    Raises MethodError where a vector is not finite.
     """
     if clusters >= len(vectors):
         return np.arange(len(vectors))
@@ -38,7 +40,7 @@ def k_means(vectors: np.ndarray, clusters: int, restarts: int, points: int = FAI
         seed=SEED,
         min_points_per_centroid=1,  # it would only warn below 39
         max_points_per_centroid=points,
-        gpu=faiss.get_num_gpus() > 0,
+        gpu=device == "cuda" and faiss.get_num_gpus() > 0,
     )
     fitted.train(np.ascontiguousarray(vectors, np.float32))
     return fitted.index.search(vectors, 1)[1][:, 0].astype(np.int64)  # type: ignore[no-any-return]
@@ -56,4 +58,7 @@ def clusters_of(
     """The k-means cluster of each of the ``rows`` of a store under the encoder as it is now, int64 [n]."""
     if clusters >= len(rows):
         return np.arange(len(rows))
-    return clustered(encoder, store, rows, context, lambda vectors: k_means(vectors, clusters, restarts, points))
+    device = context.device.type
+    return clustered(
+        encoder, store, rows, context, lambda vectors: k_means(vectors, clusters, restarts, points, device)
+    )

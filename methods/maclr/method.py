@@ -230,7 +230,8 @@ class MACLR(SelfTraining):
 
         def build(folder: Path) -> None:
             with tower.embeddings(documents, shared=self.head != "paper") as vectors:
-                np.save(folder / "clusters.npy", k_means(vectors[rows], self.clusters, **self._k_means))
+                found = k_means(vectors[rows], self.clusters, **self._k_means, device=tower.device)
+                np.save(folder / "clusters.npy", found)
 
         return np.load(tower.artifacts.get("clusters", identity, build) / "clusters.npy", allow_pickle=False)  # type: ignore[no-any-return]
 

@@ -90,18 +90,20 @@ def kept_ranking(
     return TopK.load(artifacts.get("nearest", identity, build, uses=(search,)) / "nearest.npz")
 
 
-def without_own_titles(found: TopK, own_titles: OwnTitles) -> TopK:
-    """A ranking without the labels that repeat the instance's title."""
+def without_own_titles(found: TopK, own_titles: OwnTitles, depth: int) -> TopK:
+    """The first ``depth`` labels of a ranking, without those that repeat the instance's title."""
     own = own_titles.same(np.arange(len(found))[:, None], np.maximum(found.indices, 0))
-    return TopK.ranked(np.where(own, -1, found.indices), found.scores)
+    ranked = TopK.ranked(np.where(own, -1, found.indices), found.scores)
+    return TopK(ranked.indices[:, :depth], ranked.scores[:, :depth])
 
 
 def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DEPTH) -> TopK:
     """One ranking by the sum of the sources' scores, each divided by the mean of its best ones.
 
     The division makes cosines, inner products and BM25 comparable and leaves apart how sure a source is of one instance
-    and of another. A label that a source does not list counts as its last one. depth: only labels among the first so
-    many of every source are ranked; 0: all. width: labels that are ranked at most.
+    and of another. A label that a source does not list counts as its last one, or as 0 where the source ended early: it
+    gives the others nothing. depth: only labels among the first so many of every source are ranked; 0: all. width:
+    labels that are ranked at most.
     """
     from scipy.sparse import csr_matrix
 
@@ -110,8 +112,8 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DE
     for source in sources:
         listed = source.indices >= 0
         best = source.scores[:, 0][listed[:, 0]]
-        scaled = np.where(listed, source.scores, np.inf) / max(float(best.mean()) if len(best) else 1.0, 1e-9)
-        floor = np.where(listed.any(1), scaled.min(1), 0.0)
+        scaled = np.where(listed, source.scores, 0) / max(float(best.mean()) if len(best) else 1.0, 1e-9)
+        floor = np.where(listed[:, -1], scaled[:, -1], np.minimum(scaled.min(1), 0.0))
         floors += floor
         rows, places = np.nonzero(listed)
         cells = rows, source.indices[rows, places]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Unit
@@ -169,16 +170,30 @@ class SelfTraining(ContextEncoder):
             steps = self.pseudo_steps * (number + 1) // self.pseudo_rounds
             steps -= self.pseudo_steps * number // self.pseudo_rounds
             name = "stage II" if self.pseudo_rounds == 1 else f"stage II, round {number + 1}"
-            task, identity = self._pseudo_task(tower, raw_X, read, raw_Y, own_titles.of_rows(rows))
-            task, identity = self._replayed(tower, raw_X, task, identity, self.batch, self.pseudo_replay, held_out)
-            self.notes[name] = tower.train(task, self._plan(steps, self.learning_rate), identity, self.batch)
+            seed = self._seed_of_round(number)
+            task, identity = self._pseudo_task(tower, raw_X, read, raw_Y, own_titles.of_rows(rows), seed)
+            replayed = self.batch, self.pseudo_replay, seed, held_out
+            task, identity = self._replayed(tower, raw_X, task, identity, *replayed)
+            plan = replace(self._plan(steps, self.learning_rate), seed=seed)
+            self.notes[name] = tower.train(task, plan, identity, self.batch)
         if before:
             tower.blend(before, self.pseudo_share)
 
+    def _seed_of_round(self, number: int) -> int:
+        """The seed of a round, counted from 0; the first one has that of the method.
+
+        Every round counts its steps from 0: with one seed all would visit the same documents, with the same dropout.
+        """
+        import numpy as np
+
+        if number == 0:
+            return self.seed
+        return int(np.random.default_rng([self.seed, 12, number]).integers(2**31))
+
     def _pseudo_task(
-        self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles
+        self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles, seed: int
     ) -> tuple[ContrastiveTask, dict[str, object]]:
-        """Pseudo labels of the texts that are read, and what is learned from them.
+        """Pseudo labels of the texts that are read, and what is learned from them. seed: of the order of the documents.
 
         Raises MethodError where there are none.
         """
@@ -187,7 +202,7 @@ class SelfTraining(ContextEncoder):
         pairs, ranking = self._pseudo_pairs(tower, raw_X, read, raw_Y, own_titles)
         instances = tower.instance_tokens(read, self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
-        common = self.batch, tower.temperature, self.seed
+        common = self.batch, tower.temperature, seed
         hint = "a lower min_pseudo_score or min_pseudo_margin, or pseudo_own_title=true, lets more through"
         identity: dict[str, object] = {
             "kind": "maclr stage II",
@@ -241,6 +256,7 @@ class SelfTraining(ContextEncoder):
 
         deep = self.pseudo_mix != "each" or self.hard_negatives or self.pseudo_loss == "soft"
         depth = max(DEPTH if deep else 0, self.hard_last if self.hard_negatives else 0, self.pseudo_top + 1)
+        wanted = min(depth, len(raw_Y))
         depth = min(depth + (0 if self.pseudo_own_title else min(own_titles.most, _OWN_TITLES)), len(raw_Y))
         rankings: dict[str, TopK] = {}
         if self.pseudo_encoder:
@@ -250,7 +266,8 @@ class SelfTraining(ContextEncoder):
         if self.pseudo_bm25:
             rankings["bm25"] = bm25_ranking(tower.artifacts, read, raw_Y, depth)
         if not self.pseudo_own_title:
-            rankings = {name: without_own_titles(each, own_titles) for name, each in rankings.items()}
+            # Cut to one length again: a row with room left would count as a source that ended early.
+            rankings = {name: without_own_titles(each, own_titles, wanted) for name, each in rankings.items()}
         labels, counts = len(raw_Y), {}
         width = max(DEPTH, self.hard_last if self.hard_negatives else 0)
         together = summed([*rankings.values()], labels, width=width) if deep else next(iter(rankings.values()))

@@ -75,6 +75,12 @@ def test_zero_shot_and_few_shot(run, stories, head):
     assert other.scores.tobytes() != first.scores.tobytes()
 
 
+def test_inner_products_are_not_divided_by_the_label_temperature(run, stories):
+    for head, same in (("paper", True), ("native", False)):
+        found = [run(stories, head=head, label_temperature=each)[0].scores.tobytes() for each in (0.05, 0.5)]
+        assert (found[0] == found[1]) == same
+
+
 def test_all_off_is_ict(run, stories):
     _, method = run(stories, **OFF)
     _, ict = run(stories, ICT)
@@ -203,6 +209,30 @@ def test_pseudo_labels_are_found_anew_before_each_round(run, stories):
     _, method = run(stories, pseudo_rounds=2)
     assert [method.notes[f"stage II, round {number}"]["steps"] for number in (1, 2)] == [1, 2]
     assert "stage II" not in method.notes
+
+
+def test_rounds_go_on_where_the_one_before_ended(run, stories, monkeypatch):
+    """Other documents and another dropout, though each counts its steps from 0; the first is as if it were alone."""
+    from xmcbench.methods.encoder.tower import Tower
+
+    seen, original = [], Tower.train
+
+    def watched(self, task, plan, identity, batch, **options):
+        if identity["kind"] == "maclr stage II":
+            views = task.draw(0)
+            seen.append((plan.seed, [view.rows.tolist() for view in views.values()]))
+        return original(self, task, plan, identity, batch, **options)
+
+    monkeypatch.setattr(Tower, "train", watched)
+    values = {"pseudo_steps": 9, "batch": 4, "pseudo_replay": 1.0, "pseudo_encoder": False}  # labels of TF-IDF stay
+    for rounds in (1, 3):
+        run(stories, seed=5, pseudo_rounds=rounds, **values)
+    alone, first, *others = seen
+    assert alone == first
+    assert alone[0] == 5
+    assert len({first[0], *(seed for seed, _ in others)}) == 3
+    for place in range(len(first[1])):
+        assert len({tuple(rows[place]) for _, rows in seen}) == 3, "views of instance, label and what is replayed"
 
 
 def test_shares_of_weights(run, stories):
@@ -338,6 +368,25 @@ def test_fewer_labels_than_are_sampled(run, stories):
     all_of_them, _ = run(stories, sampled_labels=10)
     more, _ = run(stories, sampled_labels=1000)
     assert all_of_them.scores.tobytes() == more.scores.tobytes()
+
+
+def test_a_ranking_without_the_own_title_is_no_shorter(run, stories, monkeypatch):
+    """A row with room left would count as that of a source that ended early."""
+    from xmcbench.methods.maclr import pseudo_pairs
+
+    seen, original = [], pseudo_pairs.summed
+    monkeypatch.setattr(pseudo_pairs, "DEPTH", 4)
+
+    def watched(sources, *arguments, **options):
+        seen.extend(sources)
+        return original(sources, *arguments, **options)
+
+    monkeypatch.setattr(pseudo_pairs, "summed", watched)
+    items = Texts.from_lists(sorted(set(stories[0].titles)))
+    run((stories[0], items), pseudo_own_title=False, pseudo_mix="sum", pseudo_tfidf=False)
+    (ranking,) = seen
+    assert ranking.k == 4
+    assert (ranking.indices >= 0).all()
 
 
 def test_labels_that_are_the_titles(run, stories):

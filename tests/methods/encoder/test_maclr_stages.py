@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from xmcbench import MethodError, TopK
 from xmcbench.methods.encoder.cloze import context_pairs
+from xmcbench.methods.encoder.contrastive import InverseCloze
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
@@ -179,6 +182,9 @@ def test_every_visit_has_contexts_of_its_own(artifacts, checkpoint, encoder, pla
     assert len(set(seen)) == 4
     assert seen[0] == drawn.contexts[0].tobytes()
     assert task.draw(2)["context"].store[0].tobytes() == seen[2]
+    alone = InverseCloze(drawn, 2, 1.0, seed=0)
+    assert [alone.draw(step)["anchor"].store[0].tobytes() for step in range(4)] == seen
+    assert {alone.draw(step)["positive"].store for step in range(4)} == {drawn.titles}
 
 
 def test_own_titles(artifacts, checkpoint):
@@ -210,6 +216,29 @@ def test_clusters_of_vectors():
         k_means(vectors, 4, 1)
 
 
+def test_clusters_are_made_where_the_cell_computes(artifacts, sources, encoder, place, monkeypatch):
+    """FAISS may have a GPU that was not asked for."""
+    import faiss
+
+    vectors, asked, original = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32), [], faiss.Kmeans
+
+    def on_the_cpu(*arguments, gpu, **options):
+        asked.append(gpu)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(faiss, "Kmeans", on_the_cpu)
+    for count in (0, 1):
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda count=count: count)
+        for device in ("cpu", "cuda"):
+            k_means(vectors, 4, 1, device=device)
+    assert asked == [False, False, False, True]
+    asked.clear()
+    elsewhere = SimpleNamespace(device=torch.device("cuda"), processes=1, rank=0)
+    for context in (place, elsewhere):
+        clusters_of(encoder.eval(), sources.documents, np.arange(12), 3, 1, context)
+    assert asked == [False, True]
+
+
 def test_clusters_of_documents(sources, encoder, place):
     encoder.eval()
     rows = np.array([4, 2, 9, 27, 13, 0])
@@ -233,7 +262,8 @@ def test_pseudo_labels():
     assert pairs_of(chosen(found, 4, 2, margin=2.0)) == [(0, 3), (0, 1)]
     assert pairs_of(chosen(found, 4, 3, margin=2.0)) == [(0, 3), (0, 1), (0, 0), (1, 2), (1, 0), (1, 3)]
     own = OwnTitles(np.array([0, 1]), np.array([-2, 0, 1, 0]), 2)
-    assert pairs_of(chosen(without_own_titles(found, own), 4, 2)) == [(0, 0), (1, 0), (1, 3)]
+    assert pairs_of(chosen(without_own_titles(found, own, 4), 4, 2)) == [(0, 0), (1, 0), (1, 3)]
+    assert without_own_titles(found, own, 1).indices.tolist() == [[0], [0]]
 
 
 def test_a_lead_of_just_the_margin_is_enough():
@@ -273,6 +303,19 @@ def test_sources_are_summed_in_one_scale(depth):
         assert found.indices[row][: len(order)].tolist() == order
         assert (found.indices[row][len(order) :] == -1).all()
         assert found.scores[row][: len(order)].tolist() == pytest.approx([expected[each] for each in order], rel=1e-5)
+
+
+def test_a_source_that_ends_early_gives_the_others_nothing():
+    """The second one matches two labels only: its zero, and not its last score, is what it gives the third."""
+    full = TopK(np.array([[0, 1, 2]], np.int32), np.array([[1.0, 0.8, 0.7]], np.float32))
+    short = TopK(np.array([[3, 1, -1]], np.int32), np.array([[2.0, 1.0, -np.inf]], np.float32))
+    found = summed([full, short], 5)
+    expected = {3: 0.7 + 1.0, 1: 0.8 + 0.5, 0: 1.0 + 0, 2: 0.7 + 0}
+    assert found.indices[0].tolist() == [*expected]
+    assert found.scores[0].tolist() == pytest.approx([*expected.values()], abs=1e-6)
+    below = TopK(np.array([[3, 1, -1]], np.int32), np.array([[-1.0, -2.0, -np.inf]], np.float32))
+    found = summed([full, below], 5)  # divided by 1e-9, as it has no positive score
+    assert found.indices[0].tolist() == [3, 0, 1, 2]
 
 
 def test_only_documents_that_are_visited_need_pseudo_labels():
