@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, pairs_digest
+from xmcbench import Doc, Method, MethodError, pairs_digest
 from xmcbench.methods.encoder import PACKAGES
 
 if TYPE_CHECKING:
@@ -210,11 +210,31 @@ class DualEncoder(Method):
         return np.dtype(self.stored_as)
 
     def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
-        """The tower with the initial weights of fine-tuning, and whether they are those of the backbone."""
+        """The tower with the initial weights of fine-tuning, and whether they are those of the backbone.
+
+        Raises MethodError where a pre-training started from another checkpoint.
+        """
         tower = self._open(raw_X, raw_Y)
         if self.pretrained:
+            self._check_pretrained(tower)
             tower.encoder.load_weights(self.pretrained)
         return tower, not self.pretrained
+
+    def _check_pretrained(self, tower: Tower) -> None:
+        """Raise MethodError where the pre-training started from another checkpoint.
+
+        Its weights lack the words that training has not changed, so they would be those of two checkpoints.
+        """
+        from xmcbench.methods.encoder.network import CHECKPOINT
+
+        before, now = bytes(self.pretrained.get(CHECKPOINT, b"")).hex(), tower.backbone.sha256
+        if before != now:
+            raise MethodError(
+                f"the pre-training started from another checkpoint than {tower.backbone.name} is now: its SHA-256 was "
+                f"{before[:12] or 'not noted'}, and is {now[:12]}",
+                "xmcbench clean --kind pretraining --remove removes the pre-trainings of a runs folder; they are then "
+                "made again",
+            )
 
     def _open(self, raw_X: Texts, raw_Y: Texts) -> Tower:
         """The backbone with its head, untrained."""
@@ -273,7 +293,7 @@ class DualEncoder(Method):
         for share in SHARES:
             tower.set_weights(after)
             tower.blend(before, share)
-            found[share] = label_retrieval(tower.encoder, instances, labels, held_out[rows], candidates)
+            found[share] = label_retrieval(tower.encoder, instances, labels, held_out[rows], training[rows], candidates)
         tower.set_weights(before)
         by_share = {str(share): each for share, each in found.items()}
         self.notes["held-out labels"] = {"pairs": int(held_out.nnz), "MRR by share": by_share}

@@ -7,19 +7,24 @@ from functools import cache
 from pathlib import Path
 
 from xmcbench import Unavailable, UsageError
+from xmcbench.methods.encoder.settings import read_json
 
+#: Files that a client fetches only with the whole repository, since nobody needs them to load a model.
+_WHOLE = ("README.md", ".gitattributes")
 #: What a model is made of, without pickles and without its copies in other formats.
-_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
+_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors", *_WHOLE]
 _UNWANTED = ["onnx/*", "openvino/*", "*/onnx/*"]
 #: Seconds that the hub has to answer whether it has a model.
 _PATIENCE_S = 4.0
 _UNREACHABLE = "the hub cannot be reached"
+#: Modules that cannot be built without their configuration; others, such as Normalize, may have none.
+_CONFIGURED = ("Pooling", "Dense")
 #: Ids that are valid for certain; the client judges the others.
 _PLAIN = re.compile(r"[a-zA-Z0-9]+([.-][a-zA-Z0-9]+)*/[a-zA-Z0-9]+([.-][a-zA-Z0-9]+)*")
 
 
 def from_hub(model: str, command: str) -> Path:
-    """The folder of a model of the hub: from the cache where it is whole, else downloaded.
+    """The folder of a model of the hub: from the cache where it is whole, else downloaded, or what it lacks of it.
 
     Raises Unavailable, with the command that brings it, where neither is to be had.
     """
@@ -31,13 +36,39 @@ def from_hub(model: str, command: str) -> Path:
     if cached is not None:
         return cached
     try:
-        return Path(snapshot_download(model, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
+        folder = Path(snapshot_download(model, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
     except (LocalEntryNotFoundError, ConnectionError, httpx.HTTPError) as error:
         raise _unavailable(model, _refusal(error), command) from error
+    # Where the hub does not answer, the client returns the folder as it is in the cache.
+    if not _is_whole(folder) and (refusal := _asked(model)):
+        raise _unavailable(model, refusal, command)
+    return folder
 
 
 def _cached(model: str) -> Path | None:
     """The folder of a model in the hub's cache; None where it is not there, or only a part of it."""
+    folder = _snapshot(model)
+    return folder if folder and _is_whole(folder) and next(folder.rglob("*.safetensors"), None) else None
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a snapshot has all that a model is made of, apart from its weights.
+
+    Another program may have fetched the transformer alone, whose pooling, prompts and length would be lost. A snapshot
+    is whole where the repository was downloaded, or where each module has its configuration.
+    """
+    if any((folder / name).is_file() for name in _WHOLE):
+        return True
+    modules = read_json(folder / "modules.json")
+    return modules is not None and all(
+        (folder / module["path"] / "config.json").is_file()
+        for module in modules
+        if module["path"] and module["type"].rsplit(".", 1)[-1] in _CONFIGURED
+    )
+
+
+def _snapshot(model: str) -> Path | None:
+    """The folder of a model in the hub's cache, whole or not; None where there is none."""
     from huggingface_hub import constants
 
     # The client takes a quarter of a second to import; most plans have a model that was never downloaded.
@@ -47,12 +78,11 @@ def _cached(model: str) -> Path | None:
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        folder = Path(snapshot_download(model, allow_patterns=_WANTED, local_files_only=True))
+        return Path(snapshot_download(model, allow_patterns=_WANTED, ignore_patterns=_UNWANTED, local_files_only=True))
     except LocalEntryNotFoundError:
         return None
     except HFValidationError as error:
         raise UsageError(f"{model!r} is not a valid model id: {error}") from error
-    return folder if next(folder.rglob("*.safetensors"), None) else None
 
 
 def require_on_hub(model: str, command: str) -> None:
@@ -88,4 +118,7 @@ def _refusal(error: Exception) -> str:
 
 
 def _unavailable(model: str, refusal: str, command: str) -> Unavailable:
+    folder = _snapshot(model)
+    if folder and not _is_whole(folder):
+        return Unavailable(f"the hub's cache on this machine has only a part of {model}, and {refusal}", command)
     return Unavailable(f"the weights of {model} are not on this machine and {refusal}", command)

@@ -15,22 +15,29 @@ if TYPE_CHECKING:
 
 
 def label_retrieval(
-    encoder: Encoder, instances: TokenStore, labels: TokenStore, pairs: csr_matrix, candidates: np.ndarray
+    encoder: Encoder,
+    instances: TokenStore,
+    labels: TokenStore,
+    pairs: csr_matrix,
+    trained: csr_matrix,
+    candidates: np.ndarray,
 ) -> float:
     """Mean reciprocal rank of the labels of ``pairs`` [N, L] among the ``candidates`` (int64, in order).
 
-    A label's rank counts no other true label of the instance; a tie counts against it.
+    A label's rank counts no other true label of the instance: neither of ``pairs`` nor of ``trained`` [N, L], the pairs
+    that the encoder learned from, which would rank before it. A tie counts against it.
     """
     sides = []
     for store, rows in ((instances, np.arange(len(instances))), (labels, candidates)):
         vectors = np.empty((len(rows), encoder.width), np.float32)
         encode(encoder, store, vectors, rows)
         sides.append(vectors)
-    wanted = pairs[:, candidates].tocsr()
+    wanted, learned = pairs[:, candidates].tocsr(), trained[:, candidates].tocsr()
     reciprocal = 0.0
     for row in range(len(instances)):
         true = wanted.indices[wanted.indptr[row] : wanted.indptr[row + 1]]
+        known = learned.indices[learned.indptr[row] : learned.indptr[row + 1]]
         scores = sides[1] @ sides[0][row]
-        others = np.sort(np.delete(scores, true))
+        others = np.sort(np.delete(scores, np.concatenate([true, known])))
         reciprocal += float((1 / (1 + len(others) - np.searchsorted(others, scores[true], "left"))).sum())
     return float(round(reciprocal / max(1, wanted.nnz), 5))

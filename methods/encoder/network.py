@@ -13,14 +13,17 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from xmcbench import UsageError
 from xmcbench.methods.encoder.dropout import CheapDropout
-from xmcbench.methods.encoder.hardware import Chosen
+from xmcbench.methods.encoder.hardware import DTYPES, Chosen
 from xmcbench.methods.encoder.heads import Head, layers_after_pooling
 from xmcbench.methods.encoder.pooling import POOLINGS
 from xmcbench.methods.encoder.settings import Settings
 
 #: Names under which the changed rows of the word embeddings are kept: their numbers, their values.
 _ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
+#: Under which the checkpoint is kept that weights belong to: SHA-256, uint8 [32].
+CHECKPOINT = "checkpoint"
 #: How activations are computed again: outside ``forward``, and with the dropout that it has.
 _RECOMPUTED: dict[str, Any] = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), CheapDropout())}
 
@@ -31,15 +34,16 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     Where the similarity is cosine, vectors have length 1, so that inner product is the score everywhere downstream.
     ``projection`` puts a dense layer with tanh on the vector while training and leaves it out afterwards (SimCSE,
     section 6.3 of its paper). ``precision`` bf16 and fp16 compute products in 16 bits: by autocast in training, where
-    weights, losses and optimizer stay float32; bf16 in inference by a copy with bfloat16 weights.
+    weights, losses and optimizer stay float32; in inference by a copy with 16-bit weights.
 
     Two attributes trade time for memory while training. The loss stays the same. ``cached_tokens`` (None: off) embeds
     that many tokens at a time, which draws other dropout masks, and computes their activations again in the backward
     pass, so that the activations of one such batch are held and not those of the whole step. For contrastive losses
     this is GradCache (Gao et al. 2021): the loss sees all vectors of the step. ``recomputed_layers`` does the same for
-    each layer.
+    each layer. ``checkpoint_sha256`` (hex) is of the weights that training starts from, where that is known.
     """
 
+    checkpoint_sha256: str | None = None
     cached_tokens: int | None = None
     recomputed_layers: bool = False
 
@@ -83,20 +87,19 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         device = ids[0].device.type
         # In bfloat16 on the CPU, plain products under autocast take half the time of fused attention.
         _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
-        half = torch.float16 if self.precision == "fp16" else torch.bfloat16
-        with torch.autocast(device, half, enabled=self.precision != "fp32"), CheapDropout():
+        with torch.autocast(device, DTYPES[self.precision], enabled=self.precision != "fp32"), CheapDropout():
             pooled = torch.cat([self._batch(*batch) for batch in zip(self._words(ids), masks, strict=True)])
         return self._finished(pooled.float())
 
     def frozen(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         """A function from a batch, ids int64 and mask bool [n, longest], to its vectors, for inference.
 
-        In bf16 it holds a copy of the transformer with bfloat16 weights as they are now: autocast casts them again in
-        every layer of every batch, and keeps what is between the products in float32.
+        In bf16 and fp16 it holds a copy of the transformer with weights of that type as they are now, on the CPU too:
+        autocast casts them again in every layer of every batch, and keeps what is between the products in float32.
         """
         transformer = self.transformer
-        if self.precision == "bf16":
-            transformer = copy.deepcopy(transformer).bfloat16().eval()
+        if self.precision != "fp32":
+            transformer = copy.deepcopy(transformer).to(DTYPES[self.precision]).eval()
         _set_attention(transformer, fused=True)
 
         def vectors(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -122,10 +125,18 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         return tuple(words.view(*each.shape, -1) for words, each in zip(found, ids, strict=True))
 
     def save_memory(self, cached_tokens: int | None, recomputed_layers: bool) -> None:
-        """Set how much of a step is computed twice to save memory."""
+        """Set how much of a step is computed twice to save memory.
+
+        Raises UsageError where the architecture cannot compute its layers again.
+        """
         self.cached_tokens, self.recomputed_layers = cached_tokens, recomputed_layers
         if recomputed_layers:
             transformer: Any = self.transformer
+            if not transformer.supports_gradient_checkpointing:
+                raise UsageError(
+                    f"recomputed_layers = True, but {type(transformer).__name__} cannot compute its layers again",
+                    "set cached_tokens, which saves memory with any architecture",
+                )
             enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
             (enable or transformer.gradient_checkpointing_enable)(_RECOMPUTED)
 
@@ -148,18 +159,23 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     def weights(self) -> dict[str, np.ndarray]:
         """All parameters by name, float32 (a copy); of the word embeddings only the rows that training has changed.
 
-        A short training changes only part of the vocabulary, and word embeddings are half of a small encoder.
+        A short training changes only part of the vocabulary, and word embeddings are half of a small encoder. The other
+        rows are those of the checkpoint, whose SHA-256 is among the arrays where it is known: uint8 [32].
         """
         weights = {name: each.detach().cpu().numpy().copy() for name, each in self.state_dict().items()}
         words = weights.pop(self._table)
         rows = np.flatnonzero((words != self._words_before).any(axis=1))
-        return {**weights, _ROWS: rows.astype(np.int32), _CHANGED: words[rows]}
+        weights |= {_ROWS: rows.astype(np.int32), _CHANGED: words[rows]}
+        if self.checkpoint_sha256 is not None:
+            weights[CHECKPOINT] = np.frombuffer(bytes.fromhex(self.checkpoint_sha256), np.uint8).copy()
+        return weights
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Load what ``weights`` returned for a network from the same checkpoint."""
+        """Load what ``weights`` returned for a network from the same checkpoint, which is not checked."""
         words = self._words_before.copy()
         words[weights[_ROWS]] = weights[_CHANGED]
-        whole = {name: each for name, each in weights.items() if name not in (_ROWS, _CHANGED)} | {self._table: words}
+        others = {name: each for name, each in weights.items() if name not in (_ROWS, _CHANGED, CHECKPOINT)}
+        whole = {**others, self._table: words}
         self.load_state_dict({name: torch.from_numpy(np.array(each)) for name, each in whole.items()})
 
     def digest(self) -> str:

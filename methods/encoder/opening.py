@@ -43,7 +43,12 @@ def _open_transformer(folder: Path) -> nn.Module:
     logging.set_verbosity_error()
     try:
         transformer, report = AutoModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,  # without a word on it transformers asks on a terminal
+            dtype=torch.float32,
+            output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UsageError(f"{folder} is not a checkpoint of an encoder: {str(error).splitlines()[0]}") from error
@@ -69,8 +74,14 @@ def open_tokenizer(folder: Path, prompt: str = "") -> Tokenizer:
         # transformers would create one with an empty vocabulary.
         raise UsageError(f"{folder} has no tokenizer", f"one of {', '.join(_VOCABULARIES)}")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        return Tokenizer(tokenizer.backend_tokenizer, int(tokenizer.pad_token_id), prompt, settings.do_lower_case)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return Tokenizer(
+            tokenizer.backend_tokenizer,
+            int(tokenizer.pad_token_id),
+            prompt,
+            settings.do_lower_case,
+            tokenizer.truncation_side,
+        )
     except (OSError, ValueError, KeyError, AttributeError, TypeError, ImportError) as error:
         raise UsageError(f"{folder} has no usable tokenizer: {str(error).splitlines()[0]}") from error
 

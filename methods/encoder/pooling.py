@@ -1,4 +1,7 @@
-"""Pooling: how the hidden states of a text become one vector."""
+"""Pooling: how the hidden states of a text become one vector.
+
+A text without a token has the zero vector, except by its first state, ``cls``.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ def _cls(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _max(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return states.masked_fill(~mask[:, :, None], -torch.inf).amax(1)
+    return _unless_empty(states.masked_fill(~mask[:, :, None], -torch.inf).amax(1), mask)
 
 
 def _weighted(states: torch.Tensor, weights: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    return (states.float() * weights[:, :, None]).sum(1) / total[:, None]
+    # Nothing is divided by less than 1, the total of a text of one token.
+    return (states.float() * weights[:, :, None]).sum(1) / total.clamp(min=1)[:, None]
 
 
 def _mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -33,7 +37,12 @@ def _mean_by_place(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _last(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return states[torch.arange(len(mask), device=mask.device), mask.sum(1) - 1]
+    last = (mask.sum(1) - 1).clamp(min=0)
+    return _unless_empty(states[torch.arange(len(mask), device=mask.device), last], mask)
+
+
+def _unless_empty(pooled: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return pooled.masked_fill(~mask.any(1)[:, None], 0)
 
 
 #: How hidden states [n, longest, hidden], with their mask bool [n, longest], become vectors, by name.

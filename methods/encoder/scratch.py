@@ -51,21 +51,21 @@ def scratch_checkpoint(
 ) -> Path:
     """The folder of a BERT of ``layers`` x ``width`` for this corpus, taken from the artifacts, or made and put there.
 
-    steps: of masked-language modeling. Raises UsageError for an invalid shape.
+    steps: of masked-language modeling. device, precision: what it is trained with, where it is made. Raises UsageError
+    for an invalid shape.
     """
     head_size = 32 if width <= 384 else 64
     if layers < 1 or width < head_size or width % head_size:
         raise UsageError(
             f"scratch:{layers}x{width} is not a valid encoder", f"the width must be a multiple of {head_size}"
         )
+    # Without device and precision, as pre-trainings are kept: they hold what they changed of this one checkpoint.
     identity = {
         "instances": raw_X.digest,
         "labels": raw_Y.digest,
         "shape": [layers, width],
         "steps": steps,
         "seed": seed,
-        "precision": precision,
-        "device": device,
     }
 
     def build(folder: Path) -> None:
@@ -74,9 +74,10 @@ def scratch_checkpoint(
         stores = [TokenStore.of(artifacts, texts, tokenizer, LENGTH) for texts in (raw_X, raw_Y)]
         network = _network(layers, width, width // head_size, folder, seed, precision)
         plan = TrainingPlan(steps, LEARNING_RATE, seed=seed)
-        state = artifacts.unfinished("scratch", identity, scratch_checkpoint)
+        computed = {**identity, "precision": precision, "device": device}
+        state = artifacts.unfinished("scratch", computed, scratch_checkpoint)
         with alone():  # a warm-up is short, and the same on every machine
-            history = train(network, MaskedWords(stores, seed), plan, state, identity, device)
+            history = train(network, MaskedWords(stores, seed), plan, state, computed, device)
         network.cpu().model.bert.save_pretrained(folder)
         (folder / "history.json").write_text(json.dumps(history.note()))
         checkpoints.remove(state)

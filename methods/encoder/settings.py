@@ -150,9 +150,9 @@ def read_settings(folder: Path) -> Settings:
         if kind == "Transformer":
             transformer = path
         elif kind == "Pooling":
-            pooling = read_json(path / "config.json") or {}
+            pooling = _module_config(folder, kind, module["path"])
         elif kind == "Dense":
-            layers.append(_dense(path))
+            layers.append(_dense(path, _module_config(folder, kind, module["path"])))
         elif kind == "Normalize":
             layers.append(None)
         else:
@@ -203,8 +203,15 @@ def _poolings(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     return poolings
 
 
-def _dense(folder: Path) -> DenseLayer:
-    config = read_json(folder / "config.json") or {}
+def _module_config(folder: Path, kind: str, path: str) -> Mapping[str, Any]:
+    """What the file of a module states. Raises UsageError where it is missing: defaults would be another model."""
+    config: Mapping[str, Any] | None = read_json(folder / path / "config.json")
+    if config is None:
+        _refuse(folder, f"its module {kind} has no {Path(path, 'config.json')}")
+    return config
+
+
+def _dense(folder: Path, config: Mapping[str, Any]) -> DenseLayer:
     _check_keys(folder, "Dense", config, _DENSE_KEYS)
     names = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
     if names != {"sentence_embedding"}:

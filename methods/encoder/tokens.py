@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
 
     from xmcbench import Artifacts, Texts
 
+#: The end of a text.
+Side = Literal["left", "right"]
 #: Texts handed to the tokenizer at a time; it spreads them over the cores.
 _BATCH = 4096
 
 
 class Tokenizer:
-    """A checkpoint's tokenizer, truncating to ``max_length`` tokens and keeping the closing special token."""
+    """A checkpoint's tokenizer, truncating to ``max_length`` tokens and keeping the special tokens."""
 
-    def __init__(self, fast: FastTokenizer, pad: int, prompt: str = "", lower_case: bool = False) -> None:
+    def __init__(
+        self, fast: FastTokenizer, pad: int, prompt: str = "", lower_case: bool = False, cut: Side = "right"
+    ) -> None:
         """fast: a tokenizer of the package ``tokenizers``; pad: the number of its padding token.
 
-        prompt: put before every text. lower_case: lower all text first, where the tokenizer does not anyway.
+        prompt: put before every text. lower_case: lower all text first, where the tokenizer does not anyway. cut: the
+        side on which longer texts lose tokens.
         """
         fast.no_padding()
         fast.no_truncation()
@@ -36,11 +41,14 @@ class Tokenizer:
         self._fast = fast
         self.pad = pad
         self.prompt = prompt
-        self.sha256 = hashlib.sha256(f"{fast.to_str()}{prompt}".encode()).hexdigest()
+        self._cut = cut
+        # The usual side is left out, as it was before the other one was followed.
+        named = "" if cut == "right" else f"\0{cut}"
+        self.sha256 = hashlib.sha256(f"{fast.to_str()}{prompt}{named}".encode()).hexdigest()
 
     def __call__(self, texts: list[str], max_length: int) -> list[list[int]]:
         """Token numbers of each text, including special tokens; an empty text has only these."""
-        self._fast.enable_truncation(max_length)
+        self._fast.enable_truncation(max_length, direction=self._cut)
         if self.prompt:
             texts = [self.prompt + text for text in texts]
         return [each.ids for each in self._fast.encode_batch_fast(texts)]
@@ -148,9 +156,12 @@ class TokenStore:
 
 
 def padded(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape."""
+    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape.
+
+    There is at least one column, of padding where no text has a token: a network cannot read none.
+    """
     lengths = np.array([len(each) for each in texts])
-    mask = np.arange(lengths.max()) < lengths[:, None]
+    mask = np.arange(max(1, lengths.max())) < lengths[:, None]
     ids = np.full(mask.shape, pad, np.int64)
     ids[mask] = np.concatenate(texts)
     return ids, mask

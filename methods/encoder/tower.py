@@ -80,6 +80,7 @@ class Tower:
             name, artifacts, *corpus, seed=seed, mlm_steps=mlm_steps, device=device, precision=chosen
         )
         encoder = open_encoder(backbone.folder, head, seed, projection, chosen)
+        encoder.checkpoint_sha256 = backbone.sha256
         encoder.to(device)
         encoder.save_memory(cached_tokens, recomputed_layers)
         settings = read_settings(backbone.folder)

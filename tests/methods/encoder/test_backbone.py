@@ -169,12 +169,87 @@ def test_a_hub_without_the_model(hub):
         require_backbone("nobody/nothing")
 
 
-def test_what_is_here_is_not_asked_for(hub, checkpoint, monkeypatch, tmp_path):
+@pytest.fixture
+def snapshot(checkpoint, tmp_path):
+    """A checkpoint with a dense layer in the hub's cache, as a/model."""
+    folder = tmp_path / "cache" / "models--a--model" / "snapshots" / "c0ffee"
+    shutil.copytree(checkpoint(), folder)
+    (folder.parents[1] / "refs").mkdir()
+    (folder.parents[1] / "refs" / "main").write_text("c0ffee")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "3_Dense").mkdir()
+    (folder / "3_Dense" / "config.json").write_text("{}")
+    return folder
+
+
+#: What a program leaves out that fetches the transformer alone.
+OTHERS = ("modules.json", "1_Pooling/config.json", "3_Dense/config.json")
+
+
+@pytest.mark.parametrize("missing", [OTHERS, *((each,) for each in OTHERS)])
+def test_a_part_of_a_model_is_not_a_model(hub, snapshot, missing):
     asked = hub()
-    snapshot = tmp_path / "cache" / "models--a--model" / "snapshots" / "c0ffee"
-    shutil.copytree(checkpoint(), snapshot)
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("c0ffee")
+    for name in missing:
+        (snapshot / name).unlink()
+    require_backbone("a/model")
+    assert asked == ["a/model"]
+
+
+@pytest.mark.parametrize("whole", ["README.md", ".gitattributes"])
+def test_a_model_that_was_fetched_whole_is_one(hub, snapshot, whole):
+    """A plain transformer has no modules."""
+    asked = hub()
+    for name in OTHERS:
+        (snapshot / name).unlink()
+    (snapshot / whole).touch()
+    require_backbone("a/model")
+    assert hub_module.from_hub("a/model", "") == snapshot
+    (snapshot / "model.safetensors").unlink()
+    require_backbone("a/model")
+    assert asked == ["a/model"]
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_part_of_a_model_where_the_hub_cannot_be_reached(hub, snapshot, artifacts, monkeypatch, offline):
+    """The client gives what it has."""
+    import httpx
+    import huggingface_hub
+
+    hub(httpx.ConnectError("[Errno -3] Temporary failure in name resolution"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(snapshot))
+    (snapshot / "modules.json").unlink()
+    for ask in (require_backbone, lambda name: find(name, artifacts)):
+        with pytest.raises(Unavailable) as raised:
+            ask("a/model")
+        expected = "the hub's cache on this machine has only a part of a/model, and the hub cannot be reached"
+        assert (raised.value.message, raised.value.hint) == (expected, "hf download a/model")
+
+
+def test_a_part_of_a_model_is_completed(hub, snapshot, monkeypatch):
+    import huggingface_hub
+
+    hub()
+    (snapshot / "modules.json").unlink()
+    asked_for = []
+
+    def download(model, *, allow_patterns, ignore_patterns, local_files_only=False):
+        if not local_files_only:
+            asked_for.append(allow_patterns)
+            (snapshot / "modules.json").write_text("[]")
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert hub_module.from_hub("a/model", "") == snapshot
+    assert hub_module.from_hub("a/model", "") == snapshot
+    (patterns,) = asked_for
+    assert {"README.md", ".gitattributes"} < {*patterns}
+
+
+def test_what_is_here_is_not_asked_for(hub, checkpoint, snapshot, monkeypatch):
+    asked = hub()
     for name in (str(checkpoint()), "scratch:2x64", "a/model"):
         require_backbone(name)
     monkeypatch.setattr(backbone, "find_spec", lambda name: importlib.machinery.ModuleSpec(name, None, origin="/x/y"))
@@ -223,11 +298,8 @@ except Unavailable:
 
 @pytest.mark.parametrize("kind", ["bert", "mine"])
 def test_code_that_comes_with_a_checkpoint_is_never_run(checkpoint, tmp_path, monkeypatch, kind):
-    """In a cell, whose standard input is empty: a known architecture is that of transformers, another is an error."""
-
-    def empty(*_):
-        raise EOFError
-
+    """Nobody is asked on a terminal: a known architecture is that of transformers, another is an error."""
+    asked = []
     folder, ran = shutil.copytree(checkpoint(), tmp_path / "mine"), tmp_path / "ran"
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": kind, "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}
@@ -236,11 +308,12 @@ def test_code_that_comes_with_a_checkpoint_is_never_run(checkpoint, tmp_path, mo
     tokens["auto_map"] = {"AutoTokenizer": ["mine.Slow", "mine.Fast"]}
     (folder / "tokenizer_config.json").write_text(json.dumps(tokens))
     (folder / "mine.py").write_text(f"open({str(ran)!r}, 'w')\n")
-    monkeypatch.setattr("builtins.input", empty)
+    monkeypatch.setattr("builtins.input", lambda *question: asked.append(question) or "n")
+    open_tokenizer(folder)
     if kind == "bert":
         open_encoder(folder, "native", 0)
-        open_tokenizer(folder)
     else:
         with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
             open_encoder(folder, "native", 0)
     assert not ran.exists()
+    assert asked == []

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,18 @@ from xmcbench.methods.encoder.label_retrieval import label_retrieval
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.sentbert import SentBERT
+
+
+class Store(str):
+    """The name of a store that has a length."""
+
+    def __new__(cls, name, count):
+        made = super().__new__(cls, name)
+        made.count = count
+        return made
+
+    def __len__(self):
+        return self.count
 
 
 def pairs_of_labels(labels, of, each=1):
@@ -70,6 +84,7 @@ def test_label_retrieval(artifacts, checkpoint, stories):
     encoder, tokenizer = open_encoder(checkpoint(), "native", seed=0).eval(), open_tokenizer(checkpoint())
     instances, labels = (TokenStore.of(artifacts, texts, tokenizer, 32) for texts in stories[:2])
     pairs, candidates = stories[2], np.array([0, 2, 3, 5, 8, 9])
+    trained = csr_matrix(np.roll(pairs.toarray(), 5, axis=1))
     vectors = []
     for store in (instances, labels):
         ids = [torch.from_numpy(store[row].astype(np.int64))[None] for row in range(len(store))]
@@ -78,11 +93,28 @@ def test_label_retrieval(artifacts, checkpoint, stories):
     found = []
     for row, label in zip(*pairs.nonzero(), strict=True):
         if label in candidates:
-            rivals = [other for other in candidates if not pairs[row, other]]
+            rivals = [other for other in candidates if not pairs[row, other] and not trained[row, other]]
             scores = vectors[1] @ vectors[0][row]
             found.append(1 / (1 + sum(scores[other] >= scores[label] for other in rivals)))
     assert 0 < np.mean(found) < 1
-    assert label_retrieval(encoder, instances, labels, pairs, candidates) == pytest.approx(np.mean(found), abs=1e-4)
+    value = label_retrieval(encoder, instances, labels, pairs, trained, candidates)
+    assert value == pytest.approx(np.mean(found), abs=1e-4)
+
+
+def test_labels_that_were_trained_on_are_no_rivals(monkeypatch):
+    """Two instances, labels 0 to 4 by falling score: the true ones are 2 and 3, the known ones 0, and 0 and 1."""
+    from xmcbench.methods.encoder import label_retrieval as module
+
+    vectors = {"instances": [[1, 0], [1, 0]], "labels": [[0.9, 0], [0.8, 0], [0.7, 0], [0.6, 0], [0.5, 0]]}
+
+    def encode(encoder, store, out, rows):
+        out[:] = np.array(vectors[store])[rows]
+
+    monkeypatch.setattr(module, "encode", encode)
+    true, known = csr_matrix([[0, 0, 1, 0, 0], [0, 0, 0, 1, 0]]), csr_matrix([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
+    arguments = SimpleNamespace(width=2), Store("instances", 2), "labels", true
+    assert label_retrieval(*arguments, known, np.arange(5)) == 0.5  # both are second, of 4 labels and of 3
+    assert label_retrieval(*arguments, csr_matrix((2, 5)), np.arange(5)) == pytest.approx((1 / 3 + 1 / 4) / 2, abs=1e-5)
 
 
 def test_the_share_is_chosen_on_held_out_labels(checkpoint, stories, monkeypatch):
@@ -92,8 +124,11 @@ def test_the_share_is_chosen_on_held_out_labels(checkpoint, stories, monkeypatch
     values = {"finetune_steps": 4, "finetune_batch": 8, "finetune_rate": 1e-3, "instance_length": 24}
     asked = []
 
-    def preferred(encoder, *_):
+    def preferred(encoder, instances, labels, held_out, training, candidates):
         asked.append(encoder.digest())
+        rows = np.flatnonzero(np.isin(stories[2].indices, held_out.indices)) // 2  # two labels a document
+        assert ((held_out + training) != stories[2][np.unique(rows)]).nnz == 0
+        assert not {*held_out.indices} & {*training.indices}
         return [0.1, 0.2, 0.7, 0.7, 0.3][(len(asked) - 1) % 5]
 
     monkeypatch.setattr(module, "label_retrieval", preferred)

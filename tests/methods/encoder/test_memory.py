@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from xmcbench import UsageError
 from xmcbench.methods.encoder.contrastive import TwoViews
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -17,8 +18,8 @@ def step(artifacts, checkpoint, stories):
     documents = TokenStore.of(artifacts, stories[0], open_tokenizer(checkpoint()), 32)
     place = DistributedContext(Accelerator(cpu=True))
 
-    def take(cached_tokens, recomputed_layers, dropout=0.1):
-        encoder = open_encoder(checkpoint(dropout=dropout), "native", seed=0).train()
+    def take(cached_tokens, recomputed_layers, dropout=0.1, kind="bert"):
+        encoder = open_encoder(checkpoint(kind, dropout=dropout), "native", seed=0).train()
         encoder.save_memory(cached_tokens, recomputed_layers)
         calls = []
         encoder.transformer.register_forward_pre_hook(
@@ -60,8 +61,16 @@ def test_the_second_pass_has_the_dropout_of_the_first(step, monkeypatch):
     assert step(None, False)[0] != pytest.approx(cached[0], abs=1e-4)  # other batches, other dropout
 
 
-def test_recomputed_layers_have_the_gradient_of_the_whole(step):
-    same(step(None, False), step(None, True))
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
+def test_recomputed_layers_have_the_gradient_of_the_whole(step, kind):
+    same(step(None, False, kind=kind), step(None, True, kind=kind))
+
+
+def test_an_architecture_that_cannot_compute_its_layers_again(step):
+    with pytest.raises(UsageError, match="recomputed_layers = True, but MPNetModel cannot") as raised:
+        step(None, True, kind="mpnet")
+    assert "cached_tokens" in raised.value.hint
+    same(step(None, False, 0.0, "mpnet"), step(64, False, 0.0, "mpnet"))
 
 
 def test_nothing_is_cached_while_encoding(checkpoint, monkeypatch):

@@ -1,3 +1,4 @@
+import copy
 import json
 import shutil
 
@@ -7,6 +8,7 @@ import torch
 
 from xmcbench import Texts, UsageError
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
+from xmcbench.methods.encoder.pooling import POOLINGS
 from xmcbench.methods.encoder.tokens import TokenStore, padded
 
 KINDS = ["bert", "distilbert", "roberta", "mpnet"]
@@ -40,6 +42,48 @@ def test_native_head_equals_sentence_transformers(checkpoint, artifacts, kind, p
     np.testing.assert_allclose(vectors(encoder, store), expected, atol=2e-6)
 
 
+def by_definition(states, pooling):
+    """The vector of the states of one text, [tokens, hidden]."""
+    count = len(states)
+    places = np.arange(1, count + 1)[:, None]
+    return {
+        "cls": lambda: states[0],
+        "max": lambda: states.max(0),
+        "mean": lambda: states.sum(0) / count,
+        "mean_sqrt_len_tokens": lambda: states.sum(0) / np.sqrt(count),
+        "weightedmean": lambda: (states * places).sum(0) / places.sum(),
+        "lasttoken": lambda: states[-1],
+    }[pooling]()
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_text_without_a_token_has_the_zero_vector(pooling):
+    """Except by its first state. The vectors of the others are what they are without it, and so are gradients."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(4, 3, 5)).astype(np.float32)
+    lengths = [3, 0, 1, 2]
+    mask = torch.from_numpy(np.arange(3) < np.array(lengths)[:, None])
+    leaf = torch.from_numpy(states).requires_grad_()
+    found = POOLINGS[pooling](leaf, mask)
+    for row in (0, 2, 3):
+        expected = by_definition(states[row, : lengths[row]].astype(np.float64), pooling)
+        np.testing.assert_allclose(found[row].detach().numpy(), expected, atol=1e-6)
+    assert found[1].tolist() == (states[1, 0] if pooling == "cls" else np.zeros(5)).tolist()
+    found.sum().backward()
+    assert torch.isfinite(leaf.grad).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_without_a_token_in_a_network(checkpoint, kind):
+    encoder = open_encoder(checkpoint(kind), "native", 0).eval()
+    for texts in ([[], []], [[5, 6, 7], []]):
+        ids, mask = (torch.from_numpy(each) for each in padded([np.array(each, np.int32) for each in texts], 0))
+        with torch.no_grad():
+            for found in (encoder([ids], [mask]), encoder.frozen()(ids, mask)):
+                assert torch.isfinite(found).all()
+                assert found[1].tolist() == [0.0] * 16
+
+
 def test_paper_head(checkpoint, store):
     """[CLS] -> Dense 512 tanh; drawn from the seed."""
     encoder, same, other = (open_encoder(checkpoint(), "paper", seed).eval() for seed in (0, 0, 1))
@@ -64,6 +108,24 @@ def test_bf16_is_near_fp32_and_leaves_float32(checkpoint, store):
     exact, rough = (open_encoder(checkpoint(), "native", 0, precision=each).eval() for each in ("fp32", "bf16"))
     assert vectors(rough, store).dtype == np.float32
     np.testing.assert_allclose(vectors(rough, store), vectors(exact, store), atol=0.03)
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_inference_in_16_bits_is_by_a_copy(checkpoint, store, precision, kind):
+    """The vectors are those of weights that were rounded before; the encoder keeps its own."""
+    encoder = open_encoder(checkpoint(), "native", 0, precision=precision).eval()
+    ids, mask = (torch.from_numpy(each) for each in padded([store[row] for row in range(len(store))], store.pad))
+    with torch.inference_mode():
+        exact, found = (each.frozen()(ids, mask) for each in (open_encoder(checkpoint(), "native", 0).eval(), encoder))
+        transformer = copy.deepcopy(encoder.transformer).to(kind)
+        states = transformer(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        expected = torch.nn.functional.normalize(POOLINGS["mean"](states, mask), dim=1)
+    assert states.dtype == kind
+    assert (found.dtype, expected.dtype) == (torch.float32, torch.float32)
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+    assert not torch.equal(found, exact)
+    torch.testing.assert_close(found, exact, atol=0.03, rtol=0)
+    assert {each.dtype for each in encoder.parameters()} == {torch.float32}
 
 
 def test_weights_there_and_back(checkpoint, store):

@@ -44,6 +44,15 @@ def test_made_once(artifacts, stories):
     assert scratch(artifacts, stories, "scratch:2x32").folder != first.folder
 
 
+def test_made_once_whatever_computes_it(artifacts, stories):
+    """Pre-trainings hold what they changed of one checkpoint, and are kept without device and precision, too."""
+    first = scratch(artifacts, stories)
+    again = find_backbone(
+        "scratch:1x32", artifacts, stories[0], stories[1], mlm_steps=12, device="cuda", precision="bf16"
+    )
+    assert (again.folder, again.sha256) == (first.folder, first.sha256)
+
+
 @pytest.mark.parametrize("name", ["scratch:0x32", "scratch:1x33", "scratch:1x16", "scratch:2x416"])
 def test_a_shape_that_is_invalid(artifacts, stories, name):
     with pytest.raises(UsageError, match="is not a valid encoder"):

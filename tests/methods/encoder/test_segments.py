@@ -5,12 +5,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmcbench import MethodError, Texts, UsageError
-from xmcbench.methods.encoder.opening import open_tokenizer
+from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.segments import RandomSegments, SegmentCorpus, Segments
+from xmcbench.methods.encoder.training import DistributedContext
 from xmcbench.methods.rts import RTS
 
 
@@ -131,6 +133,23 @@ def test_steps_follow_from_their_number(corpus):
     visited = [tuple(map(tuple, pair)) for step in whole[:first] for pair in zip(*step, strict=True)]
     expected = [tuple(map(tuple, pair)) for pair in task()._pairs[: 4 * first].tolist()]
     assert visited == expected
+
+
+def test_the_step_is_its_equation(corpus, checkpoint):
+    """From words to the loss, against embeddings made one by one and equation 2 in numpy."""
+    from accelerate import Accelerator
+
+    encoder = open_encoder(checkpoint(dropout=0.0), "native", seed=0).eval()
+    task = RandomSegments(corpus, (4, 6), 4, 0.3, seed=0)
+    found = task.losses(1, encoder, DistributedContext(Accelerator(cpu=True)))
+    sides = []
+    for view in task.draw(1).values():
+        ids = [torch.from_numpy(view.store[row].astype(np.int64))[None] for row in view.rows]
+        with torch.no_grad():
+            sides.append(encoder(ids, [torch.ones_like(each, dtype=torch.bool) for each in ids]).double().numpy())
+    shares = np.exp(sides[0] @ sides[1].T / 0.3)
+    expected = -np.log(shares.diagonal() / shares.sum(1)).mean()
+    assert found["contrastive"].item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_batch_is_no_larger_than_what_every_epoch_has(corpus):

@@ -250,6 +250,16 @@ def test_what_is_not_followed_is_refused_by_name(saved, file, values, named):
     assert "embedder" in raised.value.hint
 
 
+@pytest.mark.parametrize("module", ["1_Pooling", "2_Dense"])
+def test_a_module_without_its_file_is_refused_by_name(saved, module):
+    """It would be taken for another one: for the pooling by the mean."""
+    folder, _ = saved(dense(), pooling="cls")
+    (folder / module / "config.json").unlink()
+    kind = module.partition("_")[2]
+    with pytest.raises(UsageError, match=f"its module {kind} has no {module}/config.json"):
+        require_backbone(str(folder))
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_module_that_is_not_known(checkpoint, tmp_path, place):
     folder = shutil.copytree(checkpoint(), tmp_path / "other")

@@ -1,3 +1,7 @@
+import hashlib
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -16,6 +20,31 @@ def test_a_long_text_is_cut_and_keeps_its_closing_token(artifacts, tokenizer):
     assert store.lengths.tolist() == [10, 4]
     assert (store[0][0], store[0][-1]) == (2, 3)
     assert store.at_the_limit == 1
+
+
+def test_a_long_text_is_cut_on_the_side_that_the_checkpoint_states(checkpoint, tokenizer, tmp_path):
+    folder = shutil.copytree(checkpoint(), tmp_path / "left")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "truncation_side": "right"}))
+    assert open_tokenizer(folder).sha256 == tokenizer.sha256
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "truncation_side": "left"}))
+    left = open_tokenizer(folder)
+    assert left.sha256 != tokenizer.sha256
+    text = "the old apple likes a red bridge"
+    whole = tokenizer([text], 16)[0]
+    assert tokenizer([text], 5) == [[*whole[:4], whole[-1]]]
+    assert left([text], 5) == [[whole[0], *whole[-4:]]]
+
+
+def test_the_checksum_of_a_tokenizer_is_that_of_its_file_and_prompt(checkpoint, tokenizer):
+    from tokenizers import Tokenizer
+
+    fast = Tokenizer.from_file(str(checkpoint() / "tokenizer.json"))
+    fast.no_padding()
+    fast.no_truncation()
+    for prompt in ("", "the "):
+        expected = hashlib.sha256(f"{fast.to_str()}{prompt}".encode()).hexdigest()
+        assert open_tokenizer(checkpoint(), prompt).sha256 == expected
 
 
 def test_an_empty_text_has_its_special_tokens(artifacts, tokenizer):
@@ -64,6 +93,15 @@ def test_padding():
     ids, mask = padded([np.array([2, 9, 3]), np.array([2, 3])], pad=1)
     assert ids.tolist() == [[2, 9, 3], [2, 3, 1]]
     assert mask.tolist() == [[True, True, True], [True, True, False]]
+
+
+def test_texts_without_a_token_are_padding():
+    """A tokenizer may have no special tokens. A network cannot read a batch without a column."""
+    ids, mask = padded([np.empty(0, np.int32)] * 2, pad=1)
+    assert (ids.tolist(), mask.tolist()) == ([[1], [1]], [[False], [False]])
+    ids, mask = padded([np.empty(0, np.int32), np.array([7])], pad=1)
+    assert (ids.tolist(), mask.tolist()) == ([[1], [7]], [[False], [True]])
+    assert by_length(np.array([0, 0, 3]), 3)[0].tolist() == [2]
 
 
 def test_another_process_maps_the_files_again(artifacts, tokenizer):

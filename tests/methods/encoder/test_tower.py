@@ -1,13 +1,16 @@
 """An opened encoder over the life of a cell: how often it is opened, what it starts from, what is left on disk."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from xmcbench import Artifacts, Compute, Texts, TopK, Unavailable
+from xmcbench import Artifacts, Compute, MethodError, Texts, TopK, Unavailable
 from xmcbench.methods.encoder import tower as tower_module
+from xmcbench.methods.encoder.backbone import weights_sha256
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
@@ -126,6 +129,31 @@ def test_a_pretraining_counts_without_the_harness(made, cell, stories, tmp_path)
     assert not (tmp_path / "own" / "embeddings").exists()
     cell(made(SentBERT), tmp_path / "own")
     assert len(list((tmp_path / "own" / "embeddings").glob("*/embeddings.bin"))) == 1
+
+
+@pytest.mark.parametrize("kind", [SimCSE, RTS, ICT, MACLR])
+def test_a_pretraining_belongs_to_its_checkpoint(cell, checkpoint, tmp_path, kind):
+    """Words that training has not changed would be those of the checkpoint that was saved over it since."""
+    folder = shutil.copytree(checkpoint(), tmp_path / "checkpoint")
+
+    def run():
+        method = kind(backbone=str(folder), **ALL[kind])
+        return cell(method, tmp_path / "store")[0], method
+
+    _, method = run()
+    assert bytes(method.pretrained["checkpoint"]).hex() == weights_sha256(folder)
+    before, _ = run()
+    weights = load_arrays(folder / "model.safetensors")
+    table = weights["embeddings.word_embeddings.weight"]
+    table += np.random.default_rng(0).normal(size=table.shape).astype(table.dtype)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(MethodError, match="the pre-training started from another checkpoint than checkpoint") as raised:
+        run()
+    assert "\n" not in raised.value.message
+    assert raised.value.hint.startswith("xmcbench clean --kind pretraining --remove ")
+    shutil.rmtree(tmp_path / "store" / "pretraining")
+    found, _ = run()
+    assert found.scores.tobytes() != before.scores.tobytes()
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -1,0 +1,95 @@
+"""What an artifact of an encoder is kept under: each parameter that changes it makes another one."""
+
+import pytest
+
+from xmcbench import Artifacts
+from xmcbench.methods.ict import ICT
+from xmcbench.methods.maclr import MACLR
+from xmcbench.methods.rts import RTS
+from xmcbench.methods.sentbert import SentBERT
+
+TRAINING = {"instance_length": 24, "label_length": 16, "steps": 2, "batch": 4, "learning_rate": 1e-3}
+CLUSTERS = {"clusters": 3, "clusters_doubled_every": 1, "clusters_updated_every": 1, "kmeans_restarts": 1}
+VALUES = {
+    SentBERT: {"instance_length": 24, "label_length": 16},
+    RTS: {**TRAINING, "min_words": 2, "max_words": 4},
+    ICT: TRAINING,
+    MACLR: {**TRAINING, **CLUSTERS, "steps": 4, "pseudo_steps": 2, "sampled_labels": 4},
+}
+#: Parameters of every training, with another value.
+COMMON = {
+    "instance_length": 20, "label_length": 12, "instance_prompt": "the ", "label_prompt": "the ", "batch": 5,
+    "learning_rate": 2e-3, "warmup": 0.5, "clip": 8.0, "temperature": 0.5, "precision": "bf16", "cached_tokens": 32,
+    "recomputed_layers": True, "head": "cls",
+}  # fmt: skip
+STAGES = {
+    "kmeans_restarts": 2, "kmeans_points": 7, "clusters": 4, "clusters_doubled_every": 2, "clusters_updated_every": 2,
+    "cluster_length": 12, "sampled_labels": 3, "label_temperature": 0.5, "twins": "cluster", "held_out": 3,
+    "adaptive_clustering": False, "label_regularization": False, "negatives": "all",
+}  # fmt: skip
+SECOND = {
+    "pseudo_top": 1, "pseudo_mix": "sum", "pseudo_twice": True, "pseudo_loss": "equation-2", "hard_negatives": 1,
+    "negative_margin": 0.1, "pseudo_replay": 0.5, "pseudo_steps": 3, "pseudo_tfidf": False,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """One folder for all tests, as a runs folder has one for all cells."""
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture
+def used(checkpoint, stories, store):
+    """The artifacts of a kind that a method takes or makes, in order."""
+
+    def of(wanted, kind, seed=0, **values):
+        method = kind(backbone=str(checkpoint()), **{**VALUES[kind], **values})
+        method.seed, method.artifacts = seed, Artifacts(store)
+        if hasattr(method, "pretrain"):
+            method.pretrained = method.pretrain(*stories[:2])
+        method.fit(*stories[:2])
+        return [each for each in method.artifacts.used if each.startswith(f"{wanted}/")]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        *((ICT, {name: value}) for name, value in COMMON.items()),
+        *((ICT, {name: value}) for name, value in {"title_dropout": 0.1, "min_sentences": 1, "steps": 3}.items()),
+        *((RTS, {name: value}) for name, value in {"min_words": 3, "max_words": 5, "temperature": 0.5}.items()),
+        *((MACLR, {name: value}) for name, value in STAGES.items()),
+        (ICT, {"seed": 1}),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value.__name__,
+)
+def test_another_training(used, kind, values):
+    """The first one: a second stage may start from weights that came out the same."""
+    plain, other = used("training", kind), used("training", kind, **values)
+    assert plain == used("training", kind)
+    assert plain[0] != other[0]
+
+
+@pytest.mark.parametrize(("name", "value"), SECOND.items())
+def test_another_second_stage_after_the_same_first(used, name, value):
+    plain, other = used("training", MACLR), used("training", MACLR, **{name: value})
+    assert len(plain) == len(other) == 2
+    assert plain[0] == other[0]
+    assert plain[1] != other[1]
+
+
+@pytest.mark.parametrize(("name", "value"), [("finetune_rate", 1e-2), ("stored_as", "float16"), ("finetune_steps", 5)])
+def test_the_same_training(used, name, value):
+    assert used("training", ICT) == used("training", ICT, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("label_length", 3), ("label_prompt", "the "), ("precision", "bf16"), ("head", "cls"), ("stored_as", "float16")],
+)
+def test_other_embeddings(used, name, value):
+    plain, other = used("embeddings", SentBERT), used("embeddings", SentBERT, **{name: value})
+    assert plain == used("embeddings", SentBERT, instance_length=20)
+    assert len({*plain, *other}) == 2
