@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.deepxml.bags import VECTORS
+from xmcbench.methods.deepxml.bags import ROWS, VECTORS
 
 if TYPE_CHECKING:
     import torch
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from xmcbench.methods.deepxml.bags import Bags
 
 _PAPER = "SiameseXML, section 5 and its code"
-#: Texts that are embedded and searched at a time.
-_ROWS = 16_384
 
 
 class SiameseXML(Method):
@@ -147,8 +145,8 @@ class SiameseXML(Method):
         labels = np.flatnonzero(self._known).astype(np.int32)
         search = Index(self._labels[labels], device=self._device, seed=self.seed).search(k)
         unknown = 0
-        for start in range(0, len(raw_X), _ROWS):
-            bags = self._tokens.bags(raw_X[start : start + _ROWS])
+        for start in range(0, len(raw_X), ROWS):
+            bags = self._tokens.bags(raw_X[start : start + ROWS])
             known = np.diff(bags.starts) > 0
             unknown += int((~known).sum())
             if not len(labels):
@@ -166,7 +164,7 @@ class SiameseXML(Method):
     def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
         import torch
 
-        from xmcbench.methods.deepxml.losses import contrastive_loss
+        from xmcbench.methods.deepxml.losses import chosen_products, contrastive_loss
         from xmcbench.methods.deepxml.training import shuffled, train
 
         by_label = pairs.T.tocsr()
@@ -180,10 +178,10 @@ class SiameseXML(Method):
             anchors, others = self._encoder(labels.take(drawn)), self._encoder(documents.take(positives))
             true = torch.from_numpy(by_label[drawn][:, positives].toarray() > 0).to(self._device)
             with torch.no_grad():
-                alike = (anchors @ others.T).masked_fill(true, -torch.inf)
-                hardest, places_of = alike.topk(min(self.negatives, len(drawn)), dim=1)
+                every = anchors @ others.T
+                hardest, places_of = every.masked_fill(true, -torch.inf).topk(min(self.negatives, len(drawn)), dim=1)
             chosen = torch.cat([torch.arange(len(drawn), device=self._device)[:, None], places_of], dim=1)
-            cosines = torch.einsum("nd,nmd->nm", anchors, others[chosen])
+            cosines = chosen_products(every, anchors, others, chosen)
             positive = torch.zeros_like(cosines, dtype=torch.bool)
             positive[:, 0] = True
             kept = torch.cat([positive[:, :1], hardest > -torch.inf], dim=1)

@@ -9,8 +9,8 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Le, Unit
 
 from xmcbench import Doc, Method, TopK
-from xmcbench.methods.astec.shortlist import ROWS, Shortlists, cosines
-from xmcbench.methods.deepxml.bags import VECTORS
+from xmcbench.methods.astec.shortlist import Shortlists, cosines
+from xmcbench.methods.deepxml.bags import ROWS, VECTORS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench import TopK
+from xmcbench.methods.deepxml.bags import ROWS
 from xmcbench.methods.dense.search import Index
 from xmcbench.methods.neighbors.voting import voted
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 #: Floats of the vectors of the pairs that are scored at a time.
 _FLOATS = 16_000_000
-#: Documents that are searched at a time.
-ROWS = 16_384
 
 
 class Shortlists:

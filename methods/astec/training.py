@@ -8,16 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from xmcbench.methods.deepxml.bags import Bags
+from xmcbench.methods.deepxml.bags import ROWS, Bags
 from xmcbench.methods.deepxml.classifiers import candidate_labels, trained_classifiers
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.training import shuffled, train
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-#: Documents whose labels are compared at a time.
-_BLOCK = 16_384
 
 
 def train_encoder(
@@ -76,9 +73,9 @@ def train_classifiers(
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(start), (len(near), random_labels)).astype(np.int32)
-    for first in range(0, len(near), _BLOCK):
-        block = drawn[first : first + _BLOCK]
-        block[(block[:, :, None] == near[first : first + _BLOCK, None, :]).any(axis=2)] = -1
+    for first in range(0, len(near), ROWS):
+        block = drawn[first : first + ROWS]
+        block[(block[:, :, None] == near[first : first + ROWS, None, :]).any(axis=2)] = -1
     candidates, true = candidate_labels(pairs, np.concatenate([near, drawn], axis=1), near.shape[1], rng)
 
     def loss(cosines: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:

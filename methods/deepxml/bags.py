@@ -17,6 +17,8 @@ VECTORS = Doc(
     "what the vectors of the tokens start from: random; glove: trained on the corpus; or a path: a file in GloVe's or "
     "word2vec's format, text or binary, plain or .gz"
 )
+#: Texts whose bags, vectors and labels are computed at a time.
+ROWS = 16_384
 #: GloVe as the method ``glove`` trains it under its preset ``quick``.
 _WINDOW, _EPOCHS, _RATE, _X_MAX, _ALPHA = 10, 25, 0.05, 10.0, 0.75
 

@@ -9,14 +9,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from xmcbench.methods.deepxml.bags import ROWS
 from xmcbench.methods.deepxml.training import shuffled, train
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-
-#: Documents whose candidates are compared with their known labels at a time.
-_ROWS = 16_384
 
 
 def candidate_labels(
@@ -36,12 +33,12 @@ def candidate_labels(
     for row in range(len(lengths)):
         own = pairs.indices[pairs.indptr[row] : pairs.indptr[row + 1]]
         labels[row, : kept[row]] = own if len(own) <= true else rng.choice(own, true, replace=False)
-    for start in range(0, len(lengths) if shortlist.shape[1] else 0, _ROWS):
-        listed = shortlist[start : start + _ROWS]
+    for start in range(0, len(lengths) if shortlist.shape[1] else 0, ROWS):
+        listed = shortlist[start : start + ROWS]
         rows = np.broadcast_to(np.arange(start, start + len(listed))[:, None], listed.shape)
         known = pairs[rows, np.maximum(listed, 0)].toarray() > 0
         # Every true label stands among the known ones already, or was left out by the draw.
-        labels[start : start + _ROWS, width:] = np.where(known, -1, listed)
+        labels[start : start + ROWS, width:] = np.where(known, -1, listed)
     return labels, positive
 
 

@@ -295,8 +295,8 @@ def test_parts_are_the_whole(fitted, corpus, monkeypatch):
     monkeypatch.setattr("xmcbench.methods.astec.method.ROWS", 8)
     monkeypatch.setattr("xmcbench.methods.astec.shortlist.ROWS", 8)
     monkeypatch.setattr("xmcbench.methods.astec.shortlist._FLOATS", 3 * 32)
-    monkeypatch.setattr("xmcbench.methods.astec.training._BLOCK", 2)
-    monkeypatch.setattr("xmcbench.methods.deepxml.classifiers._ROWS", 7)
+    monkeypatch.setattr("xmcbench.methods.astec.training.ROWS", 2)
+    monkeypatch.setattr("xmcbench.methods.deepxml.classifiers.ROWS", 7)
     embedded = []
     embed = BagEncoder.embed
     monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))

@@ -12,7 +12,7 @@ from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml import classifiers, losses, training
 from xmcbench.methods.deepxml.bags import Bags, Tokens
 from xmcbench.methods.deepxml.classifiers import Classifiers, candidate_labels, shortlisted, trained_classifiers
-from xmcbench.methods.deepxml.losses import contrastive_loss
+from xmcbench.methods.deepxml.losses import chosen_products, contrastive_loss
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.training import shuffled, train
 from xmcbench.methods.dense import search
@@ -133,6 +133,23 @@ def test_contrastive_loss_equals_its_transcription(threshold):
     )
 
 
+@pytest.mark.parametrize(("n", "m", "d"), [(5, 7, 3), (4, 4, 2), (1, 1, 1), (3, 9, 4)])
+def test_chosen_products_and_their_gradients(n, m, d):
+    """Those of all products. Some columns are chosen by several rows, the last one by none."""
+    torch.manual_seed(n)
+    rows, columns = torch.randn(n, d, requires_grad=True), torch.randn(m, d, requires_grad=True)
+    chosen, factors = torch.randint(max(1, m - 1), (n, 6)), torch.randn(n, 6)
+    found = chosen_products((rows @ columns.T).detach(), rows, columns, chosen)
+    expected = (rows @ columns.T).gather(1, chosen)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        torch.autograd.grad((found * factors).sum(), (rows, columns)),
+        torch.autograd.grad((expected * factors).sum(), (rows, columns)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("negatives", [1, 2, 6])
 def test_the_encoder_is_trained_on_the_hardest_documents_of_a_batch(fitted, monkeypatch, negatives):
     """The loss of one batch of all labels, in loops. Each label has one document; two documents have two labels."""
@@ -236,7 +253,7 @@ def test_candidate_labels():
 @pytest.mark.parametrize("near", [0, 6])
 def test_candidate_labels_equal_their_transcription(monkeypatch, most, near):
     """Row by row, with the draws in the same order; the known part is no wider than the longest row."""
-    monkeypatch.setattr(classifiers, "_ROWS", 7)
+    monkeypatch.setattr(classifiers, "ROWS", 7)
     rng = np.random.default_rng(1)
     dense = rng.random((40, 20)) < 0.2
     dense[5] = False
@@ -423,7 +440,7 @@ def test_parts_are_the_whole(fitted, corpus, monkeypatch, approximate):
     monkeypatch.setattr(search, "_hnsw", lambda items: built.append(len(items)) or hnsw(items))
     new = Texts.from_lists([*raw_X, "unknown", *raw_X])
     whole = method.predict(new, k=5)
-    monkeypatch.setattr("xmcbench.methods.siamesexml._ROWS", 8)
+    monkeypatch.setattr("xmcbench.methods.siamesexml.ROWS", 8)
     monkeypatch.setattr(BagEncoder, "embed", lambda self, bags: embedded.append(len(bags)) or embed(self, bags))
     parts = [*method.predict_batches(new, 5)]
     assert [len(each) for each in parts] == embedded == [8] * 15 + [1]
