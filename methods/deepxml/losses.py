@@ -36,7 +36,7 @@ def chosen_products(
     return products
 
 
-class _ChosenProducts(torch.autograd.Function):
+class _ChosenProducts(torch.autograd.Function):  # type: ignore[misc] # torch counts as untyped
     @staticmethod
     def forward(
         ctx: Any, every: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, chosen: torch.Tensor
