@@ -218,7 +218,9 @@ def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, ti
 
 def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_path):
     words = ["--setting", "ez", "--methods", "base,hangs", "--plugin", str(plugin(TROUBLE))]
-    command = [sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
+    # A shell ignores Ctrl-C in what it starts in the background, tests included, and the command would inherit that.
+    obeys = ["env", "--default-signal=INT"]
+    command = [*obeys, sys.executable, "-m", "xmcbench", "run", "--dataset", str(tiny), *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     # A terminal sends Ctrl-C to all processes of the command.
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, **pipes)

@@ -1,7 +1,8 @@
-"""NGAME: batches of clusters, the hinge on hard labels, classifiers on top, and edge cases."""
+"""NGAME: batches of clusters, the hinge on hard labels, classifiers on top, the score, and edge cases."""
 
 import json
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench.methods.deepxml import classifiers, losses
+from xmcbench.methods.deepxml.classifiers import trained_classifiers
+from xmcbench.methods.deepxml.losses import contrastive_loss
 from xmcbench.methods.encoder import clustered_pairs
 from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
 from xmcbench.methods.encoder.clustering import balanced_clusters
@@ -224,3 +228,47 @@ def test_strange_labels(run, labels):
     assert (found.indices[:, len(labels) :] == -1).all()
     assert np.isfinite(found.scores[:, : len(labels)]).all()
     json.dumps(method.notes, allow_nan=False)
+
+
+@pytest.mark.parametrize("fusion", [0.25, 0.8])
+def test_the_score_is_the_fusion_of_vector_and_classifier(run, stories, monkeypatch, fusion):
+    kept = []
+
+    def watched(documents, start, *rest, **options):
+        found = trained_classifiers(documents, start, *rest, **options)
+        kept.append((documents, start, found[0]))
+        return found
+
+    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    _, raw_Y, pairs = stories
+    found, _ = run(k=len(raw_Y), fusion=fusion, classifier_rate=5e-2)
+    ((documents, vectors, trained),) = kept
+    for each in kept[0]:
+        np.testing.assert_allclose(np.linalg.norm(each, axis=1), 1, rtol=1e-5)
+    known = np.flatnonzero(np.diff(pairs.indptr))
+    for query, row in zip(documents, known, strict=True):
+        for label, score in zip(found.indices[row], found.scores[row], strict=True):
+            expected = (1 - fusion) * (query @ vectors[label]) + fusion * (query @ trained[label])
+            assert score == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert not np.allclose(vectors, trained, atol=1e-2)
+
+
+def test_the_losses_have_their_parameters(run, monkeypatch):
+    given = []
+
+    def noted(name, loss, *arguments, **options):
+        given.append((name, *[each for each in arguments if isinstance(each, int | float)], options))
+        return loss(*arguments, **options)
+
+    monkeypatch.setattr(clustered_pairs, "triplet_loss", partial(noted, "triplet", triplet_loss))
+    monkeypatch.setattr(losses, "contrastive_loss", partial(noted, "classifiers", contrastive_loss))
+    run(margin=0.45, hardest=3, c=0.6, d=7.0)
+    assert {str(each) for each in given} == {
+        str(("triplet", 0.45, 3, {})),
+        str(("classifiers", {"c": 0.6, "d": 7.0})),
+    }
+
+
+def test_notes_say_how_shortlists_were_found(run, stories):
+    _, method = run()
+    assert method.notes["classifiers"]["search"] == {"index": "exact", "items": len(stories[1])}
