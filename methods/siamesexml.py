@@ -164,7 +164,8 @@ class SiameseXML(Method):
     def _train_encoder(self, documents: Bags, labels: Bags, pairs: csr_matrix) -> None:
         import torch
 
-        from xmcbench.methods.deepxml.losses import chosen_products, contrastive_loss
+        from xmcbench.methods.deepxml.losses import contrastive_loss
+        from xmcbench.methods.deepxml.products import chosen_products
         from xmcbench.methods.deepxml.training import shuffled, train
 
         by_label = pairs.T.tocsr()
@@ -180,12 +181,12 @@ class SiameseXML(Method):
             with torch.no_grad():
                 every = anchors @ others.T
                 hardest, places_of = every.masked_fill(true, -torch.inf).topk(min(self.negatives, len(drawn)), dim=1)
-            chosen = torch.cat([torch.arange(len(drawn), device=self._device)[:, None], places_of], dim=1)
-            cosines = chosen_products(every, anchors, others, chosen)
-            positive = torch.zeros_like(cosines, dtype=torch.bool)
-            positive[:, 0] = True
-            kept = torch.cat([positive[:, :1], hardest > -torch.inf], dim=1)
-            return contrastive_loss(cosines[kept], positive[kept], self.c, self.d) / len(drawn)
+            rows = torch.arange(len(drawn), device=self._device)[:, None]
+            chosen = torch.cat([rows, places_of], dim=1)
+            kept = torch.cat([torch.ones_like(rows, dtype=torch.bool), hardest > -torch.inf], dim=1)
+            positive = (chosen == rows)[kept]
+            cosines = chosen_products(every, anchors, others, rows.expand_as(chosen)[kept], chosen[kept])
+            return contrastive_loss(cosines, positive, self.c, self.d) / len(drawn)
 
         curve = train(
             [(self._encoder, self.learning_rate)],

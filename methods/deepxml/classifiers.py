@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from xmcbench.methods.deepxml.bags import ROWS
+from xmcbench.methods.deepxml.products import chosen_products
 from xmcbench.methods.deepxml.training import shuffled, train
 
 if TYPE_CHECKING:
@@ -78,11 +79,12 @@ class Classifiers(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
         documents: float32 [n, d]. rows: which of them each pair has, int64 [p]. labels: int64 [p].
         """
-        # Each label is looked up once, and multiplied with all documents of the batch: products are cheap, and a
-        # gradient with a row for every occurrence is not.
+        # Each label is looked up once: a gradient with a row for every occurrence would be many times as large.
         each, places = torch.unique(labels, return_inverse=True)
         vectors = nn.functional.normalize(self.table(each), dim=1)
-        return (documents @ vectors.T)[rows, places]
+        with torch.no_grad():
+            every = documents @ vectors.T
+        return chosen_products(every, documents, vectors, rows, places)
 
     def vectors(self) -> np.ndarray:
         """The vectors, of length 1."""

@@ -12,8 +12,9 @@ from xmcbench.methods.astec import Astec
 from xmcbench.methods.deepxml import classifiers, losses, training
 from xmcbench.methods.deepxml.bags import Bags, Tokens
 from xmcbench.methods.deepxml.classifiers import Classifiers, candidate_labels, shortlisted, trained_classifiers
-from xmcbench.methods.deepxml.losses import chosen_products, contrastive_loss
+from xmcbench.methods.deepxml.losses import contrastive_loss
 from xmcbench.methods.deepxml.network import BagEncoder
+from xmcbench.methods.deepxml.products import chosen_products
 from xmcbench.methods.deepxml.training import shuffled, train
 from xmcbench.methods.dense import search
 from xmcbench.methods.siamesexml import SiameseXML
@@ -135,19 +136,19 @@ def test_contrastive_loss_equals_its_transcription(threshold):
 
 @pytest.mark.parametrize(("n", "m", "d"), [(5, 7, 3), (4, 4, 2), (1, 1, 1), (3, 9, 4)])
 def test_chosen_products_and_their_gradients(n, m, d):
-    """Those of all products. Some columns are chosen by several rows, the last one by none."""
+    """Those of all products. Some rows and columns are chosen several times, the last column never."""
     torch.manual_seed(n)
-    rows, columns = torch.randn(n, d, requires_grad=True), torch.randn(m, d, requires_grad=True)
-    chosen, factors = torch.randint(max(1, m - 1), (n, 6)), torch.randn(n, 6)
-    found = chosen_products((rows @ columns.T).detach(), rows, columns, chosen)
-    expected = (rows @ columns.T).gather(1, chosen)
+    left, right = torch.randn(n, d, requires_grad=True), torch.randn(m, d, requires_grad=True)
+    rows, columns, factors = torch.randint(n, (30,)), torch.randint(max(1, m - 1), (30,)), torch.randn(30)
+    every = left @ right.T
+    found, expected = chosen_products(every.detach(), left, right, rows, columns), every[rows, columns]
     torch.testing.assert_close(found, expected)
-    for one, other in zip(
-        torch.autograd.grad((found * factors).sum(), (rows, columns)),
-        torch.autograd.grad((expected * factors).sum(), (rows, columns)),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other)
+    gradients = torch.autograd.grad((expected * factors).sum(), (left, right))
+    for wanted in [(left, right), (left,), (right,)]:
+        given = [each if any(each is one for one in wanted) else each.detach() for each in (left, right)]
+        found = chosen_products(every.detach(), *given, rows, columns)
+        for each, one in zip(wanted, torch.autograd.grad((found * factors).sum(), wanted), strict=True):
+            torch.testing.assert_close(one, gradients[0] if each is left else gradients[1])
 
 
 @pytest.mark.parametrize("negatives", [1, 2, 6])
