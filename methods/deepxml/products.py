@@ -21,7 +21,7 @@ def chosen_products(
 
 
 class _ChosenProducts(torch.autograd.Function):  # type: ignore[misc] # torch counts as untyped
-    """The gradient of all products would be a matrix of zeros but for the pairs, in two products of the full size."""
+    """Products with a gradient of their own: that of all products would be a dense matrix, zero except at the pairs."""
 
     @staticmethod
     def forward(ctx: Any, every: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
