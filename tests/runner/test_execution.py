@@ -1,7 +1,10 @@
 """From a planned cell to its record: what the process of a cell is told, what it does, and what is recorded of it."""
 
+import platform
 import re
 import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -141,6 +144,31 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     assert at_hand.environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert at_hand.environment["TMPDIR"] == str(at_hand.files[0].parent) == str(at_hand.files[1].parent)
     assert at_hand.limits == (None, None)
+
+
+def test_a_cell_uses_the_memory_that_it_freed_again(run_here, at_hand, methods, monkeypatch):
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("the settings are those of glibc's malloc")
+    for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+        monkeypatch.delenv(name, raising=False)
+    run_here(methods, methods=["chance"])
+    script = """
+import mmap, resource
+begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    b"x" * 2**26
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begin) * mmap.PAGESIZE / 2**26)
+"""
+    pages = subprocess.run(
+        [sys.executable, "-c", script], env=at_hand.environment, capture_output=True, text=True, check=True
+    )
+    assert float(pages.stdout) < 2  # arrays' worth of new pages, of ten arrays
+
+
+def test_settings_of_malloc_that_the_user_has_made_stay(run_here, at_hand, methods, monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1048576")
+    run_here(methods, methods=["chance"])
+    assert at_hand.environment["MALLOC_TRIM_THRESHOLD_"] == "1048576"
 
 
 def test_limits_are_in_seconds_and_bytes(run_here, at_hand, methods):
