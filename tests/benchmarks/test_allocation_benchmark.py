@@ -14,6 +14,7 @@ BAR = 1.2
 OWN = {"MALLOC_MMAP_THRESHOLD_": 2**25, "MALLOC_TRIM_THRESHOLD_": 2**26}
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.benchmark(group="large arrays")
 def test_astec(benchmark, tmp_path, monkeypatch):
     measured = {}
