@@ -146,7 +146,7 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     assert at_hand.limits == (None, None)
 
 
-def test_a_cell_uses_the_memory_that_it_freed_again(run_here, at_hand, methods, monkeypatch):
+def test_a_cell_reuses_the_memory_that_it_freed(run_here, at_hand, methods, monkeypatch):
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("the settings are those of glibc's malloc")
     for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
@@ -162,7 +162,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begin) * mmap.PAGESI
     pages = subprocess.run(
         [sys.executable, "-c", script], env=at_hand.environment, capture_output=True, text=True, check=True
     )
-    assert float(pages.stdout) < 2  # arrays' worth of new pages, of ten arrays
+    assert float(pages.stdout) < 2  # ten arrays take the pages of fewer than two
 
 
 def test_settings_of_malloc_that_the_user_has_made_stay(run_here, at_hand, methods, monkeypatch):
