@@ -46,9 +46,11 @@ class ICT(ContextEncoder):
     }
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Train on (context, title) pairs."""
+        """Train on (context, title) pairs, which texts without a content need not have where nothing is trained."""
         from xmcbench.methods.encoder.contrastive import InverseCloze
 
+        if not self.steps:
+            return
         drawn = self._context_pairs(tower, raw_X)
         task = InverseCloze(drawn, self.batch, tower.temperature, self.seed)
         identity = {"kind": "inverse cloze", "instances": raw_X.digest, "pairs": drawn.contexts.folder.name}

@@ -33,14 +33,16 @@ class NGAME(DualEncoder):
     Documents are clustered by their vectors, again as these change, and a batch takes whole clusters: the labels of
     the other documents are then hard negatives, found without a search. Afterwards the documents are embedded once,
     each is given those of its nearest labels that have a known pair, and one classifier a label is trained on these
-    and on the document's own labels by the probabilistic loss of SiameseXML, starting from the label's own vector.
+    and on the document's own labels by the probabilistic loss of SiameseXML, starting from the label's own vector. Of
+    more than ``shortlist`` own labels, as many are drawn, once.
     The learning rate of the classifiers is the same within an epoch, and from one to the next it falls by
     0.9 / epochs of what it was at first.
 
     The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
     a known pair has its vector for a classifier.
 
-    Several processes train the encoder and embed texts. One process trains the classifiers, on every machine.
+    Vectors are compared by cosine throughout, so a head with inner products is refused. Several processes train the
+    encoder and embed texts. One process trains the classifiers, on every machine.
     """
 
     title = "NGAME"
@@ -66,7 +68,12 @@ class NGAME(DualEncoder):
     ] = "triplet"
     margin: Annotated[float, Gt(0), Doc("margin of the hinge", _PAPER)] = 0.3
     hardest: Annotated[
-        int, Ge(1), Unit("labels"), Doc("number of labels of the batch in a document's hinge: the hardest")
+        int,
+        Ge(1),
+        Unit("labels"),
+        Doc(
+            "number of labels of the batch in a document's hinge: the hardest; one drawn several times counts as often"
+        ),
     ] = 10
     cluster_size: Annotated[int, Ge(1), Unit("documents"), Doc("maximum size of a cluster")] = 8
     clusters_updated_every: Annotated[
@@ -120,6 +127,11 @@ class NGAME(DualEncoder):
         from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
         from xmcbench.methods.encoder.fine_tuning import effort
 
+        if not tower.encoder.cosine:
+            raise UsageError(
+                f"ngame compares by cosine, and {tower.backbone.name} with head={self.head} by inner product",
+                "head=cls compares by cosine",
+            )
         rows = np.flatnonzero(np.diff(pairs.indptr))
         task = ClusteredPairs(
             tower.instance_tokens(raw_X.take(rows), self.instance_length),

@@ -23,13 +23,16 @@ class PEFA(Embedder):
     The score of a label is (1 - ``mix``) times its similarity to the text, plus ``mix`` times the votes of the nearest
     training instances. Each has a vote of exp(similarity / ``temperature``), shared among its labels; the votes of a
     text sum to 1. An instance without a known pair abstains, so the fewer pairs are known, the less they change the
-    ranking by text. The embeddings are those of ``embedder``, with all its parameters, and nothing is trained. Written
-    from the description of the method, where all instances have pairs, not from its code.
+    ranking by text. The embeddings are those of ``embedder``, with all its parameters, but their similarity is the
+    cosine, whatever the model states. Nothing is trained. Written from the description of the method, where all
+    instances have pairs, not from its code.
 
     A label is a candidate if the label texts or the votes bring it among ``candidates``.
     """
 
     title = "PEFA"
+    # A vote is at most 1: next to inner products without a bound it would count for nothing.
+    _similarity: ClassVar[Literal["cosine"] | None] = "cosine"
     supervision: ClassVar[Literal["unused", "required"]] = "required"
 
     neighbors: Annotated[
@@ -49,8 +52,7 @@ class PEFA(Embedder):
         voters = self.notes["voters"] = int(np.count_nonzero(np.diff(pairs.indptr)))
         self._instances = np.empty((0, self._labels.shape[1]), np.float32)
         if voters:
-            vectors = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
-            self._instances = self._model.searchable(vectors)
+            self._instances = self._model.shared(self.artifacts, raw_X, "instance", np.dtype(self.stored_as))
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest mixture of similarity and votes for each text."""

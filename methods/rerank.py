@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Unit
 
 from xmcbench import Doc, Method, TopK, UsageError
+from xmcbench.methods.encoder.saved_config import Architecture, ModelConfig, read_config
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -69,7 +71,10 @@ class Rerank(Method):
         return (self.first,)
 
     def require(self) -> None:
-        """Raise Unavailable where the model or what the first method needs is not available."""
+        """Raise Unavailable where the model or what the first method needs is not available.
+
+        Raises UsageError where the model is a folder without a cross-encoder.
+        """
         from xmcbench import Part
         from xmcbench.methods.embedder.folder import check_folder
         from xmcbench.methods.encoder.backbone import require_located
@@ -77,6 +82,7 @@ class Rerank(Method):
         Part.of(self.first, self).require()
         require_located(self.model)
         check_folder(self.model)
+        _check_cross_encoder(Path(self.model).expanduser())
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Open the model. Raises Unavailable where it is not available, UsageError where it is not a cross-encoder."""
@@ -120,6 +126,7 @@ class Rerank(Method):
         from transformers.utils import logging
 
         from xmcbench.methods.embedder.folder import check_model, files_sha256
+        from xmcbench.methods.embedder.whole import refuse_missing_weights
         from xmcbench.methods.encoder.backbone import locate
         from xmcbench.methods.encoder.hardware import DTYPES, chosen_device, chosen_precision
         from xmcbench.methods.encoder.model_card import read_card
@@ -128,6 +135,7 @@ class Rerank(Method):
         precision = chosen_precision(self.precision, device)
         folder, source = locate(self.model)
         check_model(folder)
+        _check_cross_encoder(folder)
         logging.disable_progress_bar()  # it would write to stderr
         logging.set_verbosity_error()
         try:
@@ -142,6 +150,7 @@ class Rerank(Method):
         except Exception as error:  # whatever a checkpoint makes a library raise
             reason = " ".join(str(error).split())
             raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
+        refuse_missing_weights(folder, model)
         if model.num_labels != 1:
             raise UsageError(
                 f"{self.model} gives {model.num_labels} scores for a pair", "choose a model with one output"
@@ -156,6 +165,20 @@ class Rerank(Method):
             "card": read_card(folder),
         }
         return model
+
+
+def _check_cross_encoder(folder: Path) -> None:
+    """Raise UsageError where a folder says of itself that it is another model.
+
+    sentence-transformers would put an output of random weights on any encoder.
+    """
+    if not folder.is_dir():
+        return
+    model = read_config(folder / "config_sentence_transformers.json", ModelConfig)
+    transformer = read_config(folder / "config.json", Architecture)
+    kinds = (transformer and transformer.architectures) or [""]
+    if (model is None or model.model_type != "CrossEncoder") and not kinds[0].endswith("ForSequenceClassification"):
+        raise UsageError(f"{folder} is not a cross-encoder: {kinds[0] or 'its architecture is not stated'}")
 
 
 def reordered(found: TopK, scores: np.ndarray) -> TopK:

@@ -30,7 +30,7 @@ class XRLinear(Method):
     because such a label has neither an embedding nor a classifier, and is never predicted. Without pairs it is
     trained on pseudo pairs, each training instance with its TF-IDF top labels. The preset ``mixed`` trains on these
     beside the known pairs, so that a few known pairs do not cost it all other labels. All ``k`` requested predictions
-    are made, while PECOS stops at 20.
+    are made, while PECOS stops at 20. An instance without a known token is ranked by the biases of the classifiers.
     """
 
     title = "XR-Linear"

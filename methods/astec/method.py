@@ -29,20 +29,23 @@ class Astec(Method):
     document's shortlist holds the labels whose mean document is nearest to it and those of the training documents
     nearest to it; its nearness to a label is (1 - votes) x the cosine with the mean document + votes x the share of
     these documents, by squared cosine, that have the label. One classifier a label is trained on the nearest labels of
-    each shortlist, on random ones, and on the documents' own; there a document is not its own neighbor. The score of a
+    each shortlist, on random ones, and on the documents' own; there a document is not its own neighbor. Of more than
+    ``negatives`` own labels of a document, as many are drawn, once. The score of a
     label of the shortlist is fusion x sigma(classifier) + (1 - fusion) x sigma(nearness). The re-ranker is a second set
     of classifiers, whose negatives are the labels of the shortlist that this score ranks first; it adds its sigma to
     the score of a label.
 
-    No text of a label is read, so a label without a known pair is never predicted. An instance without a known token
-    has no prediction either; the notes give their number.
+    The texts of labels only count toward the vocabulary and the weights and vectors of its words, so a label without a
+    known pair is never predicted. An instance without a known token has no prediction either; the notes give their
+    number.
 
-    Against the authors' code: there a residual block is trained with the classifiers, and the re-ranker trains an
-    encoder of its own; here the encoder is frozen for both. The re-ranker has as many passes as the classifiers; in the
-    paper it has 15. The vector of a document has length 1, for the surrogate labels too. A classifier is a vector of
-    length 1 that starts at the mean document of its label and has no bias; its logit is scale x (cosine - 0.5).
-    Learning rates there are halved at set passes. Here a rate is the same within a pass, and from one to the next it
-    falls by 0.9 / passes of what it was at first.
+    Against the authors' code: there a residual block is trained with the classifiers, which drops part of its branch,
+    and the re-ranker trains an encoder of its own; here the encoder is frozen for both, and part of the document's
+    vector is dropped. The re-ranker has as many passes as the classifiers, and their rate; in the paper it has 15, and
+    in the code a rate of 0.001. The vector of a document has length 1, for the surrogate labels too. A classifier is a
+    vector of length 1 that starts at the mean document of its label and has no bias; its logit is scale x
+    (cosine - 0.5). Learning rates there are halved at set passes. Here a rate is the same within a pass, and from one
+    to the next it falls by 0.9 / passes of what it was at first.
 
     Shortlists there come from HNSW at any size, with 100 links a node, 300 nodes looked at to place a new one, and 400
     in a search. Here the search is exact up to 200,000 labels or documents. Beyond, on CPU, HNSW has 32 links and looks
@@ -108,7 +111,10 @@ class Astec(Method):
         int, Ge(1), Unit("documents"), Doc("nearest training documents, whose labels are scored too")
     ] = 20
     negatives: Annotated[
-        int, Ge(1), Unit("labels"), Doc("labels of the shortlist per document on which the classifiers are trained")
+        int,
+        Ge(1),
+        Unit("labels"),
+        Doc("labels of the shortlist per document, and own ones, on which the classifiers are trained"),
     ] = 100
     random_labels: Annotated[
         int, Ge(0), Unit("labels"), Doc("labels drawn at random per document on which they are trained too")
@@ -122,7 +128,7 @@ class Astec(Method):
     classifier_dropout: Annotated[
         float,
         Interval(ge=0, lt=1),
-        Doc("share of a document's vector that the classifiers' training drops", "Astec's code"),
+        Doc("share of a document's vector that the classifiers' training drops", "LF-Debian-20K-dev"),
     ] = 0.5
     scale: Annotated[float, Gt(0), Doc("factor of the cosine of document and classifier", "LF-Debian-20K-dev")] = 20.0
     votes: Annotated[
@@ -261,5 +267,7 @@ class Astec(Method):
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
-    found: np.ndarray = 1 / (1 + np.exp(-values))
+    from scipy.special import expit
+
+    found: np.ndarray = expit(values)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xmcbench import Unavailable, UsageError
-from xmcbench.methods.encoder.settings import read_json
+from xmcbench.methods.encoder.saved_config import Architecture, read_config, refuse_own_code
 
 #: The card, which says nothing of vectors.
 _CARD = "README.md"
@@ -17,7 +17,6 @@ _BACKENDS = ("onnx", "openvino")
 _COPIES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot")
 #: Weights of OpenVINO, which are no pickle, whatever their suffix.
 _OPENVINO = "openvino_"
-_OWN_MODULES = "sentence_transformers."
 
 
 def check_folder(name: str) -> None:
@@ -34,13 +33,9 @@ def check_model(folder: Path) -> None:
 
     Raises Unavailable if it is a model of model2vec and that package is missing.
     """
-    config = read_json(folder / "config.json")
-    if not (folder / "modules.json").is_file() and config is None:
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")
-    foreign = [kind for kind in _module_types(folder) if not kind.startswith(_OWN_MODULES)]
-    if foreign or (config or {}).get("auto_map"):
-        code = foreign[0] if foreign else "its config.json (auto_map)"
-        raise UsageError(f"the model {folder} needs code of its own, {code}, and such code is never run")
+    refuse_own_code(folder)
     pickled = next(_pickles(folder), None)
     if pickled is not None:
         raise UsageError(
@@ -56,8 +51,8 @@ def check_model(folder: Path) -> None:
 
 def is_model2vec(folder: Path) -> bool:
     """Whether this is a model of model2vec that sentence-transformers does not load by itself."""
-    config = read_json(folder / "config.json") or {}
-    return not (folder / "modules.json").is_file() and config.get("model_type") == "model2vec"
+    config = read_config(folder / "config.json", Architecture)
+    return not (folder / "modules.json").is_file() and config is not None and config.model_type == "model2vec"
 
 
 def files_sha256(folder: Path, backend: str = "torch") -> str:
@@ -92,13 +87,3 @@ def _pickles(folder: Path) -> Iterator[Path]:
     for file in folder.rglob("*.bin" if none_at_all else "pytorch_model*.bin"):
         if not file.name.startswith(_OPENVINO) and next(file.parent.glob("*.safetensors"), None) is None:
             yield file
-
-
-def _module_types(folder: Path) -> Iterator[str]:
-    """The classes of a model's modules, those inside a Router too."""
-    for module in read_json(folder / "modules.json") or []:
-        yield str(module["type"])
-    for name in ("router_config.json", "config.json"):
-        for file in folder.rglob(name):
-            types = (read_json(file) or {}).get("types")
-            yield from map(str, types.values() if isinstance(types, dict) else [])

@@ -46,6 +46,8 @@ class Embedder(Method):
     supervision: ClassVar[Literal["unused", "required"]] = "unused"
     deterministic = True
     described: ClassVar[tuple[str, ...]] = ("model",)
+    #: None for the model's own.
+    _similarity: ClassVar[Literal["cosine"] | None] = None
     needs: ClassVar = {"gpu": 1}
     presets: ClassVar = {"quick": {"precision": "auto", "max_length": 64}}
     choices: ClassVar = {"quick": "a budget of minutes on two cores; nothing was chosen"}
@@ -127,6 +129,7 @@ class Embedder(Method):
             prompts=(self.instance_prompt, self.label_prompt),
             batch=self.batch,
             processes=self.compute.processes,
+            similarity=self._similarity,
         )
         self.notes["model"] = self._model.note()
         self._labels = self._model.shared(self.artifacts, raw_Y, "label", np.dtype(self.stored_as))

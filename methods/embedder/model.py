@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import inf
@@ -15,18 +16,19 @@ from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec
 from xmcbench.methods.embedder.static import Model2Vec
+from xmcbench.methods.embedder.whole import refuse_missing_weights
 from xmcbench.methods.encoder.backbone import locate
 from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.model_card import read_card
-from xmcbench.methods.encoder.settings import own_prompt
+from xmcbench.methods.encoder.prompts import Side, chosen_prompts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from xmcbench import Artifacts, Texts
 
-Side = Literal["instance", "label"]
 Backend = Literal["torch", "onnx", "openvino"]
+Similarity = Literal["cosine", "dot", "euclidean"]
 #: Batches in a block of texts that is dealt to a process.
 _BATCHES = 8
 
@@ -36,9 +38,9 @@ class EmbeddingModel:
     """A model of sentence-transformers.
 
     source: where it comes from. sha256: of its files. max_length: see ``open``. length: tokens at which texts are cut,
-    by route where the model has several; None where they are not. prompts: of instances and labels. similarity: the
-    model's own. width: of its vectors, with the one dimension more that Euclidean distance needs. processes: that embed
-    texts. model: None on the way to another process, which loads it again.
+    by route where the model has several; None where they are not. prompts: of instances and labels. width: of its
+    vectors, with the one dimension more that Euclidean distance needs. processes: that embed texts. model: None on the
+    way to another process, which loads it again.
     """
 
     name: str
@@ -71,10 +73,12 @@ class EmbeddingModel:
         prompts: tuple[str | None, str | None],
         batch: int,
         processes: int = 1,
+        similarity: Similarity | None = None,
     ) -> EmbeddingModel:
         """Find a model and load it. prompts: of instances and labels, None for the model's own.
 
         max_length: tokens at which texts are cut, where that is less than the model states. processes: of this machine.
+        similarity: None for the model's own.
 
         Raises Unavailable where it is not available, or where there are fewer GPUs than processes, UsageError where it
         cannot be run as it is.
@@ -85,18 +89,15 @@ class EmbeddingModel:
         check_model(folder)
         model = _load(folder, where, backend, chosen, truncate_dim)
         _cut(model, max_length)
-        similarity = model.similarity_fn_name or "cosine"
-        if similarity not in ("cosine", "dot", "euclidean"):
-            raise UsageError(f"the similarity of {name} is {similarity!r}", "cosine, dot and euclidean can be searched")
-        sides: tuple[Side, Side] = ("instance", "label")
-        own = {
-            side: own_prompt(model.prompts, model.default_prompt_name, side) if wanted is None else wanted
-            for side, wanted in zip(sides, prompts, strict=True)
-        }
-        widths = {len(_encode(model, side, ["a"], own[side], 1, similarity)[0]) for side in sides}
+        compared = similarity or model.similarity_fn_name or "cosine"
+        if compared not in typing.get_args(Similarity):
+            raise UsageError(f"the similarity of {name} is {compared!r}", "cosine, dot and euclidean can be searched")
+        chosen_for = chosen_prompts(f"the model {name}", model.prompts, model.default_prompt_name, prompts)
+        own: dict[Side, str] = dict(zip(("instance", "label"), chosen_for, strict=True))
+        widths = {len(_encode(model, side, ["a"], prompt, 1, compared)[0]) for side, prompt in own.items()}
         if len(widths) > 1:
             raise UsageError(f"{name} gives instances and labels vectors of different widths: {sorted(widths)}")
-        width = widths.pop() + (similarity == "euclidean")
+        width = widths.pop() + (compared == "euclidean")
         title = folder.resolve().name if source == "a local folder" else name
         return cls(
             title,
@@ -111,7 +112,7 @@ class EmbeddingModel:
             _length(model),
             where,
             own,
-            similarity,
+            compared,
             width,
             batch,
             processes,
@@ -149,6 +150,7 @@ class EmbeddingModel:
             "precision": self.precision,
             "device": self.device,
             "width": self.width,
+            "similarity": self.similarity,
             "max_seq_length": self.length,
             "side": side,
             "prompt": self.prompts[side],
@@ -161,12 +163,6 @@ class EmbeddingModel:
     ) -> AbstractContextManager[np.ndarray]:
         """The vectors of texts, [n, width], which go when the block ends."""
         return temporary_vectors(artifacts, (len(texts), self.width), dtype, self._writer(texts, side))
-
-    def searchable(self, queries: np.ndarray) -> np.ndarray:
-        """Vectors of instances as items that other instances can search, [n, width]."""
-        if self.similarity != "euclidean":
-            return queries
-        return _for_inner_product(queries[:, :-1].astype(np.float32), "label").astype(queries.dtype)
 
     def vectors(self, side: Side, texts: list[str]) -> np.ndarray:
         """The vectors of texts, float32 [n, width]."""
@@ -290,7 +286,7 @@ def _load(
     try:
         if is_model2vec(folder):
             return Model2Vec(folder, truncate_dim)
-        return SentenceTransformer(
+        model = SentenceTransformer(
             str(folder),
             device=device,
             local_files_only=True,
@@ -302,3 +298,6 @@ def _load(
     except Exception as error:  # whatever a checkpoint makes a library raise
         reason = " ".join(str(error).split())
         raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
+    if backend == "torch":
+        refuse_missing_weights(folder, model)
+    return model

@@ -96,14 +96,16 @@ def locate(name: str) -> tuple[Path, str]:
     return from_hub(name, f"hf download {name}"), f"the hub: {name}"
 
 
-def require_backbone(name: str) -> None:
+def require_backbone(name: str, prompts: tuple[str | None, str | None] = (None, None)) -> None:
     """Raise Unavailable, with the command that installs them, if ``find_backbone`` could not get the weights.
 
     It downloads nothing and imports no framework, so that it can be called while planning. Weights that are only on
-    the hub are fine: the cell downloads them. Raises UsageError for an unknown name.
+    the hub are fine: the cell downloads them. prompts: of instances and labels, None for the checkpoint's own. Raises
+    UsageError for an unknown name, and for a folder that is not a checkpoint or states what is not followed.
     """
     if Path(name).expanduser().is_dir() and name != MINILM:
         _weights(Path(name).expanduser())
+        read_settings(Path(name).expanduser()).chosen_prompts(prompts)
     elif not _SCRATCH.fullmatch(name):
         require_located(name)
 

@@ -44,7 +44,9 @@ class PairLoss:
 
 
 class ClusteredPairs(ContrastiveTask):
-    """Every document once an epoch, with one of its labels; a batch takes whole clusters, but for those at its edges.
+    """Documents with one of their labels each; a batch takes whole clusters, but for those at its edges.
+
+    An epoch has no document twice; those that do not fill a batch are left to another one.
 
     The other labels of the batch are the negatives of a document, but for those that are its own too.
     """

@@ -177,7 +177,7 @@ class DualEncoder(Method):
         from xmcbench.methods.distributed.machines import Machines
         from xmcbench.methods.encoder.backbone import require_backbone
 
-        require_backbone(self.backbone)
+        require_backbone(self.backbone, (self.instance_prompt, self.label_prompt))
         Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
@@ -227,7 +227,7 @@ class DualEncoder(Method):
         """
         from xmcbench.methods.encoder.network import CHECKPOINT
 
-        before, now = bytes(self.pretrained.get(CHECKPOINT, b"")).hex(), tower.backbone.sha256
+        before, now = bytes(self.pretrained.get(CHECKPOINT, b"")).hex(), str(tower.encoder.checkpoint_sha256)
         if before != now:
             raise MethodError(
                 f"the pre-training started from another checkpoint than {tower.backbone.name} is now: its SHA-256 was "

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from xmcbench import Unavailable, UsageError
-from xmcbench.methods.encoder.settings import read_json
+from xmcbench.methods.encoder.saved_config import read_modules
 
 #: Files that a client fetches only with the whole repository, since nobody needs them to load a model.
 _WHOLE = ("README.md", ".gitattributes")
@@ -59,11 +59,11 @@ def _is_whole(folder: Path) -> bool:
     """
     if any((folder / name).is_file() for name in _WHOLE):
         return True
-    modules = read_json(folder / "modules.json")
+    modules = read_modules(folder)
     return modules is not None and all(
-        (folder / module["path"] / "config.json").is_file()
+        (folder / module.path / "config.json").is_file()
         for module in modules
-        if module["path"] and module["type"].rsplit(".", 1)[-1] in _CONFIGURED
+        if module.path and module.kind in _CONFIGURED
     )
 
 

@@ -40,7 +40,8 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     that many tokens at a time, which draws other dropout masks, and computes their activations again in the backward
     pass, so that the activations of one such batch are held and not those of the whole step. For contrastive losses
     this is GradCache (Gao et al. 2021): the loss sees all vectors of the step. ``recomputed_layers`` does the same for
-    each layer. ``checkpoint_sha256`` (hex) is of the weights that training starts from, where that is known.
+    each layer. ``checkpoint_sha256`` (hex) is of the weights that training
+    starts from and of their architecture, where these are known.
     """
 
     checkpoint_sha256: str | None = None
@@ -57,7 +58,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     ) -> None:
         super().__init__()
         self.transformer = transformer
-        self.head, self.precision = head, precision
+        self.head, self.precision, self.architecture = head, precision, settings.architecture
         self.poolings = settings.poolings if head == "native" else ("cls",)
         self.cosine = head == "cls" or (head == "native" and settings.similarity == "cosine")
         hidden = int(transformer.config.hidden_size) * len(self.poolings)  # type: ignore[union-attr, arg-type]
@@ -75,8 +76,9 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
 
     @property
     def form(self) -> list[str]:
-        """What vectors depend on besides weights: poolings, layers, dimensions and similarity."""
-        return [self.pooling, "-".join(map(str, self.layers)), str(self.width), "cosine" if self.cosine else "dot"]
+        """What vectors depend on besides weights: architecture, poolings, layers, dimensions and similarity."""
+        layers = "-".join(map(str, self.layers))
+        return [self.architecture, self.pooling, layers, str(self.width), "cosine" if self.cosine else "dot"]
 
     def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor]) -> torch.Tensor:
         """Vectors float32 [n, width] of all texts of all batches, in order.

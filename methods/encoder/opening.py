@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +17,21 @@ from xmcbench.methods.encoder.tokens import Tokenizer
 
 #: Vocabulary files; a tokenizer has at least one of them.
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+#: Architectures that number positions as RoBERTa does, behind that of the padding: the first embeddings go unused.
+_SKIPPING = (
+    "camembert",
+    "data2vec-text",
+    "ibert",
+    "longformer",
+    "luke",
+    "mpnet",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+)
+_SKIPPED = 2
 
 
 def open_encoder(folder: Path, head: Head, seed: int, projection: bool = False, precision: Chosen = "fp32") -> Encoder:
@@ -75,9 +89,11 @@ def open_tokenizer(folder: Path, prompt: str = "") -> Tokenizer:
         raise UsageError(f"{folder} has no tokenizer", f"one of {', '.join(_VOCABULARIES)}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if tokenizer.pad_token_id is None:
+            raise ValueError("it has no padding token")
         return Tokenizer(
             tokenizer.backend_tokenizer,
-            int(tokenizer.pad_token_id),
+            tokenizer.pad_token_id,
             prompt,
             settings.do_lower_case,
             tokenizer.truncation_side,
@@ -87,12 +103,12 @@ def open_tokenizer(folder: Path, prompt: str = "") -> Tokenizer:
 
 
 def longest_input(folder: Path) -> int:
-    """Tokens of a text at most: what the checkpoint states, and what its position embeddings can take.
+    """Tokens of a text at most: what the checkpoint states, and what its position embeddings can take."""
+    from transformers import AutoConfig
 
-    RoBERTa and MPNet skip two of their position embeddings.
-    """
     settings = read_settings(folder)
-    config = json.loads((settings.transformer / "config.json").read_text())
-    positions = int(config.get("max_position_embeddings") or 2**31 - 1)
-    skipped = 2 if config.get("model_type") in ("roberta", "mpnet", "xlm-roberta", "camembert") else 0
-    return min(positions - skipped, settings.max_seq_length or positions)
+    config = AutoConfig.from_pretrained(settings.transformer, local_files_only=True, trust_remote_code=False)
+    # An architecture may have the number under a name of its own, and none, or -1, is no limit.
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    limit = positions - _SKIPPED * (config.model_type in _SKIPPING) if positions > 0 else 2**31 - 1
+    return min(limit, settings.max_seq_length or limit)

@@ -6,18 +6,32 @@ would be a worse model under the same name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
+
+import msgspec
 
 from xmcbench import UsageError
+from xmcbench.methods.encoder.prompts import chosen_prompts
+from xmcbench.methods.encoder.saved_config import (
+    Architecture,
+    DenseConfig,
+    ModelConfig,
+    Module,
+    PoolingConfig,
+    TokenizerConfig,
+    TransformerConfig,
+    architecture_sha256,
+    read_config,
+    read_modules,
+    refuse_own_code,
+    unknown_keys,
+)
 
 #: What becomes of the hidden states of a text, by the names of sentence-transformers.
 POOLINGS = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-#: The names that prompts of one side have, the first stated one counts: those of ``encode_query``/``encode_document``.
-ROLES = {"instance": ("query",), "label": ("document", "passage", "corpus")}
 #: Files that hold the settings of the transformer; older versions named them by architecture.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
@@ -32,36 +46,10 @@ _POOLING_FLAGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-#: Keys without an effect on vectors, or with one that is read elsewhere.
-_MODEL_KEYS = {
-    "__version__",
-    "requirements",
-    "model_type",
-    "prompts",
-    "default_prompt_name",
-    "similarity_fn_name",
-    "truncate_dim",
-}
-_TRANSFORMER_KEYS = {
-    "max_seq_length",
-    "do_lower_case",
-    "transformer_task",
-    "modality_config",
-    "module_output_name",
-    "unpad_inputs",
-}
-_POOLING_KEYS = {"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt", *_POOLING_FLAGS}
-_DENSE_KEYS = {
-    "in_features",
-    "out_features",
-    "bias",
-    "activation_function",
-    "module_input_name",
-    "module_output_name",
-    "use_residual",
-}
 #: The tokenizer's word for "no limit" is a number of this size.
 _NO_LIMIT = 10**9
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -79,18 +67,19 @@ class DenseLayer:
 class Settings:
     """What a checkpoint states.
 
-    transformer: the folder of its weights and its tokenizer. poolings: names of POOLINGS; the vectors of several are
-    put side by side. layers: what follows, in order: dense layers, and None for scaling to length 1. include_prompt:
-    whether the prompt's tokens are pooled too. prompts, default_prompt_name: texts to put before an input, by name.
-    max_seq_length: tokens of a text, None for no statement. truncate_dim: dimensions that are kept, None for all.
-    similarity: cosine where nothing is stated.
+    transformer: the folder of its weights and its tokenizer. architecture: SHA-256 (hex) of what its configuration says
+    of its vectors. poolings: names of POOLINGS; the vectors of several are put side by side. layers: what follows, in
+    order: dense layers, and None for scaling to length 1. include_prompt: whether the prompt's tokens are pooled too.
+    prompts, default_prompt_name: texts to put before an input, by name. max_seq_length: tokens of a text, None for no
+    statement. truncate_dim: dimensions that are kept, None for all. similarity: cosine where nothing is stated.
     """
 
     transformer: Path
+    architecture: str
     poolings: tuple[str, ...] = ("mean",)
     layers: tuple[DenseLayer | None, ...] = ()
     include_prompt: bool = True
-    prompts: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str | None] = field(default_factory=dict)
     default_prompt_name: str | None = None
     max_seq_length: int | None = None
     truncate_dim: int | None = None
@@ -102,100 +91,104 @@ class Settings:
         """The dense layers."""
         return tuple(layer for layer in self.layers if layer is not None)
 
-    def prompt(self, side: Literal["instance", "label"]) -> str:
-        """The checkpoint's own prompt of instances or of labels; empty where it has none."""
-        return own_prompt(self.prompts, self.default_prompt_name, side)
+    def chosen_prompts(self, wanted: tuple[str | None, str | None]) -> tuple[str, str]:
+        """The prompts of instances and of labels, see ``prompts.chosen_prompts``.
 
-    def chosen_prompt(self, side: Literal["instance", "label"], wanted: str | None) -> str:
-        """A prompt that was asked for, or else the checkpoint's own. Raises UsageError where it cannot be followed."""
-        prompt = self.prompt(side) if wanted is None else wanted
+        Raises UsageError where they cannot be followed.
+        """
+        chosen = chosen_prompts(f"the checkpoint {self.transformer}", self.prompts, self.default_prompt_name, wanted)
+        prompt = next(filter(None, chosen), None)
         if prompt and not self.include_prompt:
             _refuse(self.transformer, f"include_prompt=false leaves the prompt {prompt!r} out of the pooling")
-        return prompt
-
-
-def own_prompt(
-    prompts: Mapping[str, str | None], default_prompt_name: str | None, side: Literal["instance", "label"]
-) -> str:
-    """The prompt that a model has for one side: under one of its names, or else its default.
-
-    A default that bears a name of the other side is not meant for this one. sentence-transformers 6 itself overlooks
-    "passage" and "corpus", and the default, because it adds an empty "document" and "query" to what a model states.
-    """
-    stated = next((prompts[name] for name in ROLES[side] if prompts.get(name)), None)
-    if stated:
-        return stated
-    other = ROLES["label" if side == "instance" else "instance"]
-    if default_prompt_name is None or default_prompt_name in (*other, *ROLES[side]):
-        return ""
-    return prompts.get(default_prompt_name) or ""
+        return chosen
 
 
 def read_settings(folder: Path) -> Settings:
     """The settings of the checkpoint in ``folder``; of a plain transformer those of sentence-transformers' defaults.
 
-    Raises UsageError for a setting that is not followed here, with its name.
+    Raises UsageError for a file that is not what it is to be, and for a setting that is not followed here, by its name.
     """
-    modules = read_json(folder / "modules.json")
+    refuse_own_code(folder)
+    modules = read_modules(folder)
     if modules is None:
         return _plain(folder)
+    transformer, pooling, layers = _following(folder, modules)
+    _check_architecture(folder, read_config(transformer / "config.json", Architecture))
+    model = _stated(
+        folder, "config_sentence_transformers.json", folder / "config_sentence_transformers.json", ModelConfig
+    )
+    file = next((path for name in _TRANSFORMER_FILES if (path := transformer / name).is_file()), None)
+    own = _stated(folder, "Transformer", file, TransformerConfig) if file else TransformerConfig()
+    similarity = _checked_similarity(folder, model)
+    _check_transformer(folder, own)
+    return Settings(
+        transformer,
+        architecture_sha256(transformer),
+        poolings=_poolings(folder, pooling),
+        layers=layers,
+        include_prompt=pooling.include_prompt is not False,
+        prompts=model.prompts or {},
+        default_prompt_name=model.default_prompt_name,
+        max_seq_length=own.max_seq_length or _tokenizer_limit(transformer),
+        truncate_dim=model.truncate_dim,
+        do_lower_case=bool(own.do_lower_case),
+        similarity=similarity,
+    )
+
+
+def _following(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig, tuple[DenseLayer | None, ...]]:
+    """The folder of the transformer, its pooling, and the layers behind it."""
     transformer, pooling = folder, None
     layers: list[DenseLayer | None] = []
     for place, module in enumerate(modules):
-        kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
-        if module.get("kwargs"):
-            _refuse(folder, f"its module {kind} takes arguments: {', '.join(module['kwargs'])}")
+        kind, path = module.kind, folder / module.path
+        if module.kwargs:
+            _refuse(folder, f"its module {kind} takes arguments: {', '.join(module.kwargs)}")
         if (kind == "Transformer") is not (place == 0) or (kind == "Pooling") is not (place == 1):
             _refuse(folder, f"its module {place} is {kind}")
         if kind == "Transformer":
             transformer = path
         elif kind == "Pooling":
-            pooling = _module_config(folder, kind, module["path"])
+            pooling = _module_config(folder, module, PoolingConfig)
         elif kind == "Dense":
-            layers.append(_dense(path, _module_config(folder, kind, module["path"])))
+            layers.append(_dense(folder, path, _module_config(folder, module, DenseConfig)))
         elif kind == "Normalize":
             layers.append(None)
         else:
             _refuse(folder, f"it has a module {kind}")
     if pooling is None:
         _refuse(folder, "it has no module Pooling")
-    model = read_json(folder / "config_sentence_transformers.json") or {}
-    own: Mapping[str, Any] = next(
-        (found for name in _TRANSFORMER_FILES if (found := read_json(transformer / name))), {}
-    )
-    _check_model(folder, model)
-    _check_transformer(folder, own)
-    _check_keys(folder, "Pooling", pooling, _POOLING_KEYS)
-    return Settings(
-        transformer,
-        poolings=_poolings(folder, pooling),
-        layers=tuple(layers),
-        include_prompt=pooling.get("include_prompt", True),
-        prompts={name: text or "" for name, text in (model.get("prompts") or {}).items()},
-        default_prompt_name=model.get("default_prompt_name"),
-        max_seq_length=own.get("max_seq_length") or _tokenizer_limit(transformer),
-        truncate_dim=model.get("truncate_dim"),
-        do_lower_case=bool(own.get("do_lower_case")),
-        similarity=model.get("similarity_fn_name") or "cosine",
-    )
+    return transformer, pooling, tuple(layers)
 
 
 def _plain(folder: Path) -> Settings:
     """A transformer alone: pooled by its mean, or by its last token where it was made to continue a text."""
-    config = read_json(folder / "config.json") or {}
-    continues = str((config.get("architectures") or [""])[0]).endswith("ForCausalLM") and config.get("is_causal", True)
-    return Settings(folder, ("lasttoken",) if continues else ("mean",), max_seq_length=_tokenizer_limit(folder))
+    config = read_config(folder / "config.json", Architecture) or Architecture()
+    _check_architecture(folder, config)
+    first = (config.architectures or [""])[0]
+    continues = first.endswith("ForCausalLM") and config.is_causal is not False
+    return Settings(
+        folder,
+        architecture_sha256(folder),
+        ("lasttoken",) if continues else ("mean",),
+        max_seq_length=_tokenizer_limit(folder),
+    )
+
+
+def _check_architecture(folder: Path, config: Architecture | None) -> None:
+    if config and config.is_encoder_decoder:
+        _refuse(folder, f"it has a decoder behind its encoder ({config.model_type})")
 
 
 def _tokenizer_limit(folder: Path) -> int | None:
-    limit = (read_json(folder / "tokenizer_config.json") or {}).get("model_max_length")
+    limit = (read_config(folder / "tokenizer_config.json", TokenizerConfig) or TokenizerConfig()).model_max_length
     return int(limit) if limit and limit < _NO_LIMIT else None
 
 
-def _poolings(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
-    stated = config.get("pooling_mode")
+def _poolings(folder: Path, config: PoolingConfig) -> tuple[str, ...]:
+    stated = config.pooling_mode
     if stated is None:
-        stated = [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or ["mean"]
+        stated = [name for flag, name in _POOLING_FLAGS.items() if getattr(config, flag)] or ["mean"]
     poolings = (stated,) if isinstance(stated, str) else tuple(stated)
     unknown = [each for each in poolings if each not in POOLINGS]
     if unknown:
@@ -203,60 +196,60 @@ def _poolings(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     return poolings
 
 
-def _module_config(folder: Path, kind: str, path: str) -> Mapping[str, Any]:
+def _module_config(folder: Path, module: Module, kind: type[S]) -> S:
     """What the file of a module states. Raises UsageError where it is missing: defaults would be another model."""
-    config: Mapping[str, Any] | None = read_json(folder / path / "config.json")
-    if config is None:
-        _refuse(folder, f"its module {kind} has no {Path(path, 'config.json')}")
-    return config
+    file = Path(module.path, "config.json")
+    if not (folder / file).is_file():
+        _refuse(folder, f"its module {module.kind} has no {file}")
+    return _stated(folder, module.kind, folder / file, kind)
 
 
-def _dense(folder: Path, config: Mapping[str, Any]) -> DenseLayer:
-    _check_keys(folder, "Dense", config, _DENSE_KEYS)
-    names = {config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")}
+def _dense(folder: Path, path: Path, config: DenseConfig) -> DenseLayer:
+    names = {each or "sentence_embedding" for each in (config.module_input_name, config.module_output_name)}
     if names != {"sentence_embedding"}:
         _refuse(folder, f"its Dense reads or writes {', '.join(sorted(names))}")
-    if config.get("use_residual"):
+    if config.use_residual:
         _refuse(folder, "its Dense has use_residual=true")
-    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    activation = config.activation_function or "torch.nn.modules.activation.Tanh"
     if not activation.startswith("torch.nn.modules."):
         _refuse(folder, f"its Dense has the activation_function {activation}")
     return DenseLayer(
-        folder,
-        int(config["in_features"]),
-        int(config["out_features"]),
-        bool(config.get("bias", True)),
-        activation.rpartition(".")[2],
+        path, config.in_features, config.out_features, config.bias is not False, activation.rpartition(".")[2]
     )
 
 
-def _check_model(folder: Path, config: Mapping[str, Any]) -> None:
-    _check_keys(folder, "config_sentence_transformers.json", config, _MODEL_KEYS)
-    if config.get("model_type") not in (None, "SentenceTransformer"):
-        _refuse(folder, f"it is a {config['model_type']}")
-    if config.get("similarity_fn_name") not in (None, "cosine", "dot"):
-        _refuse(folder, f"its similarity_fn_name is {config['similarity_fn_name']!r}")
-    default = config.get("default_prompt_name")
-    if default is not None and default not in (config.get("prompts") or {}):
+def _checked_similarity(folder: Path, config: ModelConfig) -> Literal["cosine", "dot"]:
+    """The similarity of a model, once what it states besides is known to be followed."""
+    if config.model_type not in (None, "SentenceTransformer"):
+        _refuse(folder, f"it is a {config.model_type}")
+    default = config.default_prompt_name
+    if default is not None and default not in (config.prompts or {}):
         _refuse(folder, f"its default_prompt_name is {default!r}, which is none of its prompts")
+    if config.similarity_fn_name not in (None, "cosine", "dot"):
+        _refuse(folder, f"its similarity_fn_name is {config.similarity_fn_name!r}")
+    return "dot" if config.similarity_fn_name == "dot" else "cosine"
 
 
-def _check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
-    _check_keys(folder, "Transformer", config, _TRANSFORMER_KEYS)
-    if config.get("transformer_task", "feature-extraction") != "feature-extraction":
-        _refuse(folder, f"its transformer_task is {config['transformer_task']!r}")
-    if config.get("module_output_name", "token_embeddings") != "token_embeddings":
-        _refuse(folder, f"its module_output_name is {config['module_output_name']!r}")
-    text = (config.get("modality_config") or {"text": {}}).get("text")
+def _check_transformer(folder: Path, config: TransformerConfig) -> None:
+    if config.transformer_task not in (None, "feature-extraction"):
+        _refuse(folder, f"its transformer_task is {config.transformer_task!r}")
+    if config.module_output_name not in (None, "token_embeddings"):
+        _refuse(folder, f"its module_output_name is {config.module_output_name!r}")
+    text = (config.modality_config or {"text": {}}).get("text")
     usual = {"method": "forward", "method_output_name": "last_hidden_state"}
     if text is None or {**usual, **text} != usual:
         _refuse(folder, f"its modality_config for text is {text}")
 
 
-def _check_keys(folder: Path, where: str, config: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(key for key, value in config.items() if key not in known and value)
+def _stated(folder: Path, where: str, file: Path, kind: type[S]) -> S:
+    """What a file of a checkpoint states, defaults where there is none. where: its name in errors.
+
+    Raises UsageError where it states more than ``kind`` has.
+    """
+    unknown = unknown_keys(file, kind)
     if unknown:
         _refuse(folder, f"{where} states {', '.join(unknown)}")
+    return read_config(file, kind) or kind()
 
 
 def _refuse(folder: Path, what: str) -> NoReturn:
@@ -264,13 +257,3 @@ def _refuse(folder: Path, what: str) -> NoReturn:
         f"the checkpoint {folder} cannot be followed: {what}",
         "the method embedder runs a sentence-transformers model as it is",
     )
-
-
-def read_json(file: Path) -> Any:
-    """The content of a JSON file, None where there is none. Raises UsageError where it is not JSON."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,11 +81,11 @@ class Tower:
             name, artifacts, *corpus, seed=seed, mlm_steps=mlm_steps, device=device, precision=chosen
         )
         encoder = open_encoder(backbone.folder, head, seed, projection, chosen)
-        encoder.checkpoint_sha256 = backbone.sha256
+        settings = read_settings(backbone.folder)
+        encoder.checkpoint_sha256 = hashlib.sha256(f"{backbone.sha256} {settings.architecture}".encode()).hexdigest()
         encoder.to(device)
         encoder.save_memory(cached_tokens, recomputed_layers)
-        settings = read_settings(backbone.folder)
-        own = settings.chosen_prompt("instance", prompts[0]), settings.chosen_prompt("label", prompts[1])
+        own = settings.chosen_prompts(prompts)
         return cls(
             backbone,
             encoder,

@@ -129,13 +129,25 @@ class MACLR(SelfTraining):
         return self.steps * first + (self.pseudo_steps * second if self._second else 0)
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
-        """Stage I, then Stage II. Raises MethodError if no document has a context, or if no pseudo pair is found."""
+        """Stage I, then Stage II.
+
+        Raises MethodError if no document has a context, which Stage I and ``held_out`` need, or if no pseudo pair is
+        found.
+        """
+        import numpy as np
+
+        if not (self.steps or self._second or self.held_out):
+            return
+        own_titles = self._own_titles(tower, raw_X, raw_Y)
+        if not (self.steps or self.held_out):
+            self._second_stage(tower, raw_X, raw_Y, own_titles, np.empty(0, np.int64))
+            return
         drawn = self._context_pairs(tower, raw_X)
         used, held_out = self._split(len(drawn.rows))
-        own_titles = self._own_titles(tower, raw_X, raw_Y)
         self._measure("untrained", tower, drawn, held_out)
-        self._first_stage(tower, (raw_X, raw_Y), drawn, used, own_titles)
-        self._measure("stage I", tower, drawn, held_out)
+        if self.steps:
+            self._first_stage(tower, (raw_X, raw_Y), drawn, used, own_titles)
+            self._measure("stage I", tower, drawn, held_out)
         if self._second:
             self._second_stage(tower, raw_X, raw_Y, own_titles, drawn.rows[held_out])
             self._measure("stage II", tower, drawn, held_out)

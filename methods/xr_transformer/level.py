@@ -59,7 +59,10 @@ def level_loss(scores: torch.Tensor, shares: torch.Tensor, kept: torch.Tensor, n
 
 
 class LevelTask:
-    """Every instance once an epoch, against the clusters of its shortlist."""
+    """Instances against the clusters of their shortlists.
+
+    An epoch has no instance twice; those that do not fill a batch are left to another one.
+    """
 
     def __init__(
         self,

@@ -134,7 +134,7 @@ class XRTransformer(Method):
         from xmcbench.methods.encoder.backbone import require_backbone
 
         require_analyzer(self.analyzer)
-        require_backbone(self.backbone)
+        require_backbone(self.backbone, (self.instance_prompt, ""))
         Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
@@ -194,7 +194,7 @@ class XRTransformer(Method):
             mlm_steps=self.mlm_steps,
             temperature=1.0,
             lengths=(self.instance_length, self.instance_length),
-            prompts=(self.instance_prompt, None),
+            prompts=(self.instance_prompt, ""),  # labels are not read
             seed=self.seed,
             recomputed_layers=self.recomputed_layers,
         )

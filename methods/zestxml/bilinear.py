@@ -41,11 +41,13 @@ class Bilinear:
         """Train as an L2-loss linear SVM on the candidates: min |w|^2 / 2 + cost sum max(0, 1 - s)^2.
 
         documents: CSR [N, features]. candidates: CSR [N, L], whose structure says which labels each document is
-        trained on. true: bool [candidates.nnz]. Stops where no projected gradient exceeds ``tolerance``. Returns the
-        passes and the largest projected gradient of the last one.
+        trained on. true: bool [candidates.nnz]. Stops after ``iterations`` passes, or after one over all candidates in
+        which no projected gradient exceeded ``tolerance``. Returns the passes and the largest projected gradient of
+        the last one.
 
         Dual coordinate descent (Hsieh et al., ICML 2008), document by document in random order. A candidate that sits
-        at the bound with a gradient that keeps it there is looked at again after one pass, then after two, four, ...
+        at the bound with a gradient that keeps it there is left out of the next pass, then of the next three, seven,
+        ..., but of none that could be the last one.
         """
         passes, worst = _descend(
             (documents.indptr, documents.indices, documents.data),
@@ -135,12 +137,13 @@ def _descend(  # type: ignore[no-untyped-def]
     rest, pause = np.zeros(len(columns), np.int16), np.zeros(len(columns), np.int16)
     worst, done = 0.0, 0
     while done < iterations:
-        worst = 0.0
+        worst, left_out = 0.0, 0
         for row in np.random.permutation(len(starts) - 1):
             _reach(documents, row, pattern, heads, following, entries, values)
             for place in range(starts[row], starts[row + 1]):
                 if rest[place] > 0:
                     rest[place] -= 1
+                    left_out += 1
                     continue
                 size = _read(labels, columns[place], heads, following, entries, values, own_entries, own_values)
                 score, square = float(weights[bias]), 1.0
@@ -163,7 +166,9 @@ def _descend(  # type: ignore[no-untyped-def]
             _leave(documents, row, pattern, heads)
         done += 1
         if worst <= tolerance:
-            break
+            if left_out == 0:
+                break
+            rest[:] = 0
     return done, worst
 
 

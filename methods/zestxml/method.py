@@ -37,7 +37,8 @@ class ZestXML(Method):
 
     The presets have the authors' values for each family of datasets; without one, those of ``amazon`` but for the
     share, which was chosen on LF-Debian-20K-dev. The authors' features are stemmed and leave out stop words; ours are
-    those of TF-IDF, words and bigrams as they are, or stemmed with ``analyzer=english``.
+    those of TF-IDF, words and bigrams as they are, or stemmed with ``analyzer=english``. Their program trains on the
+    shortlists alone.
     """
 
     title = "ZestXML"

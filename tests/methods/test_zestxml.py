@@ -87,6 +87,31 @@ def test_solver_reaches_the_optimum_of_the_svm(problem, cost):
     assert np.abs(gradient).max() < 1e-2 * max(1, np.abs(model.weights).max())
 
 
+def test_the_solver_stops_where_no_projected_gradient_exceeds_the_tolerance():
+    """Of any candidate, also of those that were left out of the passes before.
+
+    Steps at the end of the last pass move the gradients of candidates at its start: by less than the tolerance here.
+    """
+    largest = []
+    for seed in range(80, 110):
+        X, Y, pattern = sparse(12, 10, 0.5, seed), sparse(6, 10, 0.5, seed + 1000), sparse(10, 10, 0.8, seed + 2000)
+        candidates = sparse(12, 6, 0.4, seed + 3000)
+        true = np.random.default_rng(seed).random(candidates.nnz) < 0.5
+        model = Bilinear(pattern, Y)
+        passes, worst = model.fit(X, candidates, true, cost=5.0, iterations=1000, tolerance=0.01, seed=seed)
+        assert passes < 1000
+        assert worst <= 0.01
+        f, g = np.repeat(np.arange(10), np.diff(pattern.indptr)), pattern.indices
+        rows = np.repeat(np.arange(12), np.diff(candidates.indptr))
+        vectors = np.hstack([X.toarray()[rows][:, f] * Y.toarray()[candidates.indices][:, g], np.ones((len(rows), 1))])
+        signed = np.where(true, 1.0, -1.0)[:, None] * vectors
+        assert np.linalg.matrix_rank(signed) == len(signed)  # so that the weights tell the alphas
+        alphas = np.linalg.lstsq(signed.T, model.weights.astype(float), rcond=None)[0]
+        gradients = signed @ model.weights - 1 + alphas / (2 * 5.0)
+        largest.append(np.abs(np.where(alphas > 1e-4, gradients, np.minimum(gradients, 0))).max())
+    assert max(largest) <= 0.02
+
+
 def test_the_seed_orders_the_steps_of_the_solver(problem):
     X, Y, pattern, candidates, true, _ = problem
     found = []

@@ -10,7 +10,7 @@ from xmcbench import Texts, TopK, UsageError
 from xmcbench.methods.astec import Astec, training
 from xmcbench.methods.astec.shortlist import without_own
 from xmcbench.methods.deepxml import surrogate
-from xmcbench.methods.deepxml.bags import Bags
+from xmcbench.methods.deepxml.bags import Bags, Tokens
 from xmcbench.methods.deepxml.classifiers import trained_classifiers
 from xmcbench.methods.deepxml.network import BagEncoder
 from xmcbench.methods.deepxml.surrogate import balanced_clusters, surrogate_pairs, walked
@@ -222,6 +222,23 @@ def test_classifiers_are_trained_on_what_is_ranked_first_without_them(fitted, co
         [*found] != [*literal_ranking(method, query, 3, row)]
         for row, (found, query) in enumerate(zip(others, method._near.documents, strict=True))
     ), "a document that is its own neighbor would have other labels"
+
+
+def test_a_large_scale_does_not_overflow(fitted, corpus):
+    raw_X, raw_Y, pairs, new = corpus
+    found = fitted(Astec, raw_X, raw_Y, pairs, **{**SMALL, "scale": 1000.0, "fusion": 1.0}).predict(new, 3)
+    scores = found.scores[found.indices >= 0]
+    assert ((scores >= 0) & (scores <= 1)).all()
+
+
+def test_the_texts_of_labels_only_count_toward_the_words(fitted, corpus, monkeypatch):
+    """Other labels of the same words: the same predictions."""
+    raw_X, raw_Y, pairs, new = corpus
+    words = Tokens.of([raw_X, raw_Y], 1, 500_000)
+    monkeypatch.setattr(Tokens, "of", lambda *_: words)
+    turned = Texts.from_lists([*raw_Y][::-1])
+    first, again = (fitted(Astec, raw_X, labels, pairs, **SMALL).predict(new, 3) for labels in (raw_Y, turned))
+    assert again.scores.tobytes() == first.scores.tobytes()
 
 
 def test_the_reranker_adds_its_certainty(fitted, corpus):

@@ -1,17 +1,22 @@
 """What an artifact of an encoder is kept under: each parameter that changes it makes another one."""
 
+import json
+import shutil
+
 import pytest
 
-from xmcbench import Artifacts
+from xmcbench import Artifacts, MethodError
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
 
-TRAINING = {"instance_length": 24, "label_length": 16, "steps": 2, "batch": 4, "learning_rate": 1e-3}
+# The precision by name: with auto it would be that of this machine's hardware.
+SHORT = {"precision": "fp32", "instance_length": 24, "label_length": 16}
+TRAINING = {**SHORT, "steps": 2, "batch": 4, "learning_rate": 1e-3}
 CLUSTERS = {"clusters": 3, "clusters_doubled_every": 1, "clusters_updated_every": 1, "kmeans_restarts": 1}
 VALUES = {
-    SentBERT: {"instance_length": 24, "label_length": 16},
+    SentBERT: SHORT,
     RTS: {**TRAINING, "min_words": 2, "max_words": 4},
     ICT: TRAINING,
     MACLR: {**TRAINING, **CLUSTERS, "steps": 4, "pseudo_steps": 2, "sampled_labels": 4},
@@ -44,7 +49,7 @@ def used(checkpoint, stories, store):
     """The artifacts of a kind that a method takes or makes, in order."""
 
     def of(wanted, kind, seed=0, **values):
-        method = kind(backbone=str(checkpoint()), **{**VALUES[kind], **values})
+        method = kind(**{"backbone": str(checkpoint()), **VALUES[kind], **values})
         method.seed, method.artifacts = seed, Artifacts(store)
         if hasattr(method, "pretrain"):
             method.pretrained = method.pretrain(*stories[:2])
@@ -93,3 +98,34 @@ def test_other_embeddings(used, name, value):
     plain, other = used("embeddings", SentBERT), used("embeddings", SentBERT, **{name: value})
     assert plain == used("embeddings", SentBERT, instance_length=20)
     assert len({*plain, *other}) == 2
+
+
+@pytest.fixture
+def other_heads(checkpoint, tmp_path):
+    """The same weights, read by another number of attention heads."""
+    folder = shutil.copytree(checkpoint(), tmp_path / "heads")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": 4}))
+    return folder
+
+
+@pytest.mark.parametrize(("wanted", "kind"), [("embeddings", SentBERT), ("training", ICT)])
+def test_another_architecture_of_the_same_weights(used, other_heads, wanted, kind):
+    plain, other = used(wanted, kind), used(wanted, kind, backbone=str(other_heads))
+    assert plain[0] != other[0]
+
+
+def test_where_a_checkpoint_comes_from_does_not_count(used, checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint(), tmp_path / "copy")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "_name_or_path": "a/b", "transformers_version": "9"}))
+    assert used("training", ICT) == used("training", ICT, backbone=str(folder))
+
+
+def test_a_pre_training_of_another_architecture(checkpoint, other_heads, stories, store):
+    methods = [ICT(backbone=str(each), **TRAINING) for each in (checkpoint(), other_heads)]
+    for method in methods:
+        method.artifacts = Artifacts(store)
+    methods[1].pretrained = methods[0].pretrain(*stories[:2])
+    with pytest.raises(MethodError, match="started from another checkpoint than heads is now"):
+        methods[1].fit(*stories[:2])

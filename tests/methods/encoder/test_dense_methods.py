@@ -8,6 +8,7 @@ import pytest
 from xmcbench import Artifacts, MethodError, Texts, Unavailable, UsageError
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
+from xmcbench.methods.maclr import MACLR
 from xmcbench.methods.mpnet import MPNet
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.sentbert import SentBERT
@@ -55,6 +56,25 @@ def test_zero_shot_and_few_shot(run, checkpoint, stories, kind):
     assert method.notes["backbone"]["name"] == checkpoint().name
     assert method.notes["cut_instances"] == 1
     assert ("training" in method.notes) == hasattr(kind, "pretrain")
+
+
+@pytest.mark.parametrize(("kind", "none"), [(ICT, {"steps": 0}), (MACLR, {"steps": 0, "pseudo_steps": 0})])
+def test_a_checkpoint_without_training_needs_no_context(run, checkpoint, stories, kind, none):
+    """The authors' checkpoints, whose training is done, are used like this, on titles alone."""
+    titles = Texts.from_lists(list(stories[0].titles)), stories[1], stories[2]
+    values = {"backbone": str(checkpoint()), **QUICK}
+    for pairs in (None, stories[2]):
+        found, _ = run(kind, titles, {**values, **none}, pairs=pairs)
+        expected, _ = run(SentBERT, titles, values, pairs=pairs)
+        assert np.array_equal(found.scores, expected.scores)
+    with pytest.raises(MethodError, match="no document has a title and a context"):
+        run(kind, titles, {**values, "steps": 1, "batch": 8})
+
+
+def test_pseudo_pairs_need_no_context(run, checkpoint, stories):
+    titles = Texts.from_lists(list(stories[0].titles)), stories[1], None
+    _, method = run(MACLR, titles, {"backbone": str(checkpoint()), "steps": 0, "pseudo_steps": 2, "batch": 8})
+    assert method.notes["stage II"]["steps"] == 2
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "mpnet"])

@@ -155,6 +155,19 @@ def test_a_router_has_a_way_for_each_side(model, ranked, stories, checkpoint):
     assert method.notes["model"]["width"] == 12
 
 
+def test_weights_that_a_route_lacks(model, ranked, checkpoint):
+    from safetensors.numpy import load_file, save_file
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sentence_transformer import modules
+
+    transformer = [modules.Transformer(str(checkpoint(pooling=""))), modules.Pooling(16, "mean")]
+    folder, _ = model(Router.for_query_document([static()], transformer))
+    (file,) = folder.rglob("document_0_Transformer/model.safetensors")
+    save_file({name: each for name, each in load_file(file).items() if "layer.1." not in name}, file, {"format": "pt"})
+    with pytest.raises(UsageError, match="document_0_Transformer lacks 16 weights of BertModel"):
+        ranked(folder)
+
+
 @pytest.mark.parametrize(("asked", "cut"), [(8, {"query": None, "document": 8}), (20, {"query": None, "document": 12})])
 def test_the_length_of_a_route(model, predicted, stories, checkpoint, asked, cut):
     """A static route has no length, and that of a Router is the largest of its routes."""
@@ -309,6 +322,17 @@ def test_weights_that_do_not_load(model, ranked):
     folder, _ = model()
     (folder / "model.safetensors").write_text("none")
     with pytest.raises(UsageError, match="sentence-transformers cannot load"):
+        ranked(folder)
+
+
+def test_weights_that_are_not_there(model, ranked):
+    """transformers would draw them at random: another ranking with every run."""
+    from safetensors.numpy import load_file, save_file
+
+    folder, _ = model()
+    kept = {name: each for name, each in load_file(folder / "model.safetensors").items() if "layer.1." not in name}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UsageError, match="lacks 16 weights of BertModel, encoder.layer.1."):
         ranked(folder)
 
 

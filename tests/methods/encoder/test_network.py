@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from xmcbench import Texts, UsageError
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
@@ -184,6 +185,20 @@ def test_longest_input(checkpoint, kind, expected):
         encoder([torch.full((1, expected), 5)], [torch.ones((1, expected), dtype=torch.bool)])
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (lambda: transformers.GPT2Config(n_positions=32), 32),  # under a name of its own
+        (lambda: transformers.LongformerConfig(max_position_embeddings=66), 64),
+        (lambda: transformers.XLMRobertaXLConfig(max_position_embeddings=66), 64),
+        (transformers.XLNetConfig, 2**31 - 1),  # relative positions
+    ],
+)
+def test_longest_input_of_other_architectures(tmp_path, config, expected):
+    config().save_pretrained(tmp_path)
+    assert longest_input(tmp_path) == expected
+
+
 @pytest.fixture
 def broken(checkpoint, tmp_path):
     return shutil.copytree(checkpoint(), tmp_path / "broken")
@@ -212,6 +227,14 @@ def test_files_that_are_none(broken, file, content):
     (broken / file).write_text(content)
     with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
         open_encoder(broken, "native", 0)
+
+
+def test_a_tokenizer_without_padding(broken):
+    config = json.loads((broken / "tokenizer_config.json").read_text())
+    del config["pad_token"]
+    (broken / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match="has no usable tokenizer: it has no padding token"):
+        open_tokenizer(broken)
 
 
 def test_no_tokenizer(broken):

@@ -185,6 +185,13 @@ def run(checkpoint, stories, tmp_path):
     return go
 
 
+def test_a_head_with_inner_products_is_refused(run):
+    """The margin is one of cosines, and so is the score of a classifier."""
+    with pytest.raises(UsageError, match="ngame compares by cosine, and .* with head=paper by inner product") as raised:
+        run(head="paper")
+    assert raised.value.hint == "head=cls compares by cosine"
+
+
 def test_pairs_teach_encoder_and_classifiers(run, stories):
     pairs = stories[2].toarray()
 

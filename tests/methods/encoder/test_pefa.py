@@ -52,21 +52,21 @@ def test_known_pairs_help(run, stories):
     assert hits[0] < 1.0
 
 
-@pytest.mark.parametrize("stored_as", ["float32", "float16"])
-def test_neighbors_by_euclidean_distance(run, stories, checkpoint, tmp_path, stored_as):
-    """The nearest neighbor of a training text is the text itself, however long the vectors of others are."""
+@pytest.mark.parametrize("similarity", ["dot", "euclidean"])
+def test_another_similarity_of_the_model(run, stories, checkpoint, tmp_path, similarity):
+    """Votes of at most 1 would count for nothing beside inner products without a bound."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
 
     layers = [modules.Transformer(str(checkpoint(pooling=""))), modules.Pooling(16, "mean")]
-    SentenceTransformer(modules=layers, device="cpu", similarity_fn_name="euclidean").save(str(tmp_path / "model"))
-    _, method = run(PEFA, stories[2], model=tmp_path / "model", neighbors=1, stored_as=stored_as)
-    vectors = method._instances.astype(np.float32)
-    lengths = np.square(vectors[:, :-1]).sum(1)
-    assert vectors.shape == (30, 17)
-    np.testing.assert_allclose(vectors[:, -1], -lengths / 2, rtol=2e-3)
-    found, _ = run(PEFA, stories[2], k=2, model=tmp_path / "model", neighbors=1, mix=1.0, stored_as=stored_as)
-    assert np.take_along_axis(stories[2].toarray(), found.indices[:, :1], 1).all()
+    for name in (similarity, "cosine"):
+        model = SentenceTransformer(modules=layers, device="cpu", similarity_fn_name=name)
+        model.save(str(tmp_path / name))
+    found, method = run(PEFA, stories[2], model=tmp_path / similarity)
+    expected, _ = run(PEFA, stories[2], model=tmp_path / "cosine")
+    assert np.array_equal(found.scores, expected.scores)
+    assert method.notes["model"]["similarity"] == "cosine"
+    assert not np.array_equal(found.scores, run(Embedder, model=tmp_path / similarity)[0].scores)
 
 
 def test_labels_without_a_pair_are_ranked_by_their_text(run, stories):

@@ -100,6 +100,30 @@ def test_the_first_method_is_trained_on_the_pairs(cross_encoder, stories, artifa
     assert method.notes["first"]["knn"]["training_instances_with_a_pair"] == 30
 
 
+def test_an_encoder_is_no_cross_encoder(checkpoint, run):
+    """sentence-transformers would put an output of random weights on it."""
+    for call in (Rerank(model=str(checkpoint())).require, lambda: run(checkpoint())):
+        with pytest.raises(UsageError, match="is not a cross-encoder: BertModel"):
+            call()
+
+
+def test_a_cross_encoder_without_its_output(cross_encoder, run):
+    from safetensors.numpy import load_file, save_file
+
+    file = cross_encoder() / "model.safetensors"
+    kept = {name: each for name, each in load_file(file).items() if not name.startswith("classifier.")}
+    save_file(kept, file, {"format": "pt"})
+    with pytest.raises(UsageError, match=r"lacks 2 weights of BertForSequenceClassification, classifier\.bias first"):
+        run(file.parent)
+
+
+def test_a_cross_encoder_as_it_is_saved_today(cross_encoder, run, tmp_path):
+    from sentence_transformers import CrossEncoder
+
+    CrossEncoder(str(cross_encoder()), device="cpu").save_pretrained(str(tmp_path / "saved"))
+    assert np.array_equal(run(tmp_path / "saved")[0].scores, run(cross_encoder())[0].scores)
+
+
 def test_more_than_one_score(cross_encoder, run):
     with pytest.raises(UsageError, match="gives 2 scores for a pair"):
         run(cross_encoder(2))

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from xmcbench import Artifacts, Compute, Texts, UsageError
+from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.encoder.backbone import require_backbone, weights_sha256
 from xmcbench.methods.encoder.encoding import encode
 from xmcbench.methods.encoder.settings import read_settings
@@ -189,7 +190,12 @@ def test_lower_case(saved, tower, checkpoint):
         ({"story": "old ", "corpus": "red "}, "story", "story", "corpus"),
         ({"story": "old "}, "story", "story", "story"),
         ({"query": "the "}, "query", "query", ""),
-        ({"story": "old "}, None, "", ""),
+        ({"search_query": "the ", "search_document": "red ", "story": "old "}, None, "search_query", "search_document"),
+        ({"retrieval.query": "the ", "text-matching": "old "}, None, "retrieval.query", ""),
+        ({"Retrieval-query": "the ", "Retrieval-passage": "red "}, None, "Retrieval-query", "Retrieval-passage"),
+        ({"query": "the ", "sts query": "old "}, None, "query", ""),
+        ({"s2p_query": "the ", "s2s_query": "the "}, None, "s2p_query", ""),
+        ({"web_query": "the "}, "web_query", "web_query", ""),
     ],
 )
 def test_saved_prompts(saved, tower, prompts, default, instances, labels):
@@ -203,6 +209,35 @@ def test_saved_prompts(saved, tower, prompts, default, instances, labels):
     chosen = tower(folder, prompts=("green ", ""))
     same(vectors(chosen), reference.encode(TEXTS, prompt="green ", normalize_embeddings=True))
     same(vectors(chosen, side="label"), reference.encode(TEXTS, prompt="", normalize_embeddings=True))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message", "hint", "enough"),
+    [
+        ({"story": "old "}, "fit neither instances nor labels: story", "instance_prompt and label_prompt", ("", "")),
+        (
+            {"s2p_query": "the ", "s2s_query": "old "},
+            "several prompts whose names fit instances: s2p_query, s2s_query",
+            "set instance_prompt",
+            ("the ", None),
+        ),
+        (
+            {"query": "the ", "web-document": "red ", "web-passage": "old "},
+            "several prompts whose names fit labels: web-document, web-passage",
+            "set label_prompt",
+            (None, "red "),
+        ),
+    ],
+)
+def test_prompts_that_fit_no_side_or_several_are_refused_by_name(saved, prompts, message, hint, enough):
+    """When a run is planned. A model without its prompts would be a worse one under the same name."""
+    folder, _ = saved(prompts=prompts)
+    with pytest.raises(UsageError, match=message) as raised:
+        SentBERT(backbone=str(folder)).require()
+    assert hint in raised.value.hint
+    SentBERT(backbone=str(folder), instance_prompt=enough[0], label_prompt=enough[1]).require()
+    with pytest.raises(UsageError, match=message):
+        Embedder(model=str(folder)).fit(Texts.from_lists(["a"]), Texts.from_lists(["b"]))
 
 
 def test_prompts_reach_training_and_prediction(saved, stories, tmp_path):
@@ -246,6 +281,54 @@ def test_what_is_not_followed_is_refused_by_name(saved, file, values, named):
     config = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps({**config, **values}))
     with pytest.raises(UsageError, match=named) as raised:
+        require_backbone(str(folder))
+    assert "embedder" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("modules.json", {}, "Expected `array`"),
+        ("modules.json", [{"path": ""}], "missing required field `type`"),
+        ("config_sentence_transformers.json", [], "Expected `object`"),
+        ("config_sentence_transformers.json", {"prompts": ["the "]}, "prompts`"),
+        ("config_sentence_transformers.json", {"truncate_dim": "8"}, "truncate_dim`"),
+        ("sentence_bert_config.json", {"max_seq_length": "9"}, "max_seq_length`"),
+        ("1_Pooling/config.json", [], "Expected `object`"),
+        ("2_Dense/config.json", {"out_features": 8}, "missing required field `in_features`"),
+        ("config.json", {"architectures": "BertModel"}, "architectures`"),
+        ("tokenizer_config.json", {"model_max_length": "9"}, "model_max_length`"),
+    ],
+)
+def test_a_file_that_is_not_what_it_is_to_be(saved, file, content, message):
+    """A message in one line, with the file and the key."""
+    folder, _ = saved(dense())
+    (folder / "sentence_bert_config.json").write_text("{}")  # else the tokenizer's limit would not be read
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=message) as raised:
+        require_backbone(str(folder))
+    assert str(folder / file) in raised.value.message
+
+
+@pytest.mark.parametrize("where", ["module", "transformer"])
+def test_code_of_a_checkpoint_is_neither_run_nor_replaced(saved, where):
+    """The class of the same name in transformers or in sentence-transformers is another network."""
+    folder, _ = saved()
+    if where == "module":
+        modules = json.loads((folder / "modules.json").read_text())
+        modules[1]["type"] = "my_package.Pooling"
+        (folder / "modules.json").write_text(json.dumps(modules))
+    else:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "mine.Bert"}}))
+    with pytest.raises(UsageError, match=r"my_package\.Pooling|auto_map in config\.json"):
+        require_backbone(str(folder))
+
+
+def test_a_model_with_a_decoder_is_refused(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint(pooling=""), tmp_path / "t5")
+    (folder / "config.json").write_text(json.dumps({"model_type": "t5", "is_encoder_decoder": True}))
+    with pytest.raises(UsageError, match=r"has a decoder behind its encoder \(t5\)") as raised:
         require_backbone(str(folder))
     assert "embedder" in raised.value.hint
 

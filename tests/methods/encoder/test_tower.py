@@ -1,5 +1,6 @@
 """An opened encoder over the life of a cell: how often it is opened, what it starts from, what is left on disk."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from safetensors.numpy import save_file
 from xmcbench import Artifacts, Compute, MethodError, Texts, TopK, Unavailable
 from xmcbench.methods.encoder import tower as tower_module
 from xmcbench.methods.encoder.backbone import weights_sha256
+from xmcbench.methods.encoder.settings import read_settings
 from xmcbench.methods.encoder.tower import Tower
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR
@@ -141,7 +143,8 @@ def test_a_pretraining_belongs_to_its_checkpoint(cell, checkpoint, tmp_path, kin
         return cell(method, tmp_path / "store")[0], method
 
     _, method = run()
-    assert bytes(method.pretrained["checkpoint"]).hex() == weights_sha256(folder)
+    noted = f"{weights_sha256(folder)} {read_settings(folder).architecture}"
+    assert bytes(method.pretrained["checkpoint"]) == hashlib.sha256(noted.encode()).digest()
     before, _ = run()
     weights = load_arrays(folder / "model.safetensors")
     table = weights["embeddings.word_embeddings.weight"]
@@ -208,7 +211,8 @@ def test_a_tower_is_told_where_to_compute(checkpoint, artifacts, stories, monkey
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     tower = opened(Compute("auto", 2))
     assert (tower.device, tower.processes, tower.seed) == ("cpu", 2, 3)
-    assert tower.computed == ["cpu", "fp32", "mean", "_UnitLength()", "16", "cosine"]
+    architecture = read_settings(checkpoint()).architecture
+    assert tower.computed == ["cpu", "fp32", architecture, "mean", "_UnitLength()", "16", "cosine"]
     assert (tower.longest, tower.fitting(24), tower.fitting(1000)) == (64, 24, 64)
     assert tower.instance_tokens(Texts.from_lists(["the " * 900]), 1000).lengths.tolist() == [64]
     with pytest.raises(Unavailable, match="no CUDA device found"):

@@ -46,21 +46,28 @@ def test_the_loss_of_a_level_equals_its_transcription(scored):
 def test_the_gradient_of_a_level(scored):
     _, shares, kept = map(torch.from_numpy, scored)
     vectors = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
-    clusters = ClusterWeights(np.random.default_rng(0).normal(size=(9, 4)), np.zeros(9))
+    rng = np.random.default_rng(0)
+    clusters = ClusterWeights(rng.normal(size=(9, 4)), rng.normal(size=9))
     listed = torch.arange(30).reshape(6, 5) % 9
 
-    def loss(each, weight):
-        clusters.weight = torch.nn.Parameter(weight, requires_grad=False)
-        return level_loss(clusters(each, listed), shares, kept, 0.3)
+    def loss(each, weight, bias):
+        scores = torch.func.functional_call(clusters, {"weight": weight, "bias": bias}, (each, listed))
+        return level_loss(scores, shares, kept, 0.3)
 
-    assert torch.autograd.gradcheck(lambda each: loss(each, clusters.weight.data), (vectors,))
-    weight = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda each: level_loss(torch.einsum("nd,nmd->nm", vectors.detach(), each[listed]), shares, kept, 0.3),
-        (weight,),
-    )
-    expected = np.einsum("nd,nmd->nm", vectors.detach(), clusters.weight.detach()[listed])
+    assert torch.autograd.gradcheck(loss, (vectors, clusters.weight, clusters.bias))
+    weight, bias = clusters.weight.detach()[listed], clusters.bias.detach()[listed]
+    expected = np.einsum("nd,nmd->nm", vectors.detach(), weight) + bias.numpy()
     np.testing.assert_allclose(clusters(vectors, listed).detach(), expected)
+
+
+def test_the_cost_of_the_machines():
+    """The more a mistake costs, the larger the weights."""
+    rng = np.random.default_rng(0)
+    true = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 40)]
+    level = Level(csr_matrix(np.ones((1, 3), np.float32)), csr_matrix(true))
+    vectors = rng.normal(size=(40, 8)).astype(np.float32)
+    sizes = [np.linalg.norm(bootstrapped(vectors, level, None, cost)[0]) for cost in (0.01, 1.0)]
+    assert sizes[0] < sizes[1] / 2
 
 
 def test_classifiers_start_from_linear_machines():
@@ -165,6 +172,27 @@ def test_equal_runs_are_equal_and_what_changes_them(run):
         {"max_clusters": 4},
     ):
         assert not np.array_equal(first.scores, run(**values)[0].scores), values
+
+
+def test_parameters_reach_the_trainings(run, monkeypatch):
+    plans, costs, ranked = [], [], []
+
+    def planned(*values, **named):
+        plans.append(TrainingPlan(*values, **named))
+        return plans[-1]
+
+    def started(*values):
+        costs.append(values[-1])
+        return bootstrapped(*values)
+
+    trained = LinearRanker.train
+    monkeypatch.setattr("xmcbench.methods.encoder.training.TrainingPlan", planned)
+    monkeypatch.setattr("xmcbench.methods.xr_transformer.bootstrap.bootstrapped", started)
+    monkeypatch.setattr(LinearRanker, "train", lambda *rest, **named: ranked.append(named) or trained(*rest, **named))
+    run(learning_rate=3e-4, warmup=0.3, clip=7.0, cost=0.4, threshold=0.2, nr_splits=4, max_leaf_size=3)
+    assert {(each.learning_rate, each.warmup, each.clip) for each in plans} == {(3e-4, 0.3, 7.0)}
+    assert set(costs) == {0.4}
+    assert ranked == [{"nr_splits": 4, "max_leaf_size": 3, "cost": 0.4, "threshold": 0.2, "seed": 0}]
 
 
 def test_the_vectors_count_beside_the_features(run, stories):

@@ -1,13 +1,15 @@
 """The ranker of a label tree gives what PECOS's model gives."""
 
 import numpy as np
+import pytest
 from scipy.sparse import random as random_matrix
 
 from xmcbench.methods.label_tree.ranker import LinearRanker
 from xmcbench.methods.label_tree.tree import label_tree, quiet_pecos
 
 
-def test_it_ranks_as_the_trained_model_does():
+@pytest.mark.parametrize(("cost", "threshold"), [(1.0, 0.0), (0.05, 0.0), (1.0, 0.3)])
+def test_it_ranks_as_the_trained_model_does(cost, threshold):
     from pecos.xmc.xlinear.model import XLinearModel
 
     rng = np.random.default_rng(1)
@@ -18,11 +20,12 @@ def test_it_ranks_as_the_trained_model_does():
     pairs.resize(300, 60)  # labels 49 to 59 have no pair
     seen = np.unique(pairs.indices)
     tree = {"nr_splits": 4, "max_leaf_size": 5}
-    found = LinearRanker.train(X, pairs, **tree, cost=1.0, threshold=0.0, seed=3).search(asked, 8, 6)
+    found = LinearRanker.train(X, pairs, **tree, cost=cost, threshold=threshold, seed=3).search(asked, 8, 6)
     with quiet_pecos():
         known = pairs[:, seen].tocsc()
-        options = {"solver_type": "L2R_L2LOSS_SVC_DUAL", "negative_sampling_scheme": "tfn", "threshold": 0.0}
-        model = XLinearModel.train(X, known, C=label_tree(X, known, **tree, seed=3), nr_splits=4, **options)
+        options = {"solver_type": "L2R_L2LOSS_SVC_DUAL", "negative_sampling_scheme": "tfn", "nr_splits": 4}
+        chain = label_tree(X, known, **tree, seed=3)
+        model = XLinearModel.train(X, known, C=chain, Cp=cost, Cn=cost, threshold=threshold, **options)
         expected = model.predict(asked, beam_size=6, only_topk=8).toarray()
     assert found.indices.shape == (40, 8)
     assert set(found.indices.ravel()) <= {-1, *seen}
