@@ -297,23 +297,29 @@ except Unavailable:
 
 
 @pytest.mark.parametrize("kind", ["bert", "mine"])
-def test_code_that_comes_with_a_checkpoint_is_never_run(checkpoint, tmp_path, monkeypatch, kind):
-    """Nobody is asked on a terminal: a known architecture is that of transformers, another is an error."""
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_that_comes_with_a_checkpoint_is_never_run(checkpoint, tmp_path, monkeypatch, kind, file):
+    """Nobody is asked on a terminal. A network of its own is refused, whatever it is called; for a tokenizer of its own
+    the one in tokenizer.json is taken.
+    """
     asked = []
     folder, ran = shutil.copytree(checkpoint(), tmp_path / "mine"), tmp_path / "ran"
+    maps = {"AutoConfig": "mine.Config", "AutoModel": "mine.Model", "AutoTokenizer": ["mine.Slow", "mine.Fast"]}
+    config = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(config | {"auto_map": maps}))
     config = json.loads((folder / "config.json").read_text())
-    config |= {"model_type": kind, "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    tokens = json.loads((folder / "tokenizer_config.json").read_text())
-    tokens["auto_map"] = {"AutoTokenizer": ["mine.Slow", "mine.Fast"]}
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokens))
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": kind}))
     (folder / "mine.py").write_text(f"open({str(ran)!r}, 'w')\n")
     monkeypatch.setattr("builtins.input", lambda *question: asked.append(question) or "n")
-    open_tokenizer(folder)
-    if kind == "bert":
+    if file == "config.json":
+        with pytest.raises(UsageError, match=r"needs code of its own, auto_map in config\.json"):
+            open_tokenizer(folder)
+    else:
+        open_tokenizer(folder)
+    if (kind, file) == ("bert", "tokenizer_config.json"):
         open_encoder(folder, "native", 0)
     else:
-        with pytest.raises(UsageError, match="is not a checkpoint of an encoder"):
+        with pytest.raises(UsageError, match="needs code of its own|is not a checkpoint of an encoder"):
             open_encoder(folder, "native", 0)
     assert not ran.exists()
     assert asked == []
