@@ -4,7 +4,15 @@ import psutil
 import pytest
 
 from xmcbench import environment
-from xmcbench.environment import available_memory, machine, machine_cores, machine_tag, thread_variables, usable_cores
+from xmcbench.environment import (
+    available_memory,
+    hardware,
+    machine,
+    machine_cores,
+    machine_tag,
+    thread_variables,
+    usable_cores,
+)
 
 
 def test_the_cores_of_a_process_are_those_that_it_is_told(monkeypatch):
@@ -39,3 +47,27 @@ def test_a_machine_is_told_from_others():
     assert len(machine()) == 36
     assert len(machine_tag()) == 6
     assert int(machine_tag(), 16) >= 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("fpu avx avx2 fma", " with AVX2"),
+        ("fpu avx2 avx512f", " with AVX-512"),
+        ("avx512_bf16 avx2 avx512f", " with AVX-512 bf16"),
+        ("avx2 avx512f avx512_bf16 amx_bf16 amx_tile", " with AMX bf16"),
+        ("fpu", ""),
+    ],
+)
+def test_processors_of_one_name_are_told_apart(tmp_path, monkeypatch, flags, said):
+    """A cloud calls several generations "AMD EPYC"; one of them trains twice as fast as another."""
+    cores = [f"processor : {core}\nmodel name\t: A   Processor: fast\nflags\t\t: {flags}" for core in (0, 1)]
+    (tmp_path / "cpuinfo").write_text("\n\n".join(cores))
+    monkeypatch.setattr("xmcbench.environment._CPUINFO", tmp_path / "cpuinfo")
+    hardware.cache_clear()
+    assert (hardware().processor, hardware().model) == (f"A Processor: fast{said}", "A Processor: fast")
+    assert hardware().kind.startswith(f"A Processor: fast{said}, ")
+    monkeypatch.setattr("xmcbench.environment._CPUINFO", tmp_path / "missing")
+    hardware.cache_clear()
+    assert hardware().processor
+    hardware.cache_clear()

@@ -21,6 +21,9 @@ from xmcbench import __version__
 #: The variables by which OpenMP, BLAS, numba and Rust libraries are told how many threads to use.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
+_CPUINFO = Path("/proc/cpuinfo")
+#: What is between the model of a processor and its vector instructions.
+_WITH = " with "
 #: Limit and use of memory of the group of processes that a container is, in both versions of cgroups.
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -28,8 +31,15 @@ _CGROUPS = (
 )
 
 
+#: Vector instructions of x86 processors, the fastest first, by the flag of Linux.
+_VECTORS = {"amx_bf16": "AMX bf16", "avx512_bf16": "AVX-512 bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
+
+
 class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine: processor, cores that a process may use, memory in GiB, names of its GPUs, operating system."""
+    """A machine: processor, cores that a process may use, memory in GiB, names of its GPUs, operating system.
+
+    processor: its model, with its vector instructions; old records have the model alone.
+    """
 
     processor: str
     cores: int
@@ -42,6 +52,11 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
         """One line that names a class of machine; times are only compared within a class."""
         accelerator = ", ".join(self.accelerators) or "no accelerator"
         return f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {accelerator}"
+
+    @property
+    def model(self) -> str:
+        """The model of the processor alone. Clouds have one name for processors of several generations."""
+        return self.processor.partition(_WITH)[0]
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,12 +151,13 @@ def _reclaimable(statistics: Path) -> int:
 
 def _processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return " ".join(line.partition(":")[2].split())
+        lines = _CPUINFO.read_text().splitlines()
     except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
+        lines = []  # not Linux
+    said = {key.strip(): value.split() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    model = " ".join(said.get("model name", [])) or platform.processor() or platform.machine()
+    vectors = next((name for flag, name in _VECTORS.items() if flag in said.get("flags", [])), "")
+    return f"{model}{_WITH}{vectors}" if vectors else model
 
 
 @cache

@@ -11,7 +11,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Standing, Store
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner import confirmation
-from xmcbench.runner.confirmation import Group, Verdict, confirm, groups
+from xmcbench.runner.confirmation import Group, Verdict, groups
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Place
 from xmcbench.setting import Setting
@@ -58,14 +58,15 @@ def test_one_check_covers_the_cells_of_a_method_with_or_without_pairs(record, al
 
 def test_a_cell_of_this_class_of_machine_is_run_again_before_a_cheaper_one(record, altered):
     here, there = hardware(), msgspec.structs.replace(hardware(), processor="another one")
+    older = msgspec.structs.replace(here, processor=here.model, cores=here.cores + 1)
 
     def made(seed, machine, total_s):
         hardware = (("environment", "hardware"), msgspec.to_builtins(machine))
         return altered(record("a", seed), hardware, (("measured", "total_s"), total_s))
 
-    records = [made(0, there, 1.0), made(1, here, 9.0), made(2, here, 5.0), made(3, there, 0.5)]
+    records = [made(0, there, 1.0), made(1, here, 9.0), made(2, here, 5.0), made(3, there, 0.5), made(4, older, 7.0)]
     (found,) = groups(records, Standing({"a": "0" * 64}))
-    assert [each.cell.seed for each in found.records] == [2, 1, 3, 0]
+    assert [each.cell.seed for each in found.records] == [2, 1, 4, 3, 0]
 
 
 @pytest.fixture
@@ -76,7 +77,17 @@ def group(run_here, plugin, tmp_path):
     return Group(tuple(records)), Registry([file]), Store(tmp_path / "runs")
 
 
-def test_a_check_is_written_into_all_that_it_covers(group, tiny):
+@pytest.fixture
+def confirm(tmp_path_factory):
+    """Each check in a runs folder of its own, as if by a command of its own."""
+
+    def check(group, dataset, store, registry, **options):
+        return confirmation.confirm(group, dataset, store, registry, Store(tmp_path_factory.mktemp("fresh")), **options)
+
+    return check
+
+
+def test_a_check_is_written_into_all_that_it_covers(confirm, group, tiny):
     checked, registry, store = group
     verdict = confirm(checked, str(tiny), store, registry)
     assert (verdict.same_ranks, verdict.largest_change, verdict.problem) == (1.0, 0.0, "")
@@ -86,7 +97,7 @@ def test_a_check_is_written_into_all_that_it_covers(group, tiny):
         assert check.source_sha256 == record.method.source_sha256
 
 
-def test_the_cell_runs_as_it_did_then(group, tiny, monkeypatch):
+def test_the_cell_runs_as_it_did_then(confirm, group, tiny, monkeypatch):
     """On the device and on as many processes."""
     checked, registry, store = group
     places = []
@@ -106,7 +117,7 @@ def test_the_cell_runs_as_it_did_then(group, tiny, monkeypatch):
     assert [place.compute for place in places] == [Compute(device="cpu", processes=3), Compute()]
 
 
-def test_a_result_that_is_another_stands_no_more(group, tiny):
+def test_a_result_that_is_another_stands_no_more(confirm, group, tiny):
     checked, registry, store = group
     record = checked.records[0]
     ranks = store.ranks(record, store.truth(record))
@@ -124,7 +135,7 @@ def test_a_result_that_is_another_stands_no_more(group, tiny):
     assert not any(each.checks for each in store.records())
 
 
-def test_a_cell_that_does_not_run_any_more_says_why(group, tiny, plugin):
+def test_a_cell_that_does_not_run_any_more_says_why(confirm, group, tiny, plugin):
     checked, _, store = group
     broken = Registry([plugin(METHOD.replace("self.labels = len(raw_Y)", "raise ValueError('gone')"), "broken.py")])
     assert confirm(checked, str(tiny), store, broken).problem == "failed: ValueError: gone"
@@ -154,7 +165,7 @@ def reference(group, tmp_path):
     return older
 
 
-def test_a_result_from_another_machine_is_compared_with_one_of_this_machine(reference, elsewhere, tiny):
+def test_a_result_from_another_machine_is_compared_with_one_of_this_machine(confirm, reference, elsewhere, tiny):
     """The cell that the reference has is run, though it is not the cheapest."""
     checked, registry, store = elsewhere
     assert not confirm(checked, str(tiny), store, registry).stands
@@ -166,7 +177,7 @@ def test_a_result_from_another_machine_is_compared_with_one_of_this_machine(refe
         assert check.machine == record.environment.hardware.kind
 
 
-def test_a_reference_by_other_code_is_not_used(reference, elsewhere, tiny):
+def test_a_reference_by_other_code_is_not_used(confirm, reference, elsewhere, tiny):
     checked, registry, store = elsewhere
     for record in reference.records():
         method = msgspec.structs.replace(record.method, source_sha256="0" * 64)
@@ -174,7 +185,7 @@ def test_a_reference_by_other_code_is_not_used(reference, elsewhere, tiny):
     assert not confirm(checked, str(tiny), store, registry, reference=reference).stands
 
 
-def test_what_somebody_else_recorded_meanwhile_stays_as_it_is(group, tiny, monkeypatch):
+def test_what_somebody_else_recorded_meanwhile_stays_as_it_is(confirm, group, tiny, monkeypatch):
     checked, registry, store = group
     theirs = []
 
@@ -190,7 +201,27 @@ def test_what_somebody_else_recorded_meanwhile_stays_as_it_is(group, tiny, monke
     assert store.find(checked.records[1].cell) == theirs[0]
 
 
-def test_a_check_against_the_record_itself_names_no_machine(group, tiny, tmp_path):
+def test_a_check_against_the_record_itself_names_no_machine(confirm, group, tiny, tmp_path):
     checked, registry, store = group
     assert confirm(checked, str(tiny), store, registry, reference=Store(tmp_path / "none")).stands
     assert [each.checks[0].machine for each in store.records()] == [None, None]
+
+
+SHARING = METHOD.replace(
+    "self.labels = len(raw_Y)",
+    """self.labels = len(raw_Y)
+            made = self.artifacts.get("drawn", {}, lambda folder: (folder / "it").write_bytes(os.urandom(8)))
+            self.notes["drawn"] = (made / "it").read_bytes().hex()""",
+).replace("import numpy as np", "import os\n    import numpy as np")
+
+
+def test_what_one_cell_makes_another_uses(run_here, plugin, tmp_path, tiny):
+    """As in one run, but nothing of the stored results is used."""
+    file = plugin(SHARING)
+    records = run_here(file, methods=["chance"], seeds=(0, 1))
+    store, fresh = Store(tmp_path / "runs"), Store(tmp_path / "fresh")
+    for record in records:
+        assert confirmation.confirm(Group((record,)), str(tiny), store, Registry([file]), fresh).stands
+    before, after = ({each.notes["drawn"] for each in found.records()} for found in (store, fresh))
+    assert len(before) == len(after) == 1
+    assert before != after

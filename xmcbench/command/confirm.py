@@ -2,8 +2,9 @@
 
 A change of code makes the results of a method stale, even if it changes none of them. For each method, parameters,
 dataset and kind of supervision the cheapest cell is run again, from scratch: of those made on this class of machine, if
-there are any. If its ranks equal the stored ones, the check is written into all records of the group, which are then
-fresh again. The others need `run --refresh`.
+there are any. The cells of one command share what they make, in a temporary folder. If the ranks of a cell equal the
+stored ones, the check is written into all records of its group, which are then fresh again. The others need
+`run --refresh`.
 
   xmcbench confirm --runs leaderboards
   xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS
     from xmcbench.runner import confirmation
+    from xmcbench.storage.temporary import scratch
 
     if not (arguments.runs / "records").is_dir():
         raise UsageError(f"there are no records in {arguments.runs}", NO_RUNS)
@@ -80,21 +82,23 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if not found:
         print("no record is stale")
+    if arguments.dry_run:
+        for number, group in enumerate(found, 1):
+            print(f"[{number}/{len(found)}] {group.name}, {group.records[0].measured.total_s:.0f} s when it last ran")
+        return report.warn_left_out(store)
     refused = 0
-    for number, group in enumerate(found, 1):
-        place = f"[{number}/{len(found)}] {group.name}"
-        if arguments.dry_run:
-            print(f"{place}, {group.records[0].measured.total_s:.0f} s when it last ran")
-            continue
-        name = group.records[0].cell.dataset
-        try:
-            verdict = confirmation.confirm(group, datasets.get(name, name), store, registry, limits, reference)
-        except XmcbenchError as error:
-            print(f"{place}: not confirmed: {error}", file=sys.stderr)
-            refused += 1
-            continue
-        refused += not verdict.stands
-        print(f"{place}: {_said(verdict)}", flush=True)
+    with scratch() as folder:
+        for number, group in enumerate(found, 1):
+            place, name = f"[{number}/{len(found)}] {group.name}", group.records[0].cell.dataset
+            given = datasets.get(name, name)
+            try:
+                verdict = confirmation.confirm(group, given, store, registry, Store(folder), limits, reference)
+            except XmcbenchError as error:
+                print(f"{place}: not confirmed: {error}", file=sys.stderr)
+                refused += 1
+                continue
+            refused += not verdict.stands
+            print(f"{place}: {_said(verdict)}", flush=True)
     return max(report.warn_left_out(store), int(refused > 0))
 
 

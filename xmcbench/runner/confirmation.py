@@ -3,7 +3,8 @@
 A change of code that changes no result, such as a renamed variable, makes every row of a method stale. Instead of
 running all of them again, one cell is run for each method, parameters, dataset and kind of supervision (without pairs,
 or with pairs), from scratch, and its ranks are compared with the stored ones. The check is written into every record
-that it covers: which cell was run, when, and how much differed.
+that it covers: which cell was run, when, and how much differed. These cells share what they make, such as weights that
+were trained without pairs, as those of one run do; nothing of the stored results is used.
 
 Training an encoder gives other weights on another processor, also by the same code. A cell that was made on this class
 of machine is therefore preferred, and where all records are from another one, the rerun can be compared with a run of
@@ -31,7 +32,6 @@ from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import request_for
 from xmcbench.storage.canonical import canonical_json
-from xmcbench.storage.temporary import scratch
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
@@ -80,10 +80,11 @@ def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
             pairs = cell.setting.kind != "ez"
             covered = [cell.dataset_sha256, cell.method, cell.parameters, pairs, record.method.source_sha256]
             found.setdefault(canonical_json(covered), []).append(record)
-    here = hardware().kind
+    here = hardware()
 
-    def order(record: Record) -> tuple[bool, float, str]:
-        return record.environment.hardware.kind != here, record.measured.total_s, record.key
+    def order(record: Record) -> tuple[bool, bool, float, str]:
+        there = record.environment.hardware
+        return there.kind != here.kind, there.model != here.model, record.measured.total_s, record.key
 
     return [Group(tuple(sorted(group, key=order))) for group in found.values()]
 
@@ -93,28 +94,28 @@ def confirm(
     dataset: str,
     store: Store,
     registry: Registry,
+    fresh: Store,
     limits: Limits | None = None,
     reference: Store | None = None,
 ) -> Verdict:
-    """Run the group's first cell again, in a runs folder of its own, and compare the ranks of its true pairs.
+    """Run the group's first cell again, and compare the ranks of its true pairs.
 
-    dataset: its name or folder. reference: results of the older code on this machine; if it has one of a cell of the
-    group, that cell is run, and compared with this result. If the result is the same, the check is written into every
-    record of the group. Raises what planning the cell raises, and StorageError if the stored ranks are missing.
+    dataset: its name or folder. fresh: the runs folder in which it runs, empty but for other groups. reference:
+    results of the older code on this machine; if it has one of a cell of the group, that cell is run, and compared with
+    this result. If the result is the same, the check is written into every record of the group. Raises what planning
+    the cell raises, and StorageError if the stored ranks are missing.
     """
     referred = _referred(group, reference) if reference else None
     before, base = (referred, reference) if referred and reference else (group.records[0], store)
     cell = before.cell
-    with scratch() as folder:
-        fresh = Store(folder)
-        planned = plan([request_for(before, dataset, registry)], registry, fresh)
-        if planned.cells[0].cell.key != cell.key:
-            return Verdict(group, problem="its parameters now select a different cell")
-        compute = before.environment.compute or Compute()
-        (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
-        if not after.ok:
-            return Verdict(group, problem=f"{after.status}: {after.reason}")
-        verdict = _compared(group, before, base, after, fresh)
+    planned = plan([request_for(before, dataset, registry)], registry, fresh)
+    if planned.cells[0].cell.key != cell.key:
+        return Verdict(group, problem="its parameters now select a different cell")
+    compute = before.environment.compute or Compute()
+    (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
+    if not after.ok:
+        return Verdict(group, problem=f"{after.status}: {after.reason}")
+    verdict = _compared(group, before, base, after, fresh)
     if verdict.stands:
         check = SourceCheck(
             source_sha256=after.method.source_sha256,
