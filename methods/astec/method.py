@@ -30,10 +30,9 @@ class Astec(Method):
     nearest to it; its nearness to a label is (1 - votes) x the cosine with the mean document + votes x the share of
     these documents, by squared cosine, that have the label. One classifier a label is trained on the nearest labels of
     each shortlist, on random ones, and on the documents' own; there a document is not its own neighbor. Of more than
-    ``negatives`` own labels of a document, as many are drawn, once. The score of a
-    label of the shortlist is fusion x sigma(classifier) + (1 - fusion) x sigma(nearness). The re-ranker is a second set
-    of classifiers, whose negatives are the labels of the shortlist that this score ranks first; it adds its sigma to
-    the score of a label.
+    ``negatives`` own labels of a document, as many are drawn, once. The score of a label of the shortlist is fusion x
+    sigma(classifier) + (1 - fusion) x sigma(nearness). The re-ranker is a second set of classifiers, whose negatives
+    are the labels of the shortlist that this score ranks first; it adds its sigma to the score of a label.
 
     The texts of labels only count toward the vocabulary and the weights and vectors of its words, so a label without a
     known pair is never predicted. An instance without a known token has no prediction either; the notes give their

@@ -40,8 +40,8 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
     that many tokens at a time, which draws other dropout masks, and computes their activations again in the backward
     pass, so that the activations of one such batch are held and not those of the whole step. For contrastive losses
     this is GradCache (Gao et al. 2021): the loss sees all vectors of the step. ``recomputed_layers`` does the same for
-    each layer. ``checkpoint_sha256`` (hex) is of the weights that training
-    starts from and of their architecture, where these are known.
+    each layer. ``checkpoint_sha256`` (hex) is of the weights that training starts from and of their architecture, where
+    these are known.
     """
 
     checkpoint_sha256: str | None = None

@@ -88,11 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
         return report.warn_left_out(store)
     refused = 0
     with scratch() as folder:
+        fresh = Store(folder)
         for number, group in enumerate(found, 1):
             place, name = f"[{number}/{len(found)}] {group.name}", group.records[0].cell.dataset
             given = datasets.get(name, name)
             try:
-                verdict = confirmation.confirm(group, given, store, registry, Store(folder), limits, reference)
+                verdict = confirmation.confirm(group, given, store, registry, fresh, limits, reference)
             except XmcbenchError as error:
                 print(f"{place}: not confirmed: {error}", file=sys.stderr)
                 refused += 1
