@@ -47,8 +47,8 @@ class MACLR(SelfTraining):
         "paper": "MACLR, section 5.1",
         "reference": "MACLR's code",
         "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
-        "small": "lf-debian-20k-dev and lf-yso-abstracts-dev: pseudo_mix, three seeds, in the committed records; the "
-        "others, one run of each candidate, whose records are not committed",
+        "small": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: pseudo_mix, three seeds; "
+        "label_temperature, pseudo_top, pseudo_loss, pseudo_own_title and pseudo_recipe, one run of each",
         "hour": "the values of small; nothing else was chosen",
         "gpu": "the values of small; nothing else was chosen",
         "scratch": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: label_temperature, "
