@@ -51,7 +51,9 @@ class Rerank(Method):
         int | None,
         Ge(8),
         Unit("tokens"),
-        Doc("maximum length of an instance and a label together; none: the model's own"),
+        Doc(
+            "maximum length of an instance and a label together, if the model's own is not less; none: the model's own"
+        ),
     ] = None
     batch: Annotated[int, Ge(1), Unit("pairs"), Doc("number of pairs scored at a time", "sentence-transformers")] = 32
     precision: Annotated[
@@ -142,7 +144,6 @@ class Rerank(Method):
             model = CrossEncoder(
                 str(folder),
                 device=device,
-                max_length=self.max_length,
                 local_files_only=True,
                 trust_remote_code=False,
                 model_kwargs={"dtype": DTYPES[precision], "use_safetensors": True},
@@ -151,6 +152,8 @@ class Rerank(Method):
             reason = " ".join(str(error).split())
             raise UsageError(f"sentence-transformers cannot load {folder}: {type(error).__name__}: {reason}") from error
         refuse_missing_weights(folder, model)
+        if self.max_length:
+            model.max_seq_length = min(self.max_length, model.max_seq_length or self.max_length)
         if model.num_labels != 1:
             raise UsageError(
                 f"{self.model} gives {model.num_labels} scores for a pair", "choose a model with one output"

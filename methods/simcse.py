@@ -11,6 +11,8 @@ from xmcbench.methods.encoder.budgets import BUDGETS, PAPER_FINETUNING
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
     from xmcbench import Texts
     from xmcbench.methods.encoder.tower import Tower
 
@@ -23,9 +25,9 @@ class SimCSE(PretrainedEncoder):
     """Unsupervised SimCSE on the corpus (Gao et al. 2021; MACLR section 5.1).
 
     Each training document is embedded twice, under two dropout masks; the other documents of the batch are negatives
-    (InfoNCE over cosines). A dense layer with tanh follows the pooled vector in training only. The published recipe
-    takes [CLS] of BERT-base; ``quick`` trains with the pooling of its checkpoint. Lengths and warm-up of the preset
-    ``paper`` are those of the other encoders here.
+    (InfoNCE over cosines). A dense layer with tanh follows the pooled vector in this training only: fine-tuning is on
+    the vectors that rank. The published recipe takes [CLS] of BERT-base; ``quick`` trains with the pooling of its
+    checkpoint. Lengths and warm-up of the preset ``paper`` are those of the other encoders here.
     """
 
     title = "SimCSE"
@@ -60,3 +62,7 @@ class SimCSE(PretrainedEncoder):
         task = TwoViews(documents, documents, self.batch, tower.temperature, self.seed)
         identity = {"kind": "two dropouts", "instances": raw_X.digest}
         self.notes["training"] = tower.train(task, self._plan(self.steps, self.learning_rate), identity, self.batch)
+
+    def _finetune(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix) -> None:
+        tower.encoder.projection = None
+        super()._finetune(tower, raw_X, raw_Y, pairs)

@@ -12,7 +12,7 @@ from xmcbench import TopK
 #: What becomes of the scores of one ranking, query by query, before they are added up.
 #:
 #: ``range``     the last one is 0 and the first one 1
-#: ``deviation`` the last one is 0, and their standard deviation 1
+#: ``deviation`` the last one is 0, and their standard deviation 1; the first one is 1 where all are equal
 #: ``shift``     the last one is 0, the unit stays
 #: ``rank``      no score: 1 / (60 + rank), reciprocal rank fusion (Cormack et al., SIGIR 2009)
 Normalization = Literal["range", "deviation", "shift", "rank"]
@@ -40,6 +40,8 @@ def normalized(ranking: TopK, how: Normalization) -> np.ndarray:
         count = np.maximum(there.sum(axis=1), 1)
         mean = shifted.sum(axis=1) / count
         unit = np.sqrt(np.square(np.where(there, shifted - mean[:, None], 0)).sum(axis=1) / count)
+        # A single prediction, or equal ones, would keep the scores of its method.
+        unit = np.where(unit > 0, unit, shifted.max(axis=1, initial=0))
     else:
         unit = np.ones(len(ranking))
     return np.asarray(shifted / np.where(unit > 0, unit, 1)[:, None], np.float32)

@@ -58,7 +58,9 @@ class Hybrid(Method):
     ] = "deviation"
     weights: Annotated[str, Doc("weights of the parts: equal, fit, or comma-separated numbers")] = "equal"
     held_out: Annotated[
-        float, Interval(gt=0, lt=1), Doc("share of the instances with pairs that weights=fit is fitted on")
+        float,
+        Interval(gt=0, lt=1),
+        Doc("share of the instances with pairs that weights=fit is fitted on; at most 1,000 are"),
     ] = 0.2
     depth: Annotated[int, Ge(0), Unit("labels"), Doc("labels requested from each part; 0: k")] = 0
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RECIPES: dict[Recipe, tuple[int, float]] = {"pecos": (2, 0.98), "sklearn": (2, 1.0)}
 #: Labels of a source that the sum looks at.
 DEPTH = 100
+#: Instances whose scores are summed at a time; each takes up to 14 KB with two sources.
+_ROWS = 16_384
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,32 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DE
     gives the others nothing. depth: only labels among the first so many of every source are ranked; 0: all. width:
     labels that are ranked at most.
     """
+    scales = [_best_mean(each) for each in sources]
+    blocks = (
+        [TopK(each.indices[start : start + _ROWS], each.scores[start : start + _ROWS]) for each in sources]
+        for start in range(0, len(sources[0]), _ROWS)
+    )
+    parts = (_summed(block, scales, labels, depth, width) for block in blocks)
+    ranked = TopK.joined(parts, width, len(sources[0]))
+    longest = max(1, int((ranked.indices >= 0).sum(axis=1).max(initial=0)))
+    return TopK(ranked.indices[:, :longest], ranked.scores[:, :longest])
+
+
+def _best_mean(source: TopK) -> float:
+    """The mean of the best scores of a source."""
+    best = source.scores[:, 0][source.indices[:, 0] >= 0]
+    return max(float(best.mean()) if len(best) else 1.0, 1e-9)
+
+
+def _summed(sources: Sequence[TopK], scales: Sequence[float], labels: int, depth: int, width: int) -> TopK:
+    """``summed`` for a block of instances; scales: what the scores of each source are divided by."""
     from scipy.sparse import csr_matrix
 
     shape = len(sources[0]), labels
     total, votes, floors = csr_matrix(shape, dtype=np.float64), csr_matrix(shape, dtype=np.float64), np.zeros(shape[0])
-    for source in sources:
+    for source, scale in zip(sources, scales, strict=True):
         listed = source.indices >= 0
-        best = source.scores[:, 0][listed[:, 0]]
-        scaled = np.where(listed, source.scores, 0) / max(float(best.mean()) if len(best) else 1.0, 1e-9)
+        scaled = np.where(listed, source.scores, 0) / scale
         floor = np.where(listed[:, -1], scaled[:, -1], np.minimum(scaled.min(1), 0.0))
         floors += floor
         rows, places = np.nonzero(listed)
@@ -123,7 +143,7 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DE
     if depth:
         total = total.multiply(votes >= len(sources)).tocsr()
         total.eliminate_zeros()
-    ranked = TopK.from_scores(total, min(width, max(1, int(np.diff(total.indptr).max(initial=1)))))
+    ranked = TopK.from_scores(total, width)
     return TopK.ranked(ranked.indices, ranked.scores + floors[:, None].astype(np.float32))
 
 

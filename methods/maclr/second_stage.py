@@ -79,8 +79,9 @@ class SecondStage(ContrastiveTask):
     ) -> None:
         """pairs: at least one; batch: pairs of a step, over all processes.
 
-        negatives: ``untrue`` leaves out other pseudo labels of the instance, and with own_titles its title. margin: a
-        label whose inner product with the instance comes within this of the pair's label is not a negative.
+        negatives: ``untrue`` leaves out other pseudo labels of the instance, and with own_titles its title; ``all``
+        leaves out pseudo labels only where they are drawn as hard negatives. margin: a label whose inner product with
+        the instance comes within this of the pair's label is not a negative.
         """
         self._instances, self._labels, self._pairs, self._temperature = instances, labels, pairs, temperature
         self._loss, self._negatives, self._own_titles = loss, negatives, own_titles
@@ -116,6 +117,9 @@ class SecondStage(ContrastiveTask):
         ignored = torch.zeros_like(own)
         if self._negatives == "untrue":
             ignored |= torch.from_numpy(self._not_untrue(own_rows, labels)).to(logits.device)
+        elif "hard" in views:
+            known = self._pseudo(own_rows, views["hard"].rows)
+            ignored[:, len(rows) :] |= torch.from_numpy(known).to(logits.device)
         if self._margin is not None:
             pair = logits.detach()[own][:, None]
             ignored |= logits.detach() > pair - self._margin / self._temperature
@@ -123,8 +127,12 @@ class SecondStage(ContrastiveTask):
 
     def _not_untrue(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Pseudo labels of the instances, and their titles: bool [len(rows), len(labels)]."""
-        known: np.ndarray = self._matrix[rows][:, labels].toarray() > 0
+        known = self._pseudo(rows, labels)
         return known if self._own_titles is None else known | self._own_titles.same(rows[:, None], labels)
+
+    def _pseudo(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Whether a label is a pseudo label of an instance: bool [len(rows), len(labels)]."""
+        return np.asarray(self._matrix[rows][:, labels].toarray() > 0)
 
 
 class SoftTargets(ContrastiveTask):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -57,7 +57,13 @@ class SelfTraining(ContextEncoder):
         ),
     ] = "each"
     pseudo_top: Annotated[
-        int, Ge(1), Doc("number of pseudo labels of a document, from each source or from the mix", "MACLR, section 4.3")
+        int,
+        Ge(1),
+        Doc(
+            "number of pseudo labels of a document, from each source or from the mix; with pseudo_loss = soft, "
+            "soft_labels says it",
+            "MACLR, section 4.3",
+        ),
     ] = 3
     pseudo_depth: Annotated[int, Ge(1), Doc("ranks of a source that agreement looks at")] = 3
     pseudo_twice: Annotated[
@@ -123,7 +129,7 @@ class SelfTraining(ContextEncoder):
     ] = "pecos"
 
     def require(self) -> None:
-        """Raise UsageError too where the ranks of hard negatives hold fewer labels than are asked for."""
+        """Raise UsageError too for too few ranks of hard negatives, and for a parameter that has no effect."""
         super().require()
         if self.hard_negatives > self.hard_last - self.hard_first + 1:
             raise UsageError(
@@ -131,6 +137,8 @@ class SelfTraining(ContextEncoder):
                 f"hard_last = {self.hard_last} hold fewer labels",
                 "raise hard_last",
             )
+        if self.pseudo_twice and self.pseudo_mix != "each":
+            raise self._no_effect("pseudo_twice", f"pseudo_mix = {self.pseudo_mix}")
         if self.pseudo_loss == "soft":
             self._check_soft()
 
@@ -145,10 +153,14 @@ class SelfTraining(ContextEncoder):
             "negative_margin": self.negative_margin is not None,
         }
         for name in (name for name, given in without.items() if given):
-            raise UsageError(
-                f"maclr.{name} = {getattr(self, name)} has no effect with pseudo_loss = soft",
-                "set pseudo_mix=sum" if name == "pseudo_mix" else f"leave {name} at its default",
-            )
+            raise self._no_effect(name, "pseudo_loss = soft")
+
+    def _no_effect(self, name: str, where: str) -> UsageError:
+        """The error for a parameter that has no part in what another one chooses; its hint has the value that fits."""
+        fits = {"pseudo_mix": "sum", "pseudo_twice": "false", "min_pseudo_margin": "0", "hard_negatives": "0"}
+        return UsageError(
+            f"maclr.{name} = {getattr(self, name)} has no effect with {where}", f"set {name}={fits.get(name, 'none')}"
+        )
 
     @property
     def _second(self) -> bool:
@@ -199,11 +211,11 @@ class SelfTraining(ContextEncoder):
         """
         from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, SoftTargets
 
-        pairs, ranking = self._pseudo_pairs(tower, raw_X, read, raw_Y, own_titles)
+        rankings = self._rankings(tower, raw_X, read, raw_Y, own_titles)
+        pairs = self._pseudo_pairs(rankings, len(read), len(raw_Y))
         instances = tower.instance_tokens(read, self.instance_length)
         labels = tower.label_tokens(raw_Y, self.label_length)
         common = self.batch, tower.temperature, seed
-        hint = "a lower min_pseudo_score or min_pseudo_margin, or pseudo_own_title=true, lets more through"
         identity: dict[str, object] = {
             "kind": "maclr stage II",
             "loss": self.pseudo_loss,
@@ -212,15 +224,22 @@ class SelfTraining(ContextEncoder):
         }
         if self.pseudo_loss == "soft":
             length = {"length": self.soft_labels, "sharpness": self.soft_sharpness}
+            ranking = self._together(rankings, len(raw_Y))
             lists = SoftTargets(instances, labels, ranking, *common, **length)  # type: ignore[arg-type]
             if not len(lists):
                 raise MethodError(f"no document has {self.soft_labels} pseudo labels", "lower maclr.soft_labels")
             first = ranking.indices[:, : self.soft_labels], ranking.scores[:, : self.soft_labels]
             return lists, {**identity, **length, "ranking": _digest(*first)}
         if not len(pairs):
-            raise MethodError("no document has a pseudo label", hint)
+            raise MethodError(
+                "no document has a pseudo label",
+                "a larger pseudo_depth, pseudo_mix=sum or pseudo_own_title=true lets more through"
+                if self.pseudo_mix == "agreement"
+                else "a lower min_pseudo_score or min_pseudo_margin, or pseudo_own_title=true, lets more through",
+            )
         hard = None
         if self.hard_negatives:
+            ranking = self._together(rankings, len(raw_Y))
             hard = HardNegatives(ranking, len(raw_Y), self.hard_negatives, self.hard_first, self.hard_last)
             identity |= {
                 "hard": [self.hard_negatives, self.hard_first, self.hard_last],
@@ -240,19 +259,11 @@ class SelfTraining(ContextEncoder):
         identity |= {"pairs": _digest(pairs.rows, pairs.columns), "negatives": self.negatives}
         return task, {**identity, "margin": self.negative_margin}
 
-    def _pseudo_pairs(
+    def _rankings(
         self, tower: Tower, raw_X: Texts, read: Texts, raw_Y: Texts, own_titles: OwnTitles
-    ) -> tuple[PseudoPairs, TopK]:
-        """The pseudo labels of each text that is read, and the ranking of hard negatives and soft targets."""
-        from xmcbench.methods.maclr.pseudo_pairs import (
-            DEPTH,
-            bm25_ranking,
-            chosen,
-            mixed,
-            summed,
-            tfidf_ranking,
-            without_own_titles,
-        )
+    ) -> dict[str, TopK]:
+        """What each source takes for the labels of each text that is read, by the source's name."""
+        from xmcbench.methods.maclr.pseudo_pairs import DEPTH, bm25_ranking, tfidf_ranking, without_own_titles
 
         deep = self.pseudo_mix != "each" or self.hard_negatives or self.pseudo_loss == "soft"
         depth = max(DEPTH if deep else 0, self.hard_last if self.hard_negatives else 0, self.pseudo_top + 1)
@@ -268,9 +279,20 @@ class SelfTraining(ContextEncoder):
         if not self.pseudo_own_title:
             # Cut to one length again: a row with room left would count as a source that ended early.
             rankings = {name: without_own_titles(each, own_titles, wanted) for name, each in rankings.items()}
-        labels, counts = len(raw_Y), {}
+        return rankings
+
+    def _together(self, rankings: Mapping[str, TopK], labels: int) -> TopK:
+        """One ranking by the sum of all sources: that of ``sum``, of hard negatives and of soft targets."""
+        from xmcbench.methods.maclr.pseudo_pairs import DEPTH, summed
+
         width = max(DEPTH, self.hard_last if self.hard_negatives else 0)
-        together = summed([*rankings.values()], labels, width=width) if deep else next(iter(rankings.values()))
+        return summed([*rankings.values()], labels, width=width)
+
+    def _pseudo_pairs(self, rankings: Mapping[str, TopK], documents: int, labels: int) -> PseudoPairs:
+        """The pseudo labels of each of so many texts that are read."""
+        from xmcbench.methods.maclr.pseudo_pairs import chosen, mixed, summed
+
+        counts = {}
         if self.pseudo_mix == "each":
             sources = []
             for name, each in rankings.items():
@@ -279,11 +301,14 @@ class SelfTraining(ContextEncoder):
                 counts[name] = len(sources[-1])
             pairs = mixed(sources, self.pseudo_twice)
         else:
-            depth = self.pseudo_depth if self.pseudo_mix == "agreement" else 0
-            ranked = summed([*rankings.values()], labels, depth) if depth else together
+            ranked = (
+                summed([*rankings.values()], labels, self.pseudo_depth)
+                if self.pseudo_mix == "agreement"
+                else self._together(rankings, labels)
+            )
             pairs = chosen(ranked, labels, self.pseudo_top, self.min_pseudo_score, self.min_pseudo_margin)
-        self.notes["pseudo pairs"] = {"documents": len(read), **counts, "mixed": len(pairs)}
-        return pairs, together
+        self.notes["pseudo pairs"] = {"documents": documents, **counts, "mixed": len(pairs)}
+        return pairs
 
     def _nearest_by_encoder(self, tower: Tower, raw_X: Texts, raw_Y: Texts, depth: int) -> TopK:
         from xmcbench.methods.maclr.pseudo_pairs import kept_ranking

@@ -96,6 +96,16 @@ def test_simcse_under_the_head_of_the_paper(run, checkpoint, stories):
     assert run(SimCSE, stories, values_of(SimCSE, checkpoint()))[1]._tower.encoder.projection is not None
 
 
+def test_simcse_is_fine_tuned_without_its_projection(run, checkpoint, stories):
+    """What is trained on the pairs is what ranks, as in the other methods."""
+    found = []
+    for kind in (SentBERT, SimCSE):
+        values = {**values_of(kind, checkpoint(dropout=0.0)), "finetune_share": None}
+        own = {"steps": 0} if kind is SimCSE else {}
+        found.append(run(kind, stories, {**values, **own}, pairs=stories[2])[0])
+    assert np.array_equal(found[0].scores, found[1].scores)
+
+
 def test_pairs_teach(run, checkpoint, stories):
     raw_X, _, pairs = stories
     values = {**values_of(SentBERT, checkpoint()), "finetune_steps": 120, "finetune_rate": 5e-3}

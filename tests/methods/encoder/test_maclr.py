@@ -1,3 +1,4 @@
+import itertools
 import json
 import subprocess
 import sys
@@ -6,12 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from xmcbench import Artifacts, MethodError, Texts, UsageError
+from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.ict import ICT
 from xmcbench.methods.maclr import MACLR, title_retrieval
 from xmcbench.methods.rts import RTS
 from xmcbench.methods.simcse import SimCSE
 
+THINGS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbor", "island", "jungle"]
 STRANGE = Texts.from_lists(["", " ", "zyzzyva", "\u4e2d\u6587 \U0001f600", "the " * 900])
 OFF = MACLR.ablation["1"]
 SHARED = {
@@ -169,6 +171,132 @@ def test_the_options_of_the_code(run, stories):
     assert method.notes["pseudo pairs"]["encoder"] == 24
 
 
+LABELS = [*(f"{thing} story" for thing in THINGS[:5]), *(f"the {thing}" for thing in THINGS[5:])]
+
+
+@pytest.fixture
+def numbered():
+    """30 documents that differ, of which 20 have the title of a label; the first four have no context."""
+    titles = [f"{THINGS[row % 10]} story" for row in range(30)]
+    contents = [
+        f"The {row}." if row < 4 else f"The old {THINGS[row % 10]} {row}. It likes the engine." for row in range(30)
+    ]
+    return Texts.from_lists(titles, contents), Texts.from_lists(LABELS)
+
+
+@pytest.fixture
+def trained(run, numbered, monkeypatch):
+    """Run MACLR with scores of its sources that are given, and without a training; returns the tasks of Stage II."""
+    rng = np.random.default_rng(7)
+    scores = {name: rng.random((30, 10)).astype(np.float32) for name in ("encoder", "sklearn", "pecos", "bm25")}
+    tasks = []
+
+    def ranking(name, texts, depth):
+        rows = [list(numbered[0]).index(each) for each in texts]
+        return TopK.from_scores(scores[name][rows], depth)
+
+    def train(tower, task, plan, identity, *options, **named):
+        tasks.append(task)
+        return {}
+
+    pseudo = "xmcbench.methods.maclr.pseudo_pairs"
+    monkeypatch.setattr(MACLR, "_nearest_by_encoder", lambda self, tower, read, labels, k: ranking("encoder", read, k))
+    monkeypatch.setattr(
+        f"{pseudo}.tfidf_ranking", lambda store, corpus, read, labels, k, recipe: ranking(recipe, read, k)
+    )
+    monkeypatch.setattr(f"{pseudo}.bm25_ranking", lambda store, read, labels, k: ranking("bm25", read, k))
+    monkeypatch.setattr("xmcbench.methods.encoder.tower.Tower.train", train)
+
+    def go(**values):
+        tasks.clear()
+        run(numbered, steps=0, **values)
+        return scores, tasks[0]
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("values", "sources", "depth"),
+    [
+        ({"pseudo_mix": "agreement", "pseudo_depth": 3}, ["encoder", "pecos"], 3),
+        ({"pseudo_mix": "agreement", "pseudo_depth": 1}, ["encoder", "pecos"], 1),
+        (
+            {"pseudo_mix": "agreement", "pseudo_depth": 6, "pseudo_top": 2, "min_pseudo_score": 1.7},
+            ["encoder", "pecos"],
+            6,
+        ),
+        ({"pseudo_mix": "agreement", "pseudo_bm25": True, "pseudo_depth": 4}, ["encoder", "pecos", "bm25"], 4),
+        ({"pseudo_mix": "sum", "pseudo_recipe": "sklearn"}, ["encoder", "sklearn"], 10),
+        ({"pseudo_mix": "sum", "pseudo_own_title": False, "pseudo_steps": 1}, ["encoder", "pecos"], 10),
+        ({"pseudo_encoder": False, "pseudo_bm25": True, "pseudo_mix": "sum"}, ["pecos", "bm25"], 10),
+    ],
+)
+def test_pseudo_pairs_of_sources_put_together(trained, numbered, values, sources, depth):
+    """Label by label: those among the first of every source, by the sum of scores over the mean best one."""
+    scores, task = trained(**{"pseudo_top": 1, **values})
+    read = read_by(task, numbered, values, most=4 if values["pseudo_mix"] == "agreement" else 1)
+    own = own_titles(read, values)
+    known = {name: np.where(own, -np.inf, scores[name][read]) for name in sources}
+    expected = set()
+    for row in range(len(read)):
+        first = [set(np.argsort(-known[name][row])[:depth].tolist()) for name in sources]
+        total = sum(known[name][row] / known[name].max(1).mean() for name in sources)
+        agreed = [label for label in np.argsort(-total).tolist() if label in set.intersection(*first)]
+        chosen = [label for label in agreed if total[label] >= values.get("min_pseudo_score", -np.inf)]
+        expected |= {(row, label) for label in chosen[: values.get("pseudo_top", 1)] if not own[row, label]}
+    assert pairs_of(task) == expected
+    assert 0 < len(expected) <= len(read) * values.get("pseudo_top", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "sources"),
+    [
+        ({}, ["encoder", "pecos"]),
+        ({"min_pseudo_score": 0.8}, ["encoder", "pecos"]),
+        ({"pseudo_recipe": "sklearn", "pseudo_bm25": True}, ["encoder", "sklearn", "bm25"]),
+        ({"pseudo_tfidf": False, "pseudo_top": 3}, ["encoder"]),
+        ({"pseudo_own_title": False, "pseudo_steps": 1}, ["encoder", "pecos"]),
+    ],
+)
+def test_pseudo_pairs_of_each_source(trained, numbered, values, sources):
+    scores, task = trained(**{"pseudo_top": 2, **values})
+    read = read_by(task, numbered, values, most=1)
+    own, top = own_titles(read, values), values.get("pseudo_top", 2)
+    expected = set()
+    for name in sources:
+        found = np.where(own, -np.inf, scores[name][read])
+        least = values.get("min_pseudo_score", -np.inf) if name == "encoder" else -np.inf
+        for row, label in itertools.product(range(len(read)), range(10)):
+            if (
+                np.isfinite(found[row, label])
+                and (found[row] > found[row, label]).sum() < top
+                and found[row, label] >= least
+            ):
+                expected.add((row, label))
+    assert pairs_of(task) == expected
+    assert len(expected) > len(read)
+
+
+def read_by(task, corpus, values, most):
+    """The numbers of the documents that a task reads; there are as many as its steps can visit."""
+    from xmcbench.methods.maclr.second_stage import visited
+
+    steps = values.get("pseudo_steps", TINY["pseudo_steps"])
+    rows = visited(30, np.empty(0, np.int64), steps * SHARED["batch"] * most, 0)
+    assert len(task._instances) == len(rows) == min(30, steps * SHARED["batch"] * most)
+    return rows
+
+
+def own_titles(read, values):
+    """Whether a label is the title of a document that is read, and therefore left out."""
+    titles = np.array([[f"{THINGS[row % 10]} story" == label for label in LABELS] for row in read])
+    return titles & (not values.get("pseudo_own_title", True))
+
+
+def pairs_of(task):
+    return {*zip(task._pairs.rows.tolist(), task._pairs.columns.tolist(), strict=True)}
+
+
 @pytest.mark.parametrize(
     ("values", "losses"),
     [
@@ -295,6 +423,35 @@ def test_held_out_documents(run, stories):
         run(stories, held_out=30)
 
 
+def test_documents_without_a_context_keep_the_numbers_of_the_others(run, numbered, monkeypatch):
+    """Pairs of Stage I have numbers of their own: clusters, held-out documents and pseudo labels are of documents."""
+    from xmcbench.methods.maclr import first_stage, second_stage
+
+    clustered, left_out = [], []
+
+    def clusters_of(encoder, store, rows, *options):
+        clustered.append(rows.tolist())
+        return np.arange(len(rows))
+
+    def visited(documents, held_out, *options):
+        left_out.append(held_out.tolist())
+        return original(documents, held_out, *options)
+
+    def first_clusters(self, tower, documents, rows):
+        return clusters_of(tower.encoder, documents, rows)
+
+    original = second_stage.visited
+    monkeypatch.setattr(first_stage, "clusters_of", clusters_of)
+    monkeypatch.setattr(MACLR, "_first_clusters", first_clusters)
+    monkeypatch.setattr(second_stage, "visited", visited)
+    _, method = run(numbered, held_out=6)
+    assert method.notes["documents_without_a_context"] == 4
+    order = 4 + np.random.default_rng([method.seed, 4]).permutation(26)
+    assert left_out == [sorted(order[:6].tolist())]
+    assert len(clustered) > 1
+    assert {*map(tuple, clustered)} == {tuple(sorted(order[6:].tolist()))}
+
+
 @pytest.mark.parametrize("block", [1, 2])
 def test_a_tie_counts_against_a_context(monkeypatch, block):
     """The first context is as near to both titles."""
@@ -333,11 +490,29 @@ def test_held_out_documents_are_not_replayed(run, stories, monkeypatch):
         ({"pseudo_mix": "agreement"}, "pseudo_mix"),
         ({"hard_negatives": 1}, "hard_negatives"),
         ({"min_pseudo_margin": 0.1}, "min_pseudo_margin"),
+        ({"min_pseudo_score": 0.1}, "min_pseudo_score"),
+        ({"pseudo_twice": True}, "pseudo_twice"),
     ],
 )
-def test_what_soft_targets_do_not_use_is_refused(values, name):
-    with pytest.raises(UsageError, match=f"maclr.{name} = .* has no effect with pseudo_loss = soft"):
+def test_what_soft_targets_do_not_use_is_refused(values, name, checkpoint):
+    """The hint names a value that is not refused."""
+    with pytest.raises(UsageError, match=f"maclr.{name} = .* has no effect with pseudo_loss = soft") as refused:
         MACLR(pseudo_loss="soft", **values).require()
+    fits = json.loads(refused.value.hint.rpartition("=")[2].replace("none", "null").replace("sum", '"sum"'))
+    MACLR(backbone=str(checkpoint()), pseudo_loss="soft", **{name: fits}).require()
+
+
+@pytest.mark.parametrize("mix", ["sum", "agreement"])
+def test_a_pair_counts_twice_only_where_each_source_names_its_own(mix):
+    with pytest.raises(UsageError, match=f"maclr.pseudo_twice = True has no effect with pseudo_mix = {mix}"):
+        MACLR(pseudo_twice=True, pseudo_mix=mix).require()
+
+
+@pytest.mark.parametrize(("mix", "hint"), [("agreement", "a larger pseudo_depth"), ("sum", "a lower min_pseudo_score")])
+def test_no_pseudo_label_at_all(run, stories, mix, hint):
+    with pytest.raises(MethodError, match="no document has a pseudo label") as refused:
+        run(stories, pseudo_mix=mix, min_pseudo_score=1e6)
+    assert refused.value.hint.startswith(hint)
 
 
 def test_fewer_documents_than_clusters(run, stories):

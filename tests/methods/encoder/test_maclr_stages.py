@@ -162,6 +162,34 @@ def test_a_label_that_repeats_the_title_is_not_a_negative(sources, encoder, plac
     assert found["all"] > 0.1
 
 
+def test_titles_are_those_of_the_documents_whose_contexts_are_drawn(artifacts, checkpoint, encoder, place):
+    """The first four documents have no context, so contexts and documents are counted differently."""
+    from xmcbench import Texts
+
+    things = ["apple", "bridge", "candle", "desert", "engine", "forest"]
+    titles = [f"{things[row % 6]} story" for row in range(16)]
+    contents = ["The old." if row < 4 else f"The {titles[row]}. It likes the garden." for row in range(16)]
+    raw_X, raw_Y = Texts.from_lists(titles, contents), Texts.from_lists(titles[:6])
+    tokenizer = open_tokenizer(checkpoint())
+    options = {"context_length": 24, "title_length": 8, "min_sentences": 2, "title_dropout": 0.0, "seed": 0}
+    drawn = context_pairs(artifacts, raw_X, (tokenizer, tokenizer), **options)
+    assert drawn.rows.tolist() == list(range(4, 16))
+    documents, labels = (TokenStore.of(artifacts, texts, tokenizer, 24) for texts in (raw_X, raw_Y))
+    own = OwnTitles.of(TokenStore.of(artifacts, raw_X, tokenizer, 24, titles=True), labels)
+    sources, used = Sources(drawn, documents, labels, own), np.arange(2, 12)
+    task = FirstStage(sources, used, ClusterSchedule(4, 0, 1, 1), Regularization(6, 0.7), 10, 0.3, seed=0)
+    encoder.eval()
+    views = task.draw(0)
+    rows = views["context"].rows
+    assert sorted(rows) == used.tolist()
+    x, y = one_by_one(encoder, drawn.contexts, rows), one_by_one(encoder, labels, np.arange(6))
+    expected = 0.0
+    for i, row in enumerate(rows):
+        others = y[[label for label in range(6) if titles[label] != titles[drawn.rows[row]]]]
+        expected -= np.log(softmax(np.append(x[i], others).reshape(-1, 16) @ x[i] / 0.7)[0]) / 10
+    assert task.losses(0, encoder, place)["label"].item() == pytest.approx(expected, abs=1e-5)
+
+
 def test_every_visit_has_contexts_of_its_own(artifacts, checkpoint, encoder, place):
     """A repeated title is taken out of other sentences at the next visit; context and twin are one text."""
     from xmcbench import Texts
@@ -280,12 +308,15 @@ def test_pseudo_pairs_of_two_sources_are_counted_once_or_twice():
     assert mixed([first, second], twice=True).matrix().toarray().tolist() == [[1, 0, 1], [1, 1, 0]]
 
 
+@pytest.mark.parametrize("block", [4, 16_384])
 @pytest.mark.parametrize("depth", [0, 3])
-def test_sources_are_summed_in_one_scale(depth):
+def test_sources_are_summed_in_one_scale(depth, block, monkeypatch):
     """Label by label: scores over the source's mean best score; what a source does not list counts as its last."""
+    monkeypatch.setattr("xmcbench.methods.maclr.pseudo_pairs._ROWS", block)
     rng = np.random.default_rng(0)
     sources = [TopK.from_scores(rng.random((6, 20)) * scale, 5) for scale in (1, 40)]
     found = summed(sources, 20, depth)
+    assert found.k == (found.indices >= 0).sum(1).max()
     for row in range(6):
         expected = {}
         for label in range(20):
@@ -303,6 +334,23 @@ def test_sources_are_summed_in_one_scale(depth):
         assert found.indices[row][: len(order)].tolist() == order
         assert (found.indices[row][len(order) :] == -1).all()
         assert found.scores[row][: len(order)].tolist() == pytest.approx([expected[each] for each in order], rel=1e-5)
+
+
+def test_a_sum_takes_the_memory_of_a_block(monkeypatch):
+    """Not that of all documents: there are 1.8 million in LF-Wikipedia-500K."""
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    sources = [TopK.from_scores(rng.random((2000, 400)), 100) for _ in range(2)]
+    peaks = {}
+    for block in (100, 2000):
+        monkeypatch.setattr("xmcbench.methods.maclr.pseudo_pairs._ROWS", block)
+        tracemalloc.start()
+        summed(sources, 400)
+        peaks[block] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    result = 2000 * 100 * 8
+    assert peaks[100] < 3 * result < peaks[2000] / 2
 
 
 def test_a_source_that_ends_early_gives_the_others_nothing():
@@ -361,7 +409,10 @@ def test_the_step_of_stage_two_is_its_equation(sources, encoder, place, loss, ne
 
 
 def test_hard_negatives_of_stage_two(sources, encoder, place):
-    """Two of the ranks 2 to 4 of each pair's instance stand beside the labels of the batch, for every instance."""
+    """Two of the ranks 2 to 4 of each pair's instance stand beside the labels of the batch, for every instance.
+
+    A pseudo label of the instance is not among them.
+    """
     encoder.eval()
     ranking = TopK(np.tile(np.arange(10, dtype=np.int32), (30, 1)), np.zeros((30, 10), np.float32))
     task = stage_two(sources, loss="equation-2", hard=HardNegatives(ranking, 20, 2, 2, 4), own_titles=OWN)
@@ -372,7 +423,13 @@ def test_hard_negatives_of_stage_two(sources, encoder, place):
     assert all(len(set(pair)) == 2 for pair in hard.reshape(8, 2).tolist())
     x = one_by_one(encoder, sources.documents, views["instance"].rows)
     y = one_by_one(encoder, sources.labels, np.concatenate([views["label"].rows, hard]))
-    expected = -np.mean([np.log(softmax(y @ x[i] / TEMPERATURE)[i]) for i in range(8)])
+    known = {*zip(ROWS.tolist(), COLUMNS.tolist(), strict=True)}
+    expected, own = 0.0, 0
+    for i, row in enumerate(views["instance"].rows.tolist()):
+        others = [8 + j for j, label in enumerate(hard.tolist()) if (row, label) not in known]
+        own += 16 - len(others)
+        expected -= np.log(softmax(y[[*range(8), *others]] @ x[i] / TEMPERATURE)[i]) / 8
+    assert own
     assert task.losses(0, encoder, place)["pseudo pairs"].item() == pytest.approx(expected, abs=1e-5)
     narrow = TopK(np.full((30, 10), -1, np.int32), np.full((30, 10), -np.inf, np.float32))
     drawn = HardNegatives(narrow, 20, 2, 2, 4).draw(np.arange(30), np.random.default_rng(0))

@@ -57,6 +57,13 @@ def test_the_first_labels_are_in_the_order_of_the_cross_encoder(
     assert method.notes["model"]["parameters"] == sum(each.numel() for each in reference.parameters())
 
 
+def test_more_labels_are_reranked_than_are_predicted(cross_encoder, run):
+    folder = cross_encoder()
+    whole, few = (run(folder, k=k, depth=6)[0] for k in (8, 2))
+    assert few.indices.tolist() == whole.indices[:, :2].tolist()
+    assert few.indices.tolist() != run(folder, k=2, depth=2)[0].indices.tolist()
+
+
 def test_reordered():
     found = TopK.ranked(np.array([[5, 3, 1, 0], [2, -1, -1, -1]]), np.array([[9.0, 8, 7, 6], [1, 0, 0, 0]]))
     scores = np.array([[0.1, 0.7], [-2.0, -np.inf]], np.float32)
@@ -79,6 +86,15 @@ def test_longer_texts_are_cut(cross_encoder, run):
     folder = cross_encoder()
     whole, cut = (run(folder, max_length=length)[0] for length in (None, 8))
     assert not np.array_equal(whole.scores, cut.scores)
+
+
+def test_texts_are_cut_at_the_models_own_length_whatever_is_asked_for(cross_encoder, predicted):
+    long = Texts.from_lists(["apple " * 500], ["candle " * 500])
+    own, more = (
+        predicted(Rerank(model=str(cross_encoder()), precision="fp32", max_length=length), long, 8)[0]
+        for length in (None, 10_000)
+    )
+    assert np.array_equal(own.scores, more.scores)
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp16"])

@@ -43,6 +43,9 @@ def test_equal_scores_and_empty_rows():
     same = ranking([(0, 0.3), (1, 0.3)], [])
     for how in ("range", "deviation", "shift"):
         assert normalized(same, how).tolist() == [[0, 0], [0, 0]]
+    short = ranking([(0, 8.0)], [(1, 8.0), (2, 8.0)], [(0, 8.0), (1, 8.0), (2, 4.0)])
+    for how in ("range", "deviation"):
+        assert normalized(short, how)[:2].tolist() == [[1, 0, 0], [1, 1, 0]]
     found = fused([same, same], [1, 1], "range", 3, 3)
     assert found.indices.tolist() == [[0, 1, -1], [-1, -1, -1]]
 
@@ -72,9 +75,12 @@ def test_against_a_plain_sum(seed, how):
 def test_the_unit_of_a_part_does_not_count():
     """Scores of another scale and place, as BM25's beside cosines, fuse alike."""
     other = TopK(FULL.indices, 100 * FULL.scores - 30)
+    single = ranking([(2, 0.3)], [(0, 0.3), (1, 0.3)])
     for how in ("range", "deviation", "rank"):
         found = [fused([each, SHORT], [1, 1], how, 5, 5) for each in (FULL, other)]
         np.testing.assert_allclose(found[0].scores[0, :4], found[1].scores[0, :4], rtol=1e-4)
+        scaled = [normalized(TopK(single.indices, single.scores * scale), how) for scale in (1, 30)]
+        np.testing.assert_allclose(*scaled, rtol=1e-6)
 
 
 def pairs_of(*rows, labels=6):

@@ -23,13 +23,13 @@ from xmcbench.storage.syntax import Syntax
 
 @pytest.fixture
 def hybrid(corpus, tmp_path):
-    def run(pairs=None, seed=0, **values):
+    def run(pairs=None, seed=0, k=5, **values):
         raw_X, raw_Y, _, new = corpus
         method = Hybrid(**{"parts": "tfidf,bm25", **values})
         method.seed, method.artifacts = seed, Artifacts(tmp_path / "store")
         method.fit(raw_X, raw_Y, pairs)
-        found = method.predict(new, k=5)
-        found.check(len(new), 5, len(raw_Y))
+        found = method.predict(new, k=k)
+        found.check(len(new), k, len(raw_Y))
         return found, method
 
     return run
@@ -55,6 +55,15 @@ def test_it_is_the_fusion_of_its_parts(hybrid, fitted, corpus, monkeypatch, batc
         assert found.indices.tobytes() == expected.indices.tobytes()
         assert found.scores.tobytes() == expected.scores.tobytes()
         assert method.notes["weights"] == dict(zip(("tfidf", "bm25"), weights, strict=True))
+
+
+def test_parts_are_asked_for_more_labels_than_are_predicted(hybrid, fitted, corpus):
+    raw_X, raw_Y, _, new = corpus
+    found, _ = hybrid(k=1, depth=9)
+    parts = [fitted(kind, raw_X, raw_Y).predict(new, 9) for kind in (Tfidf, BM25)]
+    expected = fused(parts, [0.5, 0.5], "deviation", len(raw_Y), 1)
+    assert found.scores.tobytes() == expected.scores.tobytes()
+    assert found.scores.tobytes() != hybrid(k=1)[0].scores.tobytes()
 
 
 def test_a_ranking_is_made_once(hybrid, monkeypatch):
