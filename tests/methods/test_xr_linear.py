@@ -3,6 +3,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, UsageError
+from xmcbench.methods.label_tree.ranker import LinearRanker
 from xmcbench.methods.tfidf import Tfidf
 from xmcbench.methods.xr_linear import XRLinear
 
@@ -35,6 +36,26 @@ def test_pairs_replace_pseudo_pairs(fitted, corpus):
     plain, other = (fitted(XRLinear, raw_X, raw_Y, each).predict(new, k=1).indices for each in (pairs, swapped))
     assert set(plain[0]) <= {4, 6}
     assert set(other[0]) <= {len(raw_Y) - 1 - 4, len(raw_Y) - 1 - 6}
+
+
+def test_parameters_reach_the_tree(fitted, corpus, monkeypatch):
+    given = []
+
+    def train(X, pairs, **options):
+        given.append(options)
+        return train_of(X, pairs, **options)
+
+    def search(self, X, k, beam):
+        given.append(beam)
+        return search_of(self, X, k, beam)
+
+    train_of, search_of = LinearRanker.train, LinearRanker.search
+    monkeypatch.setattr(LinearRanker, "train", train)
+    monkeypatch.setattr(LinearRanker, "search", search)
+    values = {"nr_splits": 3, "max_leaf_size": 4, "cost": 2.5, "threshold": 0.02}
+    raw_X, raw_Y, pairs, new = corpus
+    fitted(XRLinear, raw_X, raw_Y, pairs, seed=5, beam_size=7, **values).predict(new, k=5)
+    assert given == [{**values, "seed": 5}, 7]
 
 
 def test_mixed_keeps_the_labels_that_have_no_known_pair(fitted, corpus):

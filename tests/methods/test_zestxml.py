@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
 from xmcbench import Texts, UsageError
+from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import TfidfFeatures
 from xmcbench.methods.zestxml import ZestXML, sparsity
 from xmcbench.methods.zestxml.bilinear import Bilinear
@@ -45,6 +47,19 @@ def test_sparsity_rule_equals_its_transcription(count, alpha):
     found = one_shot(X, Y, pairs, count, alpha)
     expected = links_transcribed(X.toarray(), Y.toarray(), pairs.toarray(), count, alpha)
     np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+
+
+def test_links_take_no_more_memory_than_some_copies_of_them():
+    """In bytes a link: 4 + 4 are kept, and there are a thousand of them for each document of a large corpus."""
+    X, Y, pairs = sparse(300, 4000, 0.02, 1), sparse(200, 4000, 0.02, 2), sparse(300, 200, 0.02, 3)
+    one_shot(X[:10], Y[:10], pairs[:10, :10], 5, 0.01)  # compiled
+    tracemalloc.start()
+    found = one_shot(X, Y, pairs, 40, 0.01)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.nnz > 200_000
+    assert found.has_canonical_format
+    assert peak < 32 * found.nnz
 
 
 def test_no_pair_gives_no_link():
@@ -132,14 +147,14 @@ def test_scores_are_those_of_the_vectors(problem):
 
 def test_prediction_combines_the_model_with_direct_matches(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
-    method = fitted(ZestXML, raw_X, raw_Y, pairs, share=0.7)
+    method = fitted(ZestXML, raw_X, raw_Y, pairs, share=0.35)
     found = method.predict(new, k=7)
     features = TfidfFeatures.shared(method.artifacts, raw_X, raw_Y, "sklearn", 2, 0.5)
     W = method._links.copy()
     W.data = method._model.weights[:-1]
     Q, Y = features.transform(new).toarray(), features.labels.toarray()
     margins = Q @ W.toarray() @ Y.T + method._model.weights[-1]
-    expected = 0.7 * np.exp(-(np.maximum(0, 1 - margins) ** 2)) + 0.3 * Q @ Y.T
+    expected = 0.35 * np.exp(-(np.maximum(0, 1 - margins) ** 2)) + 0.65 * Q @ Y.T
     for row, labels in enumerate(found.indices):
         kept = labels[labels >= 0]
         np.testing.assert_allclose(found.scores[row, : len(kept)], expected[row, kept], rtol=1e-5)
@@ -197,6 +212,21 @@ def test_parameters_reach_the_rule_and_the_solver(fitted, corpus, monkeypatch):
     values = {"links": 6, "union": 0.3, "cost": 2.5, "iterations": 7, "tolerance": 0.05}
     fitted(ZestXML, raw_X, raw_Y, pairs, seed=4, **values)
     assert given == [(6, 0.3), {"cost": 2.5, "iterations": 7, "tolerance": 0.05, "seed": 4}]
+
+
+def test_parameters_reach_the_features(fitted, corpus, monkeypatch):
+    given = []
+
+    def shared(artifacts, raw_X, raw_Y, *options):
+        given.append(options)
+        return original(artifacts, raw_X, raw_Y, *options)
+
+    original = AnalyzedFeatures.shared
+    monkeypatch.setattr(AnalyzedFeatures, "shared", shared)
+    raw_X, raw_Y, pairs, _ = corpus
+    fitted(ZestXML, raw_X, raw_Y, pairs, vectorizer="pecos", ngrams=1, max_df=0.9)
+    fitted(ZestXML, raw_X, raw_Y, pairs, analyzer="english")
+    assert given == [("pecos", 1, 0.9, None), ("sklearn", 2, 0.5, "english")]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,8 @@ def test_padding_trains_no_node(network, texts, monkeypatch):
 
     found, padded = trained(0), trained(3)
     for name, value in found.items():
-        assert torch.equal(value, padded[name]), name
+        # A product of another width may be rounded in another way; a moved node would differ by about the rate.
+        torch.testing.assert_close(value, padded[name], rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_padding_trains_no_word(network, monkeypatch):

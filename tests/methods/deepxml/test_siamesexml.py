@@ -91,6 +91,24 @@ def test_encoder_equals_its_transcription(encoder):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
+def test_dropout_of_the_encoder_leaves_out_values_of_the_sum(monkeypatch):
+    """In training only, and before the residual layer, which reads what is left."""
+    torch.manual_seed(0)
+    network = BagEncoder(np.ones((6, 400), np.float32), 0.25).train()
+    seen = []
+    network.dropout.register_forward_hook(lambda _, read, out: seen.append((read[0], out)))
+    network.residual.register_forward_hook(lambda _, read, out: seen.append((read[0], out)))
+    found = network(BAGS).detach().numpy()
+    (before, after), (read, _) = seen
+    assert torch.equal(after, read)
+    assert (before[[0, 2]] > 0).all()
+    assert 0.65 < (after[[0, 2]] > 0).float().mean().item() < 0.85
+    assert np.array_equal(found[[0, 2]] > 0, (after[[0, 2]] > 0).numpy() | (found[[0, 2]] > 0))
+    torch.testing.assert_close(after[after > 0], before[after > 0] / 0.75)
+    assert (network.embed(BAGS)[[0, 2]] > 0).all()
+    assert network.training
+
+
 def test_gradient_of_the_encoder_is_that_of_differences(encoder):
     target = torch.randn(3, 4)
     (encoder(BAGS) * target).sum().backward()
@@ -393,6 +411,36 @@ def test_the_seed_shuffles_the_labels(fitted, corpus, monkeypatch):
     raw_X, raw_Y, pairs, _ = corpus
     fitted(SiameseXML, raw_X, raw_Y, pairs, seed=3, **SMALL)
     assert seen == [3]
+
+
+def test_the_seed_draws_the_documents(fitted, corpus, monkeypatch):
+    """Of labels that are shuffled alike."""
+    monkeypatch.setattr(training, "shuffled", lambda rows, batch, seed: shuffled(rows, batch, 0))
+    raw_X, raw_Y, pairs, _ = corpus
+    taken = {}
+
+    def watched(self, rows):
+        taken.setdefault(seed, []).append(rows.tolist())
+        return take(self, rows)
+
+    take = Bags.take
+    monkeypatch.setattr(Bags, "take", watched)
+    for seed in (3, 4):
+        fitted(SiameseXML, raw_X, raw_Y, pairs, seed=seed, **SMALL)
+    assert taken[3] != taken[4]
+
+
+def test_the_classifiers_have_batches_of_256(fitted, corpus, monkeypatch):
+    batches = []
+
+    def watched(*arguments, batch, **options):
+        batches.append(batch)
+        return trained_classifiers(*arguments, batch=batch, **options)
+
+    monkeypatch.setattr(classifiers, "trained_classifiers", watched)
+    raw_X, raw_Y, pairs, _ = corpus
+    fitted(SiameseXML, raw_X, raw_Y, pairs, **SMALL)
+    assert batches == [256]
 
 
 def test_a_label_is_trained_with_each_of_its_documents(fitted, monkeypatch):

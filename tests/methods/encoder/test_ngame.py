@@ -216,6 +216,47 @@ def test_equal_runs_are_equal_and_a_seed_is_another(run):
     assert not np.array_equal(first.scores, run(classifier_dropout=0.1)[0].scores)
 
 
+def test_parameters_reach_the_trainings(run, monkeypatch):
+    given = []
+
+    def shortlisted(documents, labels, pairs, shortlist, *options):
+        given.append(shortlist)
+        return shortlisted_of(documents, labels, pairs, shortlist, *options)
+
+    def trained(*arguments, **options):
+        loss = arguments[4]
+        given.append({**loss.keywords, **{name: options[name] for name in ("batch", "epochs", "rate", "dropout")}})
+        return trained_classifiers(*arguments, **options)
+
+    class Watched(ClusteredPairs):
+        def __init__(self, instances, labels, pairs, batch, mining, loss, seed):
+            given.append((batch, mining, loss, seed))
+            super().__init__(instances, labels, pairs, batch, mining, loss, seed)
+
+    shortlisted_of = classifiers.shortlisted
+    monkeypatch.setattr(classifiers, "shortlisted", shortlisted)
+    monkeypatch.setattr(classifiers, "trained_classifiers", trained)
+    monkeypatch.setattr(clustered_pairs, "ClusteredPairs", Watched)
+    run(
+        cluster_size=3,
+        clusters_updated_every=5,
+        margin=0.4,
+        hardest=2,
+        temperature=0.3,
+        shortlist=6,
+        classifier_epochs=2,
+        classifier_rate=0.003,
+        classifier_dropout=0.15,
+        c=0.8,
+        d=2.0,
+    )
+    assert given == [
+        (8, Mining(3, 5), PairLoss("triplet", 0.4, 2, 0.3), 0),
+        6,
+        {"c": 0.8, "d": 2.0, "batch": 256, "epochs": 2, "rate": 0.003, "dropout": 0.15},
+    ]
+
+
 @pytest.mark.parametrize("known", [[], [(3, 2)], [(3, 2), (3, 4)], [(0, 1), (5, 1)]])
 def test_hardly_any_pairs(run, stories, known):
     shape = stories[2].shape

@@ -195,6 +195,24 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
     assert ranked == [{"nr_splits": 4, "max_leaf_size": 3, "cost": 0.4, "threshold": 0.2, "seed": 0}]
 
 
+def test_parameters_reach_the_shortlist_and_the_search(run, monkeypatch):
+    given = []
+
+    def listed(level, guessed, size, seed):
+        given.append((size, seed))
+        return shortlist(level, guessed, size, seed)
+
+    def search(self, X, k, beam):
+        given.append((k, beam))
+        return search_of(self, X, k, beam)
+
+    search_of = LinearRanker.search
+    monkeypatch.setattr("xmcbench.methods.label_tree.shortlist.shortlist", listed)
+    monkeypatch.setattr(LinearRanker, "search", search)
+    run(shortlist=6, beam_size=7, k=4)
+    assert {*given} == {(6, 0), (4, 7)}
+
+
 def test_the_vectors_count_beside_the_features(run, stories):
     """Documents without a known word are told apart by what the encoder reads."""
     _, method = run(steps=0, k=1)
