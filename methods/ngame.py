@@ -34,9 +34,10 @@ class NGAME(DualEncoder):
     the other documents are then hard negatives, found without a search. Afterwards the documents are embedded once,
     each is given those of its nearest labels that have a known pair, and one classifier a label is trained on these
     and on the document's own labels by the probabilistic loss of SiameseXML, starting from the label's own vector. Of
-    more than ``shortlist`` own labels, as many are drawn, once.
-    The learning rate of the classifiers is the same within an epoch, and from one to the next it falls by
-    0.9 / epochs of what it was at first.
+    more than ``shortlist`` own labels, as many are drawn, once. The nearest labels are found among all labels, so with
+    few known pairs hardly any is left, and classifiers have hardly any negatives. A step of that training has 256
+    documents. Its learning rate is the same within an epoch, and from one to the next it falls by 0.9 / epochs of what
+    it was at first.
 
     The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
     a known pair has its vector for a classifier.
@@ -57,14 +58,21 @@ class NGAME(DualEncoder):
     choices: ClassVar = {
         "quick": "a budget of minutes on two cores; nothing was chosen",
         "small": "the fine-tuning of ICT; the classifiers:\n"
-        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small",
+        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small\n"
+        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small "
+        "--set ngame.classifier_dropout=0.5\n"
+        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small --set ngame.d=3\n"
+        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small --set ngame.fusion=0.5",
         "hour": "the fine-tuning of ICT, for longer; nothing else was chosen",
         "gpu": "the fine-tuning of ICT; nothing else was chosen",
     }
 
     pair_loss: Annotated[
         Literal["triplet", "contrastive"],
-        Doc("triplet: a hinge on the hardest labels of the batch, as in the paper; contrastive: MACLR's equation 2"),
+        Doc(
+            "triplet: a hinge on the hardest labels of the batch, as in the paper; contrastive: MACLR's equation 2, "
+            "which has a temperature where the hinge has margin and hardest"
+        ),
     ] = "triplet"
     margin: Annotated[float, Gt(0), Doc("margin of the hinge", _PAPER)] = 0.3
     hardest: Annotated[
@@ -77,10 +85,16 @@ class NGAME(DualEncoder):
     ] = 10
     cluster_size: Annotated[int, Ge(1), Unit("documents"), Doc("maximum size of a cluster")] = 8
     clusters_updated_every: Annotated[
-        int, Ge(1), Unit("steps"), Doc("number of steps after which documents are clustered again")
+        int,
+        Ge(1),
+        Unit("steps"),
+        Doc("number of steps after which documents are clustered again, when the next pass over them begins"),
     ] = 100
     shortlist: Annotated[
-        int, Ge(1), Unit("labels"), Doc("labels per document on which the classifiers are trained")
+        int,
+        Ge(1),
+        Unit("labels"),
+        Doc("nearest labels of a document; classifiers are trained on those that have a pair"),
     ] = 100
     classifier_epochs: Annotated[
         int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair")

@@ -28,7 +28,9 @@ class SiameseXML(Method):
     documents of the batch that are most like it and not its own, by the probabilistic contrastive loss. The documents
     are then embedded once, each is given those of its nearest labels that have a known pair, and one classifier a label
     is trained on these and on the document's own labels with the same loss, starting from the label's own embedding. Of
-    more than ``shortlist`` own labels, as many are drawn.
+    more than ``shortlist`` own labels, as many are drawn. The nearest labels are found among all labels, so with few
+    known pairs hardly any is left, and classifiers have hardly any negatives. A step of that training has 256
+    documents.
 
     The score of a label is (1 - fusion) x cosine with its embedding + fusion x cosine with its classifier. A label
     without a known pair has its embedding for a classifier, so every label with a known token can be predicted. An
@@ -91,7 +93,10 @@ class SiameseXML(Method):
     c: Annotated[float, Interval(gt=0, lt=1), Doc("probability of a pair at cosine 1", _PAPER)] = 0.9
     d: Annotated[float, Gt(0), Doc("how fast the probability of a pair falls with the cosine", _PAPER)] = 1.5
     shortlist: Annotated[
-        int, Ge(1), Unit("labels"), Doc("labels per document on which the classifiers are trained")
+        int,
+        Ge(1),
+        Unit("labels"),
+        Doc("nearest labels of a document; classifiers are trained on those that have a pair"),
     ] = 100
     classifier_epochs: Annotated[
         int, Ge(0), Doc("passes of the classifiers' training over the documents with a pair", _PAPER)

@@ -96,7 +96,8 @@ class AttentionXML(Method):
     ] = 64
     height: Annotated[int, Ge(0), Unit("levels"), Doc("levels of the tree above that of the labels, at most")] = 1
     branches: Annotated[
-        Literal[2, 4, 8, 16, 32, 64, 128], Doc("children of a node of the tree above the leaves; the paper's K")
+        Literal[2, 4, 8, 16, 32, 64, 128],
+        Doc("children of a node of the tree above the leaves, where height is 2 or more; the paper's K"),
     ] = 32
     leaf: Annotated[int, Ge(2), Unit("labels"), Doc("maximum size of a cluster of labels; the paper's M")] = 32
     beam: Annotated[

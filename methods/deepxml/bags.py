@@ -95,7 +95,7 @@ class Tokens:
 
         source: see ``VECTORS``. Words that a file lacks get random ones. All are scaled to a mean length of 1. notes:
         those of the method; what is known about a given file is added, with the number of words that it has. Raises
-        UsageError where a file is bad.
+        UsageError where a file is bad or missing.
         """
         rng = np.random.default_rng(seed)
         if source not in ("random", "glove"):

@@ -45,7 +45,8 @@ class DualEncoder(Method):
         Literal["native", "cls", "paper"],
         Doc(
             "native: the checkpoint's own pooling, dense layers and similarity; cls: [CLS], cosine; paper: [CLS] "
-            "under a dense layer of 512 with tanh (the checkpoint's, if it has one), inner product",
+            "under a dense layer of 512 with tanh (the checkpoint's, if it has one), inner product. A checkpoint's "
+            "truncate_dim holds for each",
             "MACLR, section 5.1",
         ),
     ] = "native"
@@ -86,7 +87,7 @@ class DualEncoder(Method):
     finetune_growth: Annotated[
         Literal["fixed", "labels"],
         Doc(
-            "fixed: finetune_steps however much is known; labels: finetune_steps for every 1% of the labels that have "
+            "fixed: finetune_steps however much is known; labels: finetune_steps for every 1% of all labels that have "
             "a known pair, as the paper's 2,000 at 1% and 10,000 at 5%",
             "MACLR, section 5.1",
         ),
@@ -154,7 +155,8 @@ class DualEncoder(Method):
         Literal["auto", "bf16", "fp16", "fp32"],
         Doc(
             "precision of matrix products; auto: bfloat16 where the hardware has it, float16 with loss scaling on a "
-            "GPU that only has that (V100, T4), else float32"
+            "GPU that only has that (V100, T4), else float32. A scratch: backbone is trained once for a runs folder, "
+            "in the precision of the first cell that needs it, and in float32 instead of float16"
         ),
     ] = "auto"
     stored_as: Annotated[

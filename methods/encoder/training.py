@@ -108,7 +108,10 @@ class DistributedContext:
         """This process's part of ``rows`` rows, which the number of processes must divide."""
         part = rows // self.processes
         if part * self.processes != rows:
-            raise UsageError(f"{self.processes} processes cannot share a batch of {rows}", "choose a multiple")
+            raise UsageError(
+                f"{self.processes} processes cannot share a step of {rows} rows",
+                f"choose a batch that {self.processes} divides, and that is no larger than what there is to train on",
+            )
         return slice(self.rank * part, (self.rank + 1) * part)
 
 

@@ -35,7 +35,10 @@ def read(
     # gensim raises different errors, depending on the damage.
     except (ValueError, EOFError, OSError, zlib.error, AssertionError, IndexError, MemoryError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"{path} is not a file of word vectors: {reason}", f"formats: {_FORMATS}") from error
+        raise UsageError(
+            f"{path} is not a file of word vectors: {reason}",
+            f"formats: {_FORMATS}; `xmcbench ls methods NAME` says which names a method takes instead of a file",
+        ) from error
     if not np.isfinite(vectors).all():
         word = words[int((~np.isfinite(vectors).all(axis=1)).argmax())]
         raise UsageError(f"the vector of {word!r} in {path} is not finite")

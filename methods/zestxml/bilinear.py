@@ -47,7 +47,7 @@ class Bilinear:
 
         Dual coordinate descent (Hsieh et al., ICML 2008), document by document in random order. A candidate that sits
         at the bound with a gradient that keeps it there is left out of the next pass, then of the next three, seven,
-        ..., but of none that could be the last one.
+        ..., but of none that the tolerance could end.
         """
         passes, worst = _descend(
             (documents.indptr, documents.indices, documents.data),

@@ -17,9 +17,9 @@ def one_shot(X: csr_matrix, Y: csr_matrix, pairs: csr_matrix, count: int, alpha:
     X: CSR [N, features], documents. Y: CSR [L, features], labels. pairs: binary CSR [N, L].
 
     The strength of the link (f, g) is v / (alpha (c_f + c_g - v) + (1 - alpha) n_f n_g): v is the number of pairs whose
-    document has f and whose label has g; c_f and c_g count the pairs with one of the two; n_f and n_g count the
-    documents and the labels. Kept are the ``count`` strongest links of each document feature and of each label
-    feature; among equal ones those with the lower feature number.
+    document has f and whose label has g; c_f and c_g count the pairs with one of the two; n_f and n_g count the rows of
+    X and of Y with one of the two. X has the documents with a known pair only. Kept are the ``count`` strongest links
+    of each document feature and of each label feature; among equal ones those with the lower feature number.
     """
     X, Y, pairs = _binary(X), _binary(Y), _binary(pairs)
     in_pairs = X.T @ np.diff(pairs.indptr), Y.T @ np.bincount(pairs.indices, minlength=pairs.shape[1])

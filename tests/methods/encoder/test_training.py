@@ -278,5 +278,5 @@ def test_processes_cannot_share_an_odd_batch():
     class Pair:
         num_processes, process_index = 2, 0
 
-    with pytest.raises(UsageError, match="2 processes cannot share a batch of 7"):
+    with pytest.raises(UsageError, match="2 processes cannot share a step of 7 rows"):
         DistributedContext(Pair()).local_slice(7)
