@@ -60,8 +60,8 @@ class SelfTraining(ContextEncoder):
         int,
         Ge(1),
         Doc(
-            "number of pseudo labels of a document, from each source or from the mix; with pseudo_loss = soft, "
-            "soft_labels says it",
+            "number of pseudo labels of a document, from each source or from the mix; pseudo_loss = soft takes "
+            "soft_labels instead",
             "MACLR, section 4.3",
         ),
     ] = 3
@@ -129,7 +129,7 @@ class SelfTraining(ContextEncoder):
     ] = "pecos"
 
     def require(self) -> None:
-        """Raise UsageError too for too few ranks of hard negatives, and for a parameter that has no effect."""
+        """Raise UsageError too where hard negatives have too few ranks, and for a parameter that has no effect."""
         super().require()
         if self.hard_negatives > self.hard_last - self.hard_first + 1:
             raise UsageError(
@@ -289,7 +289,7 @@ class SelfTraining(ContextEncoder):
         return summed([*rankings.values()], labels, width=width)
 
     def _pseudo_pairs(self, rankings: Mapping[str, TopK], documents: int, labels: int) -> PseudoPairs:
-        """The pseudo labels of each of so many texts that are read."""
+        """The pseudo labels of each text that is read. documents, labels: how many texts and labels there are."""
         from xmcbench.methods.maclr.pseudo_pairs import chosen, mixed, summed
 
         counts = {}
