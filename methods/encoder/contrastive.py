@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from xmcbench.methods.encoder.batches import padded, training_batches
 from xmcbench.methods.encoder.cloze import ContextPairs
 from xmcbench.methods.encoder.epochs import BalancedEpochs, Epochs
-from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.losses import contrastive_loss, in_batch
-from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
+from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def embedded(
     """
     texts = [store[row] for store, rows in parts for row in rows]
     pad = parts[0][0].pad
-    at_a_time = getattr(getattr(network, "module", network), "cached_tokens", None) or 2 * TOKENS[device.type]
-    batches = by_length(np.array([len(each) for each in texts]), at_a_time)
+    cached = getattr(getattr(network, "module", network), "cached_tokens", None)
+    batches = training_batches(np.array([len(each) for each in texts]), device.type, cached)
     ids, masks = [], []
     for batch in batches:
         tokens, real = padded([texts[place] for place in batch], pad)

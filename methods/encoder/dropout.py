@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -10,11 +11,16 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 
+def cheap_dropout(device: str) -> AbstractContextManager[object]:
+    """What dropout runs in: ``CheapDropout`` on the CPU, and nothing on other devices, where it only costs time."""
+    return CheapDropout() if device == "cpu" else nullcontext()
+
+
 class CheapDropout(TorchFunctionMode):  # type: ignore[misc] # torch counts as untyped
     """While active, dropout on the CPU takes 16 random bits per element, four elements from one number.
 
     Rates are rounded to multiples of 2^-16. Masks still depend on torch's random state alone. Dropout inside fused
-    attention and on a GPU is not affected.
+    attention is not affected.
     """
 
     def __torch_function__(
@@ -36,7 +42,7 @@ def _dropout(
 ) -> torch.Tensor:
     """``torch.nn.functional.dropout``, by its signature."""
     levels = round(p * 2**16)
-    if not training or not 0 < levels < 2**16 or inplace or input.device.type != "cpu":
+    if not training or not 0 < levels < 2**16 or inplace:
         return nn.functional.dropout(input, p, training, inplace)
     numbers = torch.empty(-(-input.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # type: ignore[call-overload]
     bits = numbers.view(torch.int16)[: input.numel()].view(input.shape)

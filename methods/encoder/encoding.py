@@ -15,9 +15,10 @@ from xmcbench import progress
 from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.distributed.threads import in_threads
+from xmcbench.methods.encoder.batches import by_length, padded
 from xmcbench.methods.encoder.hardware import inference_tokens
 from xmcbench.methods.encoder.network import Encoder
-from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
+from xmcbench.methods.encoder.tokens import TokenStore
 
 if TYPE_CHECKING:
     from xmcbench import Artifacts

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from xmcbench import UsageError
-from xmcbench.methods.encoder.dropout import CheapDropout
+from xmcbench.methods.encoder.dropout import cheap_dropout
 from xmcbench.methods.encoder.hardware import DTYPES, Chosen
 from xmcbench.methods.encoder.heads import Head, layers_after_pooling
 from xmcbench.methods.encoder.pooling import POOLINGS
@@ -24,8 +24,6 @@ from xmcbench.methods.encoder.settings import Settings
 _ROWS, _CHANGED = "changed_words", "changed_word_embeddings"
 #: Under which the checkpoint is kept that weights belong to: SHA-256, uint8 [32].
 CHECKPOINT = "checkpoint"
-#: How activations are computed again: outside ``forward``, and with the dropout that it has.
-_RECOMPUTED: dict[str, Any] = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), CheapDropout())}
 
 
 class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
@@ -89,7 +87,7 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
         device = ids[0].device.type
         # In bfloat16 on the CPU, plain products under autocast take half the time of fused attention.
         _set_attention(self.transformer, fused=device != "cpu" or self.precision != "bf16")
-        with torch.autocast(device, DTYPES[self.precision], enabled=self.precision != "fp32"), CheapDropout():
+        with torch.autocast(device, DTYPES[self.precision], enabled=self.precision != "fp32"), cheap_dropout(device):
             pooled = torch.cat([self._batch(*batch) for batch in zip(self._words(ids), masks, strict=True)])
         return self._finished(pooled.float())
 
@@ -140,14 +138,14 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
                     "set cached_tokens, which saves memory with any architecture",
                 )
             enable = getattr(transformer, "activation_checkpointing_enable", None)  # its name before: gradient_...
-            (enable or transformer.gradient_checkpointing_enable)(_RECOMPUTED)
+            (enable or transformer.gradient_checkpointing_enable)(_recomputed(transformer.device.type))
 
     def _batch(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """The pooled vectors of one batch [rows, hidden], with its activations, or with what makes them again."""
         if self.cached_tokens is None or not (self.training and torch.is_grad_enabled()):
             return self._pooled(words, mask)
         # Random numbers are those of the first pass, so dropout is the same in both.
-        return cast(torch.Tensor, checkpoint(self._pooled, words, mask, **_RECOMPUTED))
+        return cast(torch.Tensor, checkpoint(self._pooled, words, mask, **_recomputed(words.device.type)))
 
     def _pooled(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         states = self.transformer(inputs_embeds=words, attention_mask=mask.long()).last_hidden_state
@@ -187,6 +185,11 @@ class Encoder(nn.Module):  # type: ignore[misc] # torch counts as untyped
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(each.detach().cpu().numpy()).data)
         return digest.hexdigest()
+
+
+def _recomputed(device: str) -> dict[str, Any]:
+    """How activations are computed again: outside ``forward``, and with the dropout that it has."""
+    return {"use_reentrant": False, "context_fn": lambda: (nullcontext(), cheap_dropout(device))}
 
 
 def _set_attention(transformer: nn.Module, fused: bool) -> None:

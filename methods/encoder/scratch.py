@@ -15,11 +15,11 @@ from torch import nn
 from xmcbench import UsageError
 from xmcbench.methods.distributed.machines import alone
 from xmcbench.methods.encoder import checkpoints
-from xmcbench.methods.encoder.dropout import CheapDropout
+from xmcbench.methods.encoder.batches import padded, training_batches
+from xmcbench.methods.encoder.dropout import cheap_dropout
 from xmcbench.methods.encoder.epochs import Epochs
-from xmcbench.methods.encoder.hardware import TOKENS
 from xmcbench.methods.encoder.opening import open_tokenizer
-from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
+from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import DistributedContext, TrainingPlan, train
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ class MaskedLanguageModel(nn.Module):  # type: ignore[misc] # torch counts as un
 
     def forward(self, ids: list[torch.Tensor], masks: list[torch.Tensor], places: list[torch.Tensor]) -> torch.Tensor:
         """Scores of the vocabulary at the places (bool, like the masks): float32 [masked tokens, vocabulary]."""
-        with torch.autocast(ids[0].device.type, torch.bfloat16, enabled=self.bf16), CheapDropout():
+        device = ids[0].device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.bf16), cheap_dropout(device):
             hidden = [
                 self.model.bert(input_ids=each, attention_mask=mask.long()).last_hidden_state[place]  # type: ignore[operator, union-attr]
                 for each, mask, place in zip(ids, masks, places, strict=True)
@@ -182,7 +183,7 @@ class MaskedWords:
         masks: list[torch.Tensor] = []
         places: list[torch.Tensor] = []
         words: list[np.ndarray] = []
-        for batch in by_length(np.array([len(text) for text in texts]), 2 * TOKENS[context.device.type]):
+        for batch in training_batches(np.array([len(text) for text in texts]), context.device.type):
             tokens, real = padded([texts[row] for row in batch], self._stores[0].pad)
             chosen = real & (tokens >= len(SPECIAL)) & (rng.random(tokens.shape) < MASKED)
             words.append(tokens[chosen])

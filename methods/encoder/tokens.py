@@ -1,4 +1,4 @@
-"""Texts as token numbers: made once, memory-mapped, split into batches of similar length."""
+"""Texts as token numbers: made once, memory-mapped."""
 
 from __future__ import annotations
 
@@ -153,29 +153,3 @@ class TokenStore:
     def __getitem__(self, row: int) -> np.ndarray:
         """Token numbers of one text."""
         return self.tokens[self.starts[row] : self.starts[row + 1]]
-
-
-def padded(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape.
-
-    There is at least one column, of padding where no text has a token: a network cannot read none.
-    """
-    lengths = np.array([len(each) for each in texts])
-    mask = np.arange(max(1, lengths.max())) < lengths[:, None]
-    ids = np.full(mask.shape, pad, np.int64)
-    ids[mask] = np.concatenate(texts)
-    return ids, mask
-
-
-def by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Rows cut into batches of similar length with at most ``budget`` tokens, padding included (or a single row).
-
-    The longest come first, so that a lack of memory shows at once.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    batches, start = [], 0
-    while start < len(order):
-        rows = max(1, budget // max(1, int(lengths[order[start]])))
-        batches.append(order[start : start + rows])
-        start += rows
-    return batches

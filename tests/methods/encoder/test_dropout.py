@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
-from xmcbench.methods.encoder.dropout import CheapDropout
+from xmcbench.methods.encoder.dropout import CheapDropout, cheap_dropout
 from xmcbench.methods.encoder.opening import open_encoder
 from xmcbench.methods.encoder.scratch import MaskedLanguageModel
 
@@ -86,10 +86,21 @@ def test_training_takes_these_masks_and_inference_none(module, checkpoint, monke
     batch = [ids], [ids > 0], *([[ids > 3]] if module == "scratch" else [])
 
     def found(training, cheap):
-        monkeypatch.setattr(f"xmcbench.methods.encoder.{module}.CheapDropout", CheapDropout if cheap else nullcontext)
+        place = f"xmcbench.methods.encoder.{module}.cheap_dropout"
+        monkeypatch.setattr(place, cheap_dropout if cheap else lambda device: nullcontext())
         torch.manual_seed(0)
         return network.train(training)(*batch)
 
     assert torch.equal(found(True, True), found(True, True))
     assert not torch.equal(found(True, True), found(True, False))
     assert torch.equal(found(False, True), found(False, False))
+
+
+def test_other_devices_draw_their_own_masks():
+    """On a GPU the mode would change nothing, and cost a fifth of a step."""
+    assert isinstance(cheap_dropout("cpu"), CheapDropout)
+    with cheap_dropout("cuda"):
+        torch.manual_seed(1)
+        found = nn.functional.dropout(torch.ones(64), 0.5)
+    torch.manual_seed(1)
+    assert torch.equal(found, nn.functional.dropout(torch.ones(64), 0.5))

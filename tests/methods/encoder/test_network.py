@@ -8,9 +8,10 @@ import torch
 import transformers
 
 from xmcbench import Texts, UsageError
+from xmcbench.methods.encoder.batches import padded
 from xmcbench.methods.encoder.opening import longest_input, open_encoder, open_tokenizer
 from xmcbench.methods.encoder.pooling import POOLINGS
-from xmcbench.methods.encoder.tokens import TokenStore, padded
+from xmcbench.methods.encoder.tokens import TokenStore
 
 KINDS = ["bert", "distilbert", "roberta", "mpnet"]
 

@@ -2,12 +2,11 @@ import hashlib
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from xmcbench import Texts
 from xmcbench.methods.encoder.opening import open_tokenizer
-from xmcbench.methods.encoder.tokens import TokenStore, by_length, padded
+from xmcbench.methods.encoder.tokens import TokenStore
 
 
 @pytest.fixture
@@ -78,30 +77,6 @@ def test_titles_alone(artifacts, tokenizer):
     texts = Texts.from_lists(["apple bridge"], ["candle"])
     assert TokenStore.of(artifacts, texts, tokenizer, 10, titles=True).lengths.tolist() == [4]
     assert TokenStore.of(artifacts, texts, tokenizer, 10).lengths.tolist() == [5]
-
-
-def test_batches_hold_every_row_once_within_the_budget():
-    lengths = np.random.default_rng(0).integers(1, 100, 500)
-    batches = by_length(lengths, 256)
-    assert sorted(np.concatenate(batches)) == list(range(500))
-    assert all(len(batch) * lengths[batch].max() <= 256 for batch in batches)
-    assert lengths[batches[0]].max() == lengths.max()
-    assert [len(batch) for batch in by_length(np.array([900]), 256)] == [1]
-
-
-def test_padding():
-    ids, mask = padded([np.array([2, 9, 3]), np.array([2, 3])], pad=1)
-    assert ids.tolist() == [[2, 9, 3], [2, 3, 1]]
-    assert mask.tolist() == [[True, True, True], [True, True, False]]
-
-
-def test_texts_without_a_token_are_padding():
-    """A tokenizer may have no special tokens. A network cannot read a batch without a column."""
-    ids, mask = padded([np.empty(0, np.int32)] * 2, pad=1)
-    assert (ids.tolist(), mask.tolist()) == ([[1], [1]], [[False], [False]])
-    ids, mask = padded([np.empty(0, np.int32), np.array([7])], pad=1)
-    assert (ids.tolist(), mask.tolist()) == ([[1], [7]], [[False], [True]])
-    assert by_length(np.array([0, 0, 3]), 3)[0].tolist() == [2]
 
 
 def test_another_process_maps_the_files_again(artifacts, tokenizer):

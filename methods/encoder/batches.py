@@ -1,0 +1,75 @@
+"""Batches of texts: which are computed side by side, and how they are padded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmcbench.methods.encoder.hardware import TOKENS
+
+#: What a batch costs in training on a GPU beside its tokens, in tokens: its kernels are launched one by one, and most
+#: are done before the next one is launched. Measured on an H100 with all-MiniLM-L6-v2, batch 256.
+_LAUNCHES = 32_768
+#: Lengths are rounded up to a multiple of this where batches are weighed against each other.
+_ROUNDED = 8
+
+
+def training_batches(lengths: np.ndarray, device: str, at_most: int | None = None) -> list[np.ndarray]:
+    """The batches of a training step: positions in ``lengths``, the longest texts first.
+
+    lengths: tokens of each text, int [n]. at_most: tokens of a batch, None for what suits the device.
+    """
+    budget = at_most or 2 * TOKENS[device]
+    return least_cost(lengths, budget, _LAUNCHES) if device == "cuda" else by_length(lengths, budget)
+
+
+def by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Rows cut into batches of similar length with at most ``budget`` tokens, padding included (or a single row).
+
+    The longest come first, so that a lack of memory shows at once.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    batches, start = [], 0
+    while start < len(order):
+        rows = max(1, budget // max(1, int(lengths[order[start]])))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+def least_cost(lengths: np.ndarray, budget: int, launches: int) -> list[np.ndarray]:
+    """Rows cut as ``by_length`` cuts them, but where that costs least.
+
+    A batch costs its tokens, padding included, and ``launches`` tokens more. Lengths count in multiples of 8.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    rounded = _ROUNDED * np.maximum(1, -(-lengths[order] // _ROUNDED))
+    starts = np.flatnonzero(np.diff(rounded, prepend=-1))
+    bounds = np.append(starts, len(order))
+    longest = rounded[starts]
+    fitting = np.maximum(1, budget // np.maximum(1, lengths[order[starts]])) if len(starts) else starts
+    # best[j]: the least cost of the rows before bounds[j]; cuts[j]: where its last group of batches starts.
+    best, cuts = np.zeros(len(bounds)), np.zeros(len(bounds), np.int64)
+    for end in range(1, len(bounds)):
+        rows = bounds[end] - bounds[:end]
+        costs = best[:end] + longest[:end] * rows + launches * -(-rows // fitting[:end])
+        cuts[end] = costs.argmin()
+        best[end] = costs[cuts[end]]
+    batches: list[np.ndarray] = []
+    end = len(bounds) - 1
+    while end > 0:
+        start, most = bounds[cuts[end]], int(fitting[cuts[end]])
+        batches[:0] = [order[first : min(first + most, bounds[end])] for first in range(start, bounds[end], most)]
+        end = int(cuts[end])
+    return batches
+
+
+def padded(texts: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """Texts side by side: token numbers int64 [n, longest] and the mask of real tokens, bool of the same shape.
+
+    There is at least one column, of padding where no text has a token: a network cannot read none.
+    """
+    lengths = np.array([len(each) for each in texts])
+    mask = np.arange(max(1, lengths.max())) < lengths[:, None]
+    ids = np.full(mask.shape, pad, np.int64)
+    ids[mask] = np.concatenate(texts)
+    return ids, mask
