@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -69,9 +69,24 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """This process's place in a training on several processes."""
+    """This process's place in a training on several processes. device: where this process computes."""
 
     accelerator: Accelerator
+    device: torch.device
+
+    @classmethod
+    def of(cls, device: str) -> DistributedContext:
+        """The place of this process, which computes on a device, ``cpu`` or ``cuda``."""
+        from accelerate import Accelerator
+        from accelerate.utils import DistributedDataParallelKwargs
+
+        # Encoders have no running statistics, and broadcasting their constants would cost a message each step.
+        options = DistributedDataParallelKwargs(broadcast_buffers=False)
+        # accelerate keeps its first device as long as the process lives. A process that nobody launched as one of
+        # several may train on the CPU first and then on a GPU.
+        launched = "LOCAL_RANK" in os.environ
+        accelerator = Accelerator(cpu=launched and device == "cpu", kwargs_handlers=[options])
+        return cls(accelerator, accelerator.device if launched else torch.device(device))
 
     @property
     def rank(self) -> int:
@@ -82,11 +97,6 @@ class DistributedContext:
     def processes(self) -> int:
         """Number of processes."""
         return int(self.accelerator.num_processes)
-
-    @property
-    def device(self) -> torch.device:
-        """Where this process computes."""
-        return cast(torch.device, self.accelerator.device)
 
     @property
     def machines(self) -> int:
@@ -195,13 +205,8 @@ def train(
     loss is NaN or infinite. The last checkpoint stays until the caller has stored the weights and removes it. Started
     by torchrun or accelerate, all processes take part.
     """
-    from accelerate import Accelerator
-    from accelerate.utils import DistributedDataParallelKwargs
-
-    # Encoders have no running statistics, and broadcasting their constants would cost a message each step.
-    options = DistributedDataParallelKwargs(broadcast_buffers=False)
-    accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[options])
-    context = DistributedContext(accelerator)
+    context = DistributedContext.of(device)
+    accelerator = context.accelerator
     optimizer = torch.optim.AdamW(
         network.to(context.device).parameters(), plan.learning_rate, weight_decay=plan.weight_decay, fused=True
     )

@@ -13,7 +13,7 @@ from xmcbench import Artifacts, Compute, Texts, load_dataset
 
 pytestmark = pytest.mark.gpu
 
-BATCH, LENGTHS, TEMPERATURE, STEPS = 32, (288, 64), 0.05, 10
+BATCH, LENGTHS, TEMPERATURE, STEPS = 32, (288, 64), 0.05, 5
 #: How often a step is faster than the plain loop, at least.
 BARS = {"fp32": 3.0, "bf16": 1.5}
 #: Bytes of a GPU that MACLR may use under the preset ``paper``.
@@ -32,7 +32,6 @@ def folder(tmp_path_factory):
 def our_loop(checkpoint, artifacts, texts):
     """Steps of the training loop, and the task that draws their rows."""
     import torch
-    from accelerate import Accelerator
 
     from xmcbench.methods.encoder.contrastive import TwoViews
     from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
@@ -45,7 +44,7 @@ def our_loop(checkpoint, artifacts, texts):
     encoder = open_encoder(checkpoint, "native", 0, precision="bf16").cuda().train()
     task, plan = TwoViews(documents, titles, BATCH, TEMPERATURE, 0), TrainingPlan(1000, 1e-5)
     optimizer = torch.optim.AdamW(encoder.parameters(), 1e-5, fused=True)
-    place, scale = DistributedContext(Accelerator()), LossScale(False, torch.device("cuda"))
+    place, scale = DistributedContext.of("cuda"), LossScale(False, torch.device("cuda"))
 
     def loop():
         for step in range(STEPS):
@@ -93,7 +92,7 @@ def test_training_step(benchmark, folder, capsys):
     from xmcbench.methods.encoder.backbone import find_backbone
 
     dataset, artifacts = load_dataset("lf-debian-20k"), Artifacts(folder)
-    checkpoint = find_backbone("scratch:12x768", artifacts, dataset.train, dataset.labels).folder
+    checkpoint = find_backbone("scratch:12x768", artifacts, dataset.train, dataset.labels, device="cuda").folder
     ours, task = our_loop(checkpoint, artifacts, dataset.train)
     plain = plain_loop(checkpoint, dataset.train, task)
     times = {name: [] for name in BARS}
@@ -128,8 +127,8 @@ def test_memory_of_the_paper(benchmark, folder, capsys, long):
     dataset = load_dataset("lf-debian-20k")
     texts = dataset.train
     if long:
-        contents = [" ".join([each] * 20) for each in texts.contents[:2048]]
-        texts = Texts.from_lists(list(texts.titles[:2048]), contents)
+        contents = [" ".join([each] * 12) for each in texts.contents[:512]]
+        texts = Texts.from_lists(list(texts.titles[:512]), contents)
     short = {"backbone": "scratch:12x768", "mlm_steps": 0, "clusters": 64, "steps": 2, "pseudo_steps": 2}
     method = MACLR(**{**MACLR.presets["paper"], **short})
     assert method.batch == 256

@@ -81,7 +81,6 @@ def vectors(encoder, view, length):
 
 def test_a_step_of_stage_one(benchmark, sources, capsys):
     import torch
-    from accelerate import Accelerator
 
     from xmcbench.methods.encoder.hardware import chosen_precision
     from xmcbench.methods.encoder.opening import open_encoder
@@ -90,7 +89,7 @@ def test_a_step_of_stage_one(benchmark, sources, capsys):
     from xmcbench.methods.maclr.schedule import ClusterSchedule
 
     sources, folder = sources
-    place = DistributedContext(Accelerator(cpu=True))
+    place = DistributedContext.of("cpu")
     clusters = np.arange(len(sources.pairs.rows)) % 64
     task = FirstStage(
         sources,

@@ -13,13 +13,12 @@ from scipy.sparse import load_npz
 
 def gradients(folder, checkpoint, kind):
     """Losses and gradients of one step on the whole batch, as this process sees them after the exchange."""
-    from accelerate import Accelerator
 
     from xmcbench.methods.encoder.opening import open_encoder
     from xmcbench.methods.encoder.training import DistributedContext
 
-    accelerator = Accelerator(cpu=True)
-    context = DistributedContext(accelerator)
+    context = DistributedContext.of("cpu")
+    accelerator = context.accelerator
     network, task = open_encoder(checkpoint, "native", seed=0), _task(folder, kind)
     task.prepare(0, network, context)
     wrapped = accelerator.prepare_model(network) if context.processes > 1 else network

@@ -20,9 +20,8 @@ from xmcbench.methods.maclr.second_stage import HardNegatives, SecondStage, Soft
 
 @pytest.fixture
 def place():
-    from accelerate import Accelerator
 
-    return DistributedContext(Accelerator(cpu=True))
+    return DistributedContext.of("cpu")
 
 
 @pytest.fixture

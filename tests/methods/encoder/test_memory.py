@@ -13,10 +13,9 @@ from xmcbench.methods.encoder.training import DistributedContext
 @pytest.fixture
 def step(artifacts, checkpoint, stories):
     """Loss and gradients of one step with dropout; what the transformer was called with."""
-    from accelerate import Accelerator
 
     documents = TokenStore.of(artifacts, stories[0], open_tokenizer(checkpoint()), 32)
-    place = DistributedContext(Accelerator(cpu=True))
+    place = DistributedContext.of("cpu")
 
     def take(cached_tokens, recomputed_layers, dropout=0.1, kind="bert"):
         encoder = open_encoder(checkpoint(kind, dropout=dropout), "native", seed=0).train()

@@ -137,11 +137,10 @@ def test_steps_follow_from_their_number(corpus):
 
 def test_the_step_is_its_equation(corpus, checkpoint):
     """From words to the loss, against embeddings made one by one and equation 2 in numpy."""
-    from accelerate import Accelerator
 
     encoder = open_encoder(checkpoint(dropout=0.0), "native", seed=0).eval()
     task = RandomSegments(corpus, (4, 6), 4, 0.3, seed=0)
-    found = task.losses(1, encoder, DistributedContext(Accelerator(cpu=True)))
+    found = task.losses(1, encoder, DistributedContext.of("cpu"))
     sides = []
     for view in task.draw(1).values():
         ids = [torch.from_numpy(view.store[row].astype(np.int64))[None] for row in view.rows]

@@ -151,12 +151,11 @@ def test_epochs_take_every_row_once():
 
 def test_another_true_label_is_not_a_negative(prepared):
     """A batch of all pairs: masked, the loss is that of the untrue labels only."""
-    from accelerate import Accelerator
 
     encoder, instances, labels, pairs = prepared
     encoder.eval()
     task = KnownPairs(instances, labels, pairs, 60, 1.0, 0)
-    found = task.losses(0, encoder, DistributedContext(Accelerator(cpu=True)))["contrastive"].item()
+    found = task.losses(0, encoder, DistributedContext.of("cpu"))["contrastive"].item()
     rows, columns = pairs.nonzero()
     vectors = []
     for store in (instances, labels):
@@ -187,11 +186,10 @@ def test_a_gradient_is_clipped_where_a_limit_is_set(prepared, tmp_path, clip, mo
 
 
 def test_all_other_labels_are_negatives_of_the_paper(prepared):
-    from accelerate import Accelerator
 
     encoder, instances, labels, pairs = prepared
     encoder.eval()
-    place = DistributedContext(Accelerator(cpu=True))
+    place = DistributedContext.of("cpu")
     drawn = instances, labels, pairs, 60, 1.0, 0
     masked, whole = (KnownPairs(*drawn, each).losses(0, encoder, place)["contrastive"] for each in ("untrue", "all"))
     vectors = KnownPairs(*drawn, "all").draw(0)
@@ -208,11 +206,10 @@ def _vectors(encoder, view):
 
 
 def test_what_is_replayed_is_added(prepared):
-    from accelerate import Accelerator
 
     encoder, instances, labels, pairs = prepared
     encoder.eval()
-    place = DistributedContext(Accelerator(cpu=True))
+    place = DistributedContext.of("cpu")
     known, again = KnownPairs(instances, labels, pairs, 16, 0.05, 0), TwoViews(instances, instances, 8, 0.05, 1)
     alone = {**known.losses(3, encoder, place), "replayed": again.losses(3, encoder, place)["contrastive"]}
     both = Replayed(known, again, 0.25).losses(3, encoder, place)
@@ -279,4 +276,9 @@ def test_processes_cannot_share_an_odd_batch():
         num_processes, process_index = 2, 0
 
     with pytest.raises(UsageError, match="2 processes cannot share a step of 7 rows"):
-        DistributedContext(Pair()).local_slice(7)
+        DistributedContext(Pair(), torch.device("cpu")).local_slice(7)
+
+
+def test_a_process_alone_may_change_its_device():
+    """accelerate keeps the first one: a training on the CPU made all later ones train there, without a word."""
+    assert [DistributedContext.of(device).device.type for device in ("cpu", "cuda", "cpu")] == ["cpu", "cuda", "cpu"]
