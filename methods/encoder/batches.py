@@ -7,7 +7,8 @@ import numpy as np
 from xmcbench.methods.encoder.hardware import TOKENS
 
 #: What a batch costs in training on a GPU beside its tokens, in tokens: its kernels are launched one by one, and most
-#: are done before the next one is launched. Measured on an H100 with all-MiniLM-L6-v2, batch 256.
+#: are done before the next one is launched. On an H100, a step of an encoder of BERT-base's size with 32 documents and
+#: their titles was fastest as one batch: cut at a cost of 16,384 it took 11% longer, at 4,096 55%.
 _LAUNCHES = 32_768
 #: Lengths are rounded up to a multiple of this where batches are weighed against each other.
 _ROUNDED = 8
