@@ -281,4 +281,4 @@ def test_processes_cannot_share_an_odd_batch():
 
 def test_a_process_alone_may_change_its_device():
     """accelerate keeps the first one: a training on the CPU made all later ones train there, without a word."""
-    assert [DistributedContext.of(device).device.type for device in ("cpu", "cuda", "cpu")] == ["cpu", "cuda", "cpu"]
+    assert [DistributedContext.of(device).device.type for device in ("cuda", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
