@@ -155,7 +155,7 @@ def compare(
     """
     chosen = Setting.optional(setting, ratio, by)
     seeds = None if seed is None else seeds_of(seed)
-    one, other = choose(Store(Path(runs)), first, second, Choice(dataset, chosen, seeds, force))
+    one, other = choose(Store(Path(runs)), first, second, Choice(dataset, chosen, seeds))
     unpaired = _obstacle(one, other)
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")

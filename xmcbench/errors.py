@@ -3,6 +3,7 @@
     XmcbenchError            what went wrong, and a hint what to do about it
     |- UsageError            the request is wrong: exit code 2
     |  |- UnknownName        no method, dataset, parameter, ... of that name (did you mean ...?)
+    |  |- NoResult           a method has no stored result with the dataset, setting and seed asked for
     |- DataError             files of a dataset are missing, damaged or break the format
     |- MethodError           a method broke the contract
     |- PluginError           a plug-in cannot be loaded
@@ -72,6 +73,10 @@ class UnknownName(UsageError):
         elif not hint:
             hint = f"known: {', '.join(known)}" if known else "there are none"
         super().__init__(f"unknown {kind} {name!r} {where}".rstrip(), hint)
+
+
+class NoResult(UsageError):
+    """A method has no stored result with the dataset, setting and seed asked for."""
 
 
 class DataError(XmcbenchError):

@@ -236,10 +236,11 @@ class AblationRun(Experiment["Ablated"]):
 def shown_filter(planned: Plan, name: str | None) -> str:
     """The filter under which the cells of a plan are shown: empty where that of the card differs between datasets.
 
-    Raises UsageError where a dataset does not have the named one.
+    Raises UsageError where a dataset does not have the named one, or that of its card, which its records are made with.
     """
     datasets = {each.dataset.digest: each.dataset for each in planned.cells}
-    found = {dataset.chosen_filter(name) for dataset in datasets.values()}
+    own = {dataset.chosen_filter(None) for dataset in datasets.values()}
+    found = {dataset.chosen_filter(name) for dataset in datasets.values()} if name else own
     return found.pop() if len(found) == 1 else ""
 
 

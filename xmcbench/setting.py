@@ -170,7 +170,7 @@ def draw(pairs: Pattern, setting: Setting, seed: int) -> Subset | None:
     number = math.floor(Fraction(str(setting.ratio)) * len(units))
     if number == 0:
         what = "labels with a training pair" if setting.by == "label" else "training pairs"
-        smallest = f"--ratio {math.ceil(10**6 / len(units)) / 10**6:g} selects one" if len(units) else "it has no pairs"
+        smallest = f"{math.ceil(10**6 / len(units)) / 10**6:g} selects one" if len(units) else "it has no pairs"
         raise UsageError(f"a ratio of {setting.ratio:g} of {len(units)} {what} selects nothing", smallest)
     # RandomState's streams are frozen (NEP 19): any later numpy draws the same subset.
     drawn = units[np.random.RandomState(seed).permutation(len(units))[:number]]

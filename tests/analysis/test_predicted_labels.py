@@ -66,3 +66,6 @@ def test_a_method_without_a_result_is_trained(inside, runs, tiny):
     assert shown.returncode == 0, shown.stderr
     assert {each["text"] for each in json.loads(shown.stdout)["labels"]} == {"the garden", "the harbor"}
     assert not list((runs / "records").rglob("bm25*"))
+    elsewhere = ("show", "tfidf", "--text", "the garden", "--dataset", tiny, "--setting", "full", "-k", "2", "--json")
+    assert not list((runs / "records").rglob("full/tfidf*"))
+    assert {each["text"] for each in json.loads(inside(*elsewhere).stdout)["labels"]} >= {"the garden"}

@@ -42,6 +42,30 @@ def test_what_cannot_be_read_is_listed_and_left_out(inside, store):
     assert inside("leaderboard", "--out", "runs").returncode == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "bm25", "tfidf"),
+        ("explain", "bm25", "tfidf"),
+        ("power", "bm25", "tfidf", "--detect", "1"),
+        ("show", "bm25", "--instance", "0100"),
+        ("export", "run", "bm25", "--out", "run.txt"),
+        ("rank", "--setting", "ez"),
+    ],
+)
+def test_a_record_that_is_asked_for_and_cannot_be_read_is_named(inside, store, words):
+    ended = inside(*words)
+    assert (ended.returncode, ended.stderr.count("left out: ")) == (2, 3), ended.stderr
+
+
+def test_a_folder_whose_records_are_all_damaged_says_so(inside, store):
+    for path in store.record_files():
+        if path.is_file():  # the pipe would wait for a reader
+            path.write_text("{")
+    ended = inside("export", "records", "--out", "records.csv")
+    assert (ended.returncode, ended.stderr.count("left out: ")) == (2, 6), ended.stderr
+
+
 def test_a_folder_that_cannot_be_read_is_an_error(inside, store, monkeypatch):
     """Its records must not be missing from a table without a word."""
     locked = store.record_files()[0].parent.relative_to(store.root.parent)

@@ -118,6 +118,20 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert {line[4] for line in lines[1:]} == {"the engine", "the bridge"}
 
 
+def test_documents_are_no_dataset_of_the_board(inside, tiny, tmp_path):
+    """Two files of documents are two datasets of one name, which a board cannot have."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text(f"the engine of {name}\n")
+        words = ("suggest", "--dataset", tiny, "--method", "tfidf", "--documents", f"{name}.txt", "--setting", "ez")
+        ended = inside(*words, "--out", f"{name}.tsv")
+        assert (ended.returncode, "1 document\n" in ended.stdout) == (0, True), ended.stderr
+    assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf").returncode == 0
+    ended = inside("leaderboard", "--runs", "runs", "--out", "board")
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "board" / "tiny.md").is_file()
+    assert not list((tmp_path / "board").glob("*documents*"))
+
+
 def test_a_method_that_ignores_pairs_suggests_without_them(inside, tiny):
     ended = inside("suggest", "--dataset", tiny, "--method", "tfidf", "--out", "labels.tsv")
     assert "zero-shot (no pairs)" in ended.stdout, ended.stderr
@@ -140,3 +154,26 @@ def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny
     curve = ("curve", "--dataset", "few", "--methods", "tfidf", "--no-run", "--ratios", "1", "--metric")
     assert "no results to draw" in inside(*curve, "PSP@1").stdout
     assert "rows are left out: without PSP@1" in inside("power", "--detect", "1", "--metric", "PSP@1").stderr
+
+
+def test_a_card_with_a_filter_that_is_not_there_is_refused_before_anything_runs(inside, tiny, tmp_path):
+    """Also where another filter is asked for: a record has the figures under that of the card."""
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    assert inside(*words).returncode == 0
+    (tiny / "card.toml").write_text('name = "tiny"\nslug = "tiny"\nfilter = "file"\n')
+    for more in ((), ("--filter", "none"), ("--filter", "none", "--seed", "1")):
+        ended = inside(*words, *more)
+        assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+        assert "tiny has no filter 'file'" in ended.stderr
+        assert "change filter in its card.toml; it has: none" in ended.stderr
+
+
+def test_arguments_that_are_not_utf8_are_named(inside, tiny):
+    for words in (
+        ("show", "tfidf", "--text", "\udcff"),
+        ("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "r\udcff"),
+        ("check", "p\udcff.py"),
+    ):
+        ended = inside(*words)
+        assert "internal error" not in ended.stderr, ended.stderr
+        assert ended.returncode in (1, 2)

@@ -13,6 +13,7 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 
 from xmcbench import load_dataset
+from xmcbench.data import audit as audits
 from xmcbench.data.audit import NEAR, audit, near_pairs
 from xmcbench.data.tokenizer import unknown_letters
 
@@ -145,3 +146,25 @@ def test_info_warns_and_audit_writes_a_page(inside, planted, tmp_path):
     assert inside("data", "audit", planted, "--html", page).returncode == 2
     document = json.loads(inside("data", "audit", planted, "--no-near", "--json").stdout)
     assert document["near"] is False
+
+
+def test_boilerplate_does_not_make_every_text_a_candidate(monkeypatch):
+    """Texts that share most of their words, but are no near duplicates, meet in the same bands."""
+    random = np.random.RandomState(0)
+    words = [f"w{number}" for number in range(60)]
+
+    def changed(times):
+        new = list(words)
+        for place in random.choice(60, times, replace=False):
+            new[place] = f"x{random.randint(10**6)}"
+        return " ".join(new)
+
+    texts, compared = [changed(3) for _ in range(1500)], []
+    similarity = audits._similarity
+    monkeypatch.setattr(audits, "_similarity", lambda *sides: compared.append(sides) or similarity(*sides))
+    queries = [changed(3) for _ in range(20)]
+    found = near_pairs([*queries, texts[700] + " end"], texts)
+    assert len(compared) <= 100 * 21
+    assert (20, 700) in found
+    copies = ["a text that has been copied many times"] * 1500
+    assert near_pairs(["a text that has been copied many times over"], ["other words only here", *copies]) == [(0, 1)]

@@ -122,3 +122,20 @@ def test_force_keeps_other_files(write_folder, tmp_path):
     assert (out / "deep" / "notes.txt").read_text() == "mine"
     assert list(load_dataset(out).labels) == list(dataset.labels)
     assert sorted(path.name for path in tmp_path.glob(".mine*")) == []
+
+
+def test_a_folder_that_is_there_stays_the_same_folder(write_folder, tmp_path):
+    """Someone may stand in it, share it with its permissions, or have linked to it."""
+    dataset = load_dataset(write_folder())
+    empty, link = tmp_path / "empty", tmp_path / "link"
+    empty.mkdir(mode=0o2770)
+    empty.chmod(0o2770)
+    link.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    before = empty.stat()
+    for out in (empty, link):
+        export(dataset, out, "xc")
+        assert list(load_dataset(out).labels) == list(dataset.labels)
+    after = empty.stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert link.is_symlink()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import diagram, overall
 from xmcbench.leaderboard.blocks import Heading
 from xmcbench.leaderboard.files import differences, files, write
@@ -86,6 +86,16 @@ def test_what_cannot_be_ranked_is_refused(results):
         overall.overall(results(one=(0.5, 0.5, 0.5), two=(0.5, None, None)), EZ, "P@1")
     with pytest.raises(UsageError, match="D has no result"):
         overall.overall(results(one=(0.5, 0.5, 0.5)), EZ, "P@1", ["A", "D"])
+
+
+def test_results_of_different_data_under_one_name_are_refused(results, record, altered):
+    """They would be averaged as if they were seeds."""
+    records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    other = (("cell", "dataset_sha256"), "f" * 64)
+    records.append(altered(record(method="one", value=0.1), (("cell", "dataset"), "A"), other))
+    with pytest.raises(StorageError, match="differ in their data"):
+        overall.overall(records, EZ, "P@1")
+    assert overall.overall(records, EZ, "P@1", ["B", "C"]).methods
 
 
 def test_datasets_for_tuning_do_not_count(results, altered):

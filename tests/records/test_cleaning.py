@@ -88,8 +88,7 @@ def test_the_files_of_records_by_kind(store, record):
         subset: ("subsets", 1),
         nobodys: ("subsets", 0),
     }
-    for each in items(store):
-        assert remove(store, each)
+    assert remove(store, items(store)) == []
     left = {path.relative_to(store.root).parts[0] for path in store.root.rglob("*") if path.is_file()}
     assert left == {"records", "ranks", "truth", "tiny.md"}
     assert len(store.records()) == 3
@@ -122,11 +121,11 @@ def test_a_shared_file_goes_with_the_last_that_links_to_it(store):
         artifact(store, "embeddings", LARGE, seed=seed)
     (content,) = (store.artifacts / CONTENT).iterdir()
     first, second = items(store)
-    assert remove(store, first)
+    assert remove(store, [first]) == []
     assert not first.path.exists()
     assert content.exists()
     assert (second.path / "file").read_bytes() == LARGE
-    assert remove(store, second)
+    assert remove(store, [second]) == []
     assert not content.exists()
     assert not list(store.artifacts.rglob("*.lock"))
 
@@ -143,10 +142,10 @@ def test_what_a_running_cell_uses_stays(store, record):
     with store.claim(running.cell), store.subset("tiny", subset):
         kinds = {each.kind: each for each in items(store)}
         assert set(kinds) == {"tokens", "unfinished", "predictions", "logs", "subsets"}
-        assert [kind for kind, each in kinds.items() if remove(store, each)] == []
+        assert remove(store, kinds.values()) == [*kinds.values()]
         assert all(each.path.exists() for each in kinds.values())
     del artifacts
-    assert [kind for kind, each in kinds.items() if not remove(store, each)] == []
+    assert remove(store, kinds.values()) == []
     assert not any(each.path.exists() for each in kinds.values())
 
 
@@ -164,7 +163,7 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
             assert {each.kind for each in listed.values()} == {"unfinished"}
             assert listed[folder].size == len(LARGE)
             seen.extend(listed.values())
-            assert not any(remove(store, each) for each in seen)
+            assert remove(store, seen) == seen
         raise KeyboardInterrupt
 
     artifacts = Artifacts(store.artifacts)
@@ -173,15 +172,15 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
     for each in seen:  # as a process leaves them that is killed
         touch(each.path / "half")
     assert set(found(store, "unfinished")) == {each.path for each in seen}
-    assert all(remove(store, each) for each in items(store))
+    assert remove(store, items(store)) == []
     assert items(store) == []
 
 
 def test_what_is_gone_already_is_removed(store):
     artifact(store, "tokens")
     (item,) = items(store)
-    assert remove(store, item)
-    assert remove(store, item)
+    assert remove(store, [item]) == []
+    assert remove(store, [item]) == []
     assert items(store) == []
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from xmcbench.storage import arrays
 from xmcbench.storage.arrays import read_arrays, read_rows
 
 
@@ -60,3 +61,13 @@ def test_arrays_without_the_same_rows_do_not_come_by_rows(tmp_path, other):
         list(read_rows(tmp_path / "two.npz", 2, "a", "b"))
     with pytest.raises(FileNotFoundError):
         list(read_rows(tmp_path / "none.npz", 2, "a"))
+
+
+def test_the_limit_of_rows_is_one_of_a_part(tmp_path, monkeypatch):
+    """Predictions for millions of rows are read by rows, and fit into memory however many there are."""
+    monkeypatch.setattr(arrays, "ARRAYS", 800)
+    np.savez(tmp_path / "long.npz", a=np.zeros((100, 10), np.float32))
+    assert sum(len(each) for (each,) in read_rows(tmp_path / "long.npz", 20, "a")) == 100
+    for read in (lambda path: list(read_rows(path, 21, "a")), lambda path: read_arrays(path, "a")):
+        with pytest.raises(ValueError, match="unpack"):
+            read(tmp_path / "long.npz")

@@ -11,7 +11,7 @@ import numpy as np
 from xmcbench.analysis import rankings
 from xmcbench.data import load_dataset
 from xmcbench.data.catalog import default_dataset
-from xmcbench.errors import UnknownName, UsageError
+from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import laid_out
 from xmcbench.records.selection import Choice, Selected, choose_row
@@ -184,7 +184,7 @@ def _planned(
         record = choose_row(store, word, Choice(dataset, setting, seed)).records[0]
         request = request_for(record, dataset or record.cell.dataset, registry)
     except UsageError as error:
-        missing = isinstance(error, UnknownName) or not store.root.is_dir()
+        missing = isinstance(error, NoResult | UnknownName) or not store.root.is_dir()
         if not missing or word.partition(":")[0] not in {entry.name for entry in registry}:
             raise
         chosen = (seed or (0,))[:1]

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         and not (arguments.unneeded and item.records)
     ]
     if arguments.remove:
-        busy = [item for item in chosen if not remove(store, item)]
+        busy = remove(store, chosen)
         chosen = [item for item in chosen if item not in busy]
     else:
         busy = [item for item in chosen if in_use(item)]

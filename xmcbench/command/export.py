@@ -82,9 +82,10 @@ def _read(runs: Path) -> tuple[Store, list[Record]]:
     from xmcbench.records.store import NO_RUNS
 
     store = Store(runs)
-    records = store.records()
-    if not records:
-        raise UsageError(f"there are no records in {runs}", NO_RUNS)
+    with store.noting_left_out():
+        records = store.records()
+        if not records:
+            raise UsageError(f"there are no records in {runs}", NO_RUNS)
     return store, records
 
 

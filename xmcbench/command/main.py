@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 from xmcbench import __version__
 from xmcbench.command.settings_file import expand
 from xmcbench.command.terminal import inert_streams
-from xmcbench.errors import UnknownName, XmcbenchError
+from xmcbench.errors import UnknownName, UsageError, XmcbenchError
+from xmcbench.output.escaping import visible
 from xmcbench.storage.reading import FLAG, VARIABLE
 
 #: The verbs, each a module of this package; the first line of its docstring is its line of help.
@@ -250,6 +251,8 @@ def _main(words: list[str]) -> int:
         if debug:
             traceback.print_exc()
         print(f"xmcbench: error: {error}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(f"xmcbench: {note}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("xmcbench: interrupted; finished results are kept; run the same command to continue", file=sys.stderr)
@@ -264,11 +267,19 @@ def _main(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, UnicodeEncodeError) and (word := _not_utf8(words)):
+            print(f"xmcbench: error: {visible(word)} is not valid UTF-8", file=sys.stderr)
+            return UsageError.exit_code
         print(
             f"xmcbench: error: {type(error).__name__}: {error} (internal error; --debug shows the traceback)",
             file=sys.stderr,
         )
         return 1
+
+
+def _not_utf8(words: Sequence[str]) -> str | None:
+    """The first argument with bytes that are not UTF-8, which Python reads as lone surrogates."""
+    return next((word for word in words if any("\ud800" <= letter <= "\udfff" for letter in word)), None)
 
 
 if __name__ == "__main__":

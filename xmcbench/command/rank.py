@@ -50,13 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
     records = store.records()
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
-    made = overall.overall(
-        records,
-        request.only_setting(arguments),
-        arguments.metric,
-        [spelled.get(name.casefold(), name) for name in dict.fromkeys(given)] or None,
-        request.registry(arguments.plugin).standing(),
-    )
+    with store.noting_left_out():
+        made = overall.overall(
+            records,
+            request.only_setting(arguments),
+            arguments.metric,
+            [spelled.get(name.casefold(), name) for name in dict.fromkeys(given)] or None,
+            request.registry(arguments.plugin).standing(),
+        )
     if arguments.svg:
         write_text(arguments.svg, diagram.draw(made))
     if arguments.json:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.errors import UsageError
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
@@ -85,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
     predictions = TopK.load(options.runs / record.predictions.file)
     empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
-    print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {len(dataset.test):,} documents{without}")
+    documents = counted(len(dataset.test), "document")
+    print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {documents}{without}")
     return 0
 
 

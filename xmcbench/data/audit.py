@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _SHINGLE, _HASHES, _BANDS = 3, 64, 16
 #: The least Jaccard similarity of the shingles of near duplicates.
 NEAR = 0.8
+#: Texts that a query is compared with, at most: those that share the most bands. Bands of more texts than
+#: ``_CROWDED`` do not count: they are boilerplate, and would make every query a comparison with every text.
+_COMPARED, _CROWDED = 100, 1_000
 
 #: Scripts whose words are not separated by spaces, by the first word of the names of their letters in Unicode.
 _UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
@@ -145,28 +148,39 @@ def _leaked(dataset: Dataset, near: bool) -> Iterator[Finding]:
         examples = tuple(dataset.test[int(row)] for row in np.flatnonzero(exact)[:_EXAMPLES])
         yield Finding("also appear in the training set", "test instances", int(exact.sum()), len(test), examples)
     if near:
-        pairs = [(row, other) for row, other in near_pairs(dataset.test, dataset.train) if not exact[row]]
+        others = np.flatnonzero(~exact)
+        pairs = near_pairs((dataset.test[int(row)] for row in others), dataset.train)
         if pairs:
-            examples = tuple(f"{dataset.test[row]} | {dataset.train[other]}" for row, other in pairs[:_EXAMPLES])
+            examples = tuple(
+                f"{dataset.test[int(others[row])]} | {dataset.train[other]}" for row, other in pairs[:_EXAMPLES]
+            )
             kind = "are near duplicates of training texts"
             yield Finding(kind, "test instances", len(pairs), len(test), examples)
 
 
 def near_pairs(queries: Iterable[str], texts: Iterable[str]) -> list[tuple[int, int]]:
-    """(query, text) of every query that has a near duplicate among the texts: the first one found, by position.
+    """(query, text) of the queries that have a near duplicate among the texts: the first one found, by position.
 
-    Texts with fewer than three words are not reported.
+    Texts with fewer than three words are not reported. Where many texts share most of their words, a near duplicate can
+    be missed: see ``_COMPARED``.
     """
-    kept = [(row, _shingles(text)) for row, text in enumerate(texts)]
+    kept: list[tuple[int, np.ndarray]] = []
+    seen: set[int] = set()
     buckets: dict[tuple[int, bytes], list[int]] = {}
-    for place, (_, shingles) in enumerate(kept):
+    for row, text in enumerate(texts):
+        if hash(text) in seen:  # it would only crowd the bands of the first one
+            continue
+        seen.add(hash(text))
+        shingles = _shingles(text)
         for key in _bands(shingles):
-            buckets.setdefault(key, []).append(place)
+            buckets.setdefault(key, []).append(len(kept))
+        kept.append((row, shingles))
     found = []
     for row, query in enumerate(queries):
         shingles = _shingles(query)
-        candidates = sorted({place for key in _bands(shingles) for place in buckets.get(key, ())})
-        for place in candidates:
+        met = (buckets.get(key, ()) for key in _bands(shingles))
+        shared = Counter(place for places in met if len(places) <= _CROWDED for place in places)
+        for place in sorted(place for place, _ in shared.most_common(_COMPARED)):
             if _similarity(shingles, kept[place][1]) >= NEAR:
                 found.append((row, kept[place][0]))
                 break

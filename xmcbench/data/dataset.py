@@ -149,13 +149,15 @@ class Dataset:
 
     def chosen_filter(self, name: str | None) -> Filter:
         """The named filter, or without a name that of the card. Raises UsageError if the dataset does not have it."""
-        name = name or self.card.filter
-        found = next((each for each in self.filters if each == name), None)
+        wanted = name or self.card.filter
+        found = next((each for each in self.filters if each == wanted), None)
         if found is None:
-            why = {"self": "none of its test instances is a label", "file": f"it has no {TEST_FILTER[0]}"}.get(name, "")
-            raise UsageError(
-                f"{self.name} has no filter {name!r}{': ' if why else ''}{why}", f"it has: {', '.join(self.filters)}"
-            )
+            why = {
+                "self": ": none of its test instances is a label",
+                "file": f": it has no {TEST_FILTER[0]} for its test instances",
+            }.get(wanted, "")
+            hint = f"{'' if name else 'change filter in its card.toml; '}it has: {', '.join(self.filters)}"
+            raise UsageError(f"{self.name} has no filter {wanted!r}{why}", hint)
         return found
 
     def filter(self, kind: Filter) -> csr_matrix | None:

@@ -72,9 +72,10 @@ def _is_file(path: Path, sha256: str) -> bool:
 def _move(folder: Path, target: Path) -> None:
     """Put the files of a folder into another; a card goes last, as it describes the others."""
     os.chmod(folder, 0o755)
-    if not target.exists() or not any(target.iterdir()):
+    if not os.path.lexists(target):
         os.replace(folder, target)
         return
+    # A folder that is there stays the same folder, even an empty one: someone may stand in it or have linked to it.
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in sorted(files, key=lambda path: path.name == "card.toml"):
         place = target / path.relative_to(folder)

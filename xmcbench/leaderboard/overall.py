@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 
 from xmcbench.errors import UsageError
-from xmcbench.leaderboard import captions
+from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.plot import Marked, WithoutNotes
 from xmcbench.leaderboard.rows import borrowed_from, for_tuning, grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
@@ -84,7 +84,8 @@ def overall(
 
     A method with the same parameters is the same method; its value on a dataset is the mean over its seeds, under the
     dataset's own filter. A method that ignores pairs keeps its zero-shot result where it has no other. A method that
-    lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer than two datasets or methods.
+    lacks a dataset leaves the ranking and is listed. Raises UsageError for fewer than two datasets or methods,
+    StorageError for records of different data under one name.
     """
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
@@ -100,7 +101,9 @@ def overall(
         known = f"datasets with results: {', '.join(there) or 'none'}"
         raise UsageError(f"a ranking needs two datasets with results in the setting {setting.title}", known)
     borrowed = _borrowed(done, inside) if setting.kind != "ez" else []
-    groups = grouped(record for record in (*inside, *borrowed) if record.cell.dataset in chosen)
+    ranked = [record for record in (*inside, *borrowed) if record.cell.dataset in chosen]
+    consistency.check(ranked)
+    groups = grouped(ranked)
     called = names(groups)
     whole: dict[str, dict[str, float]] = {}
     left_out: dict[str, list[str]] = {}

@@ -44,7 +44,8 @@ def pages(
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.key):
-        datasets.setdefault(record.cell.dataset, []).append(record)
+        if record.counts["test_pairs"]:  # else of documents without labels, which `suggest` predicted for
+            datasets.setdefault(record.cell.dataset, []).append(record)
     consistency.check(record for name in sorted(datasets) for record in datasets[name])
     standing = standing or Standing()
     claimed = claims.page(datasets, printed, standing)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +70,15 @@ def in_use(item: Item) -> bool:
         return False
 
 
-def remove(store: Store, item: Item) -> bool:
-    """Remove an item; False if a running cell uses it. Raises StorageError."""
+def remove(store: Store, chosen: Iterable[Item]) -> list[Item]:
+    """Remove items; returns those that stay, because a running cell uses them. Raises StorageError."""
+    try:
+        return [item for item in chosen if not _removed(item)]
+    finally:
+        _forget_content(store)
+
+
+def _removed(item: Item) -> bool:
     lock = Claim(item.lock) if item.lock.suffix == CLAIM else exclusive(item.lock, wait=False)
     with lock as claim:
         if not claim.held:
@@ -84,7 +91,6 @@ def remove(store: Store, item: Item) -> bool:
             item.lock.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError.from_os_error(error, item.path) from error
-    _forget_content(store)
     return True
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from xmcbench.errors import UnknownName, UsageError
+from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.records.record import Record
 from xmcbench.records.record_json import read_record
 from xmcbench.records.store import Store
@@ -62,12 +62,11 @@ class Selected:
 
 @dataclass(frozen=True)
 class Choice:
-    """Conditions: dataset, setting, seeds; ``anywhere`` allows the rows to differ in dataset or setting."""
+    """Conditions: dataset, setting, seeds."""
 
     dataset: str | None = None
     setting: Setting | None = None
     seeds: Sequence[int] | None = None
-    anywhere: bool = False
 
 
 def choose(store: Store, first: str, second: str, choice: Choice) -> tuple[Selected, Selected]:
@@ -118,16 +117,19 @@ def choose_row(store: Store, word: str, choice: Choice) -> Selected:
 def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
     """The results of a runs folder that meet the conditions, by place. Raises UsageError if there are none."""
     store.check_exists()
-    found = _placed(store.records(), choice)
-    if not found:
-        raise UsageError(f"{store.root} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
+    with store.noting_left_out():
+        found = _placed(store.records(), choice)
+        if not found:
+            where = f"{store.root} has no result with this dataset, setting and seed"
+            raise UsageError(where, "see `xmcbench ls results`")
     return found
 
 
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
-    found = _placed(_named(word, store), choice)
-    if not found:
-        raise UsageError(f"{word} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
+    with store.noting_left_out():
+        found = _placed(_named(word, store), choice)
+        if not found:
+            raise NoResult(f"{word} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
@@ -42,6 +42,16 @@ class Store:
         """Raise UsageError if there is no such folder."""
         if not self.root.is_dir():
             raise UsageError(f"no runs folder at {self.root}", NO_RUNS)
+
+    @contextmanager
+    def noting_left_out(self) -> Iterator[None]:
+        """Add to an error that is raised inside what ``records`` could not read: the record asked for may be there."""
+        try:
+            yield
+        except XmcbenchError as error:
+            for each in self.left_out.values():
+                error.add_note(f"left out: {each}")
+            raise
 
     def record_path(self, cell: Cell) -> Path:
         """The cell's record."""

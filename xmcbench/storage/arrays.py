@@ -39,8 +39,9 @@ def read_all_arrays(path: Path) -> dict[str, np.ndarray]:
 def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
     """The arrays of these names, so many rows at a time, without holding more of them.
 
-    At least one part comes, even of arrays without rows. Raises what ``read_arrays`` raises, at the latest after the
-    last part, and ValueError when the arrays have different numbers of rows.
+    At least one part comes, even of arrays without rows. The limit is one of a part: the whole may be larger. Raises
+    what ``read_arrays`` raises, at the latest after the last part, and ValueError when the arrays have different
+    numbers of rows.
     """
     with _archive(path) as archive, ExitStack() as opened:
         members = _members(archive, names)
@@ -50,6 +51,8 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
         if len(lengths) > 1 or -1 in lengths:
             raise ValueError(f"its arrays {' and '.join(map(repr, names))} are not row by row of one length")
         (length,) = lengths
+        widths = (math.prod(shape[1:]) * dtype.itemsize for shape, _, dtype in headers.values())
+        check_size(min(rows, length) * sum(widths), ARRAYS, f"what {rows} of its rows unpack to")
         for start in range(0, max(1, length), rows):
             count = min(rows, length - start)
             yield [_filled(name, streams[name], (count, *headers[name][0][1:]), headers[name][2]) for name in names]
@@ -60,7 +63,9 @@ def read_rows(path: Path, rows: int, *names: str) -> Iterator[list[np.ndarray]]:
 def _read(path: Path, names: tuple[str, ...] | None) -> dict[str, np.ndarray]:
     found = {}
     with _archive(path) as archive:
-        for name, member in _members(archive, names).items():
+        members = _members(archive, names)
+        check_size(sum(each.file_size for each in members.values()), ARRAYS, "what it unpacks to")
+        for name, member in members.items():
             with archive.open(member) as stream:
                 found[name] = _array(name, stream, member.file_size)
                 _end(name, stream)
@@ -88,7 +93,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[str, zipfile.ZipInfo]:
-    """The files of the arrays of these names, or of all, which do not unpack to more than the limit."""
+    """The files of the arrays of these names, or of all."""
     members: dict[str, zipfile.ZipInfo] = {}
     for each in archive.infolist():
         name = each.filename.removesuffix(_SUFFIX)
@@ -98,9 +103,7 @@ def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[st
     missing = [name for name in names or () if name not in members]
     if missing:
         raise ValueError(f"it has no array {missing[0]!r}")
-    wanted = {name: members[name] for name in (members if names is None else names)}
-    check_size(sum(each.file_size for each in wanted.values()), ARRAYS, "what it unpacks to")
-    return wanted
+    return {name: members[name] for name in (members if names is None else names)}
 
 
 def _array(name: str, stream: IO[bytes], size: int) -> np.ndarray:

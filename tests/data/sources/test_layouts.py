@@ -156,6 +156,8 @@ BROKEN = [
     ("xc", "lbl.json", None, "has no lbl.json.gz"),
     ("maclr", "all_pairs.txt", "3 L9 1\n", "all_pairs.txt, line 1: there is no label 'L9'"),
     ("maclr", "all_pairs.txt", "3\n", "all_pairs.txt, line 1: is not a pair"),
+    ("maclr", "all_pairs.txt", "3 L2 yes\n", "all_pairs.txt, line 1: 'yes' is not a number"),
+    ("maclr", "all_pairs.txt", "3 L2 nan\n", "all_pairs.txt, line 1: 'nan' is not a number"),
     ("xc-lines", "trn_X.txt", "one\n", r"trn_X_Y.txt has 2 rows, but .*trn_X.txt has 1 lines"),
     ("xc-lines", "trn_X.txt", "one\ntwo\nthree\n", "has 2 rows, but .* has 3 lines"),
     ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 lines"),
@@ -447,7 +449,7 @@ def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
 
 
 def test_a_pair_of_relevance_0_is_none(made):
-    files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L1 0", "3 L2 1"]}
+    files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L1 0.0", "3 L2 1.0", "3 L1 0"]}
     assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,16 @@ class Maclr(XCRaw):
         write_lines(folder / _PAIRS, (f"{uid} {label_uids[label]} 1" for uid, ids in pairs_of for label in ids))
 
 
+def _relevance(word: str, pairs: Path, number: int) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise at(pairs, number, f"{word!r} is not a number", "expected test uid, label uid and a number")
+    return value
+
+
 def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> Iterator[Rows]:
     """The test instances with the labels of their lines, or those of the file of pairs if no line has any."""
     uids = (uid for rows in read_rows(label_path, "labels", ROWS) for uid in rows.uids)
@@ -70,7 +81,7 @@ def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> 
                 raise at(pairs, number, "is not a pair", "expected test uid, label uid and a number")
             if words[1] not in place:
                 raise at(pairs, number, f"there is no label {words[1]!r}", f"uids are those of {label_path.name}")
-            if len(words) == 2 or words[2] != "0":
+            if len(words) == 2 or _relevance(words[2], pairs, number) > 0:
                 by_uid.setdefault(words[0], []).append(place[words[1]])
     own = given = differing = known = 0
     for rows in read_rows(path, "instances", ROWS):
