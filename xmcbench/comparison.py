@@ -124,7 +124,8 @@ class Comparison:
         if any(each.about_runs for each in self.differences.values()):
             lines.append(
                 "The verdict is about these runs, not about the methods: one side has a single run, and another seed "
-                "would change its results. Use several seeds on each side (--seed 0,1,2) to compare the methods."
+                "would change its results. To compare the methods, use several seeds on each side (--seed 0,1,2), and "
+                "name a row by METHOD:VARIANT: a key is that of one seed."
             )
         return "\n".join(lines)
 

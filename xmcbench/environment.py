@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from xmcbench import __version__
+from xmcbench.output.quantities import counted
 
 #: The variables by which OpenMP, BLAS, numba and Rust libraries are told how many threads to use.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -51,7 +52,7 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
     def kind(self) -> str:
         """One line that names a class of machine; times are only compared within a class."""
         accelerator = ", ".join(self.accelerators) or "no accelerator"
-        return f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {accelerator}"
+        return f"{self.processor}, {counted(self.cores, 'core')}, {self.memory_gib} GiB, {accelerator}"
 
     @property
     def model(self) -> str:

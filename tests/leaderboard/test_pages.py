@@ -240,7 +240,7 @@ def test_a_table_leads_to_the_remark_on_a_method(record):
     lines = [block for block in page.blocks if isinstance(block, str) and "(#remarks)" in block]
     assert lines == [
         "[The remarks](#remarks) explain the figures of XR.",
-        "[The remarks](#remarks) explain the figures of A\\|B, XR.",
+        "[The remarks](#remarks) explain the figures of A\\|B and XR.",
     ]
     shown = files([page], "html")["tiny.html"]
     assert shown.count('<a href="#remarks">The remarks</a>') == 2

@@ -14,12 +14,12 @@ from xmcbench.setting import Setting
 READING = f"""\
 Figures are percentages. ± is the half-width of a 95% bootstrap interval over test instances. With several seeds, the
 figure is the mean over them, the interval also covers how much seeds differ, and the standard deviation of P@1 over
-seeds has its own column. With one seed, nothing is known about others. In each column the best measured row is bold
-and the second underlined. Rows share a rank when they differ by no more than the root of the sum of squares of their
-half-widths, which is the half-width for a difference of independent rows. Rows of one table are measured on the same
-instances, so most differences are more certain than that; `xmcbench compare` runs a paired test of two rows. The name
-of a row contains its preset, its encoder and the budget of the training that needs no pairs; its record has all
-parameters.
+seeds has its own column. A row with one seed says nothing about how much seeds differ. In each column the best
+measured row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
+of squares of their half-widths, which is the half-width for a difference of independent rows. Rows of one table are
+measured on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
+of two rows. The name of a row contains its preset, its encoder and the budget of the training that needs no pairs; its
+record has all parameters.
 
 Published rows are italic and cited. Their figures are shown as printed and are ranked only among themselves, because
 machine, protocol and filter are not ours. Letters refer to the notes below a table.
@@ -27,7 +27,21 @@ machine, protocol and filter are not ours. Letters refer to the notes below a ta
 Each table of times is about one class of machine, and its rows are not ranked. *Reused* is the time that earlier
 cells took to make the artifacts that this cell reused (features, pre-training); it is not part of *fit*.
 
-{protocol.SUMMARY[:1].upper()}{protocol.SUMMARY[1:]}.
+P@k is the share of true labels among the first k predictions, R@k the share of an instance's true labels that are among
+them. nDCG@k discounts a hit by its rank and divides by the highest possible value. PSP@k is precision in which rare
+labels weigh more, divided by its highest possible value, sum by sum. Averages are over the test instances with a true
+label. Labels with equal scores are ordered by number. Filters apply before a ranking is cut at {protocol.DEPTH} labels.
+This is metric protocol {protocol.VERSION}.
+
+Filter *self*: an instance that is also a label, such as a package that others suggest, is removed from its own ranking.
+Its own name is the easiest label to find, so figures without this filter are not comparable with ours.
+
+Few-shot: a ratio of 1% by label draws 1% of the labels that have a training pair, rounded down, and reveals all their
+training pairs. By pair it draws 1% of the training pairs. Each seed draws another subset, and the smaller subsets of a
+seed are contained in its larger ones. All test instances count, also those whose labels have no known pair.
+
+*Stale*: the code of the method has changed since the result was made, and nobody has shown that the result stays the
+same. The figure may still be right. *Mixed*: the seeds of a row were run by different code.
 
 These pages are generated from the records in `records/`, the figures in `published/` and the remarks in `remarks/`. To
 send records of your own, see CONTRIBUTING.md."""
@@ -152,7 +166,8 @@ def groups(dataset: str, setting: Setting, records: Sequence[Record], filter_nam
 
 def subsets(seeds: Sequence[int]) -> str:
     """The note on a row whose seen and unseen labels are those of fewer subsets than other rows have."""
-    return f"seen and unseen labels are those of the subset of seed {' and '.join(map(str, seeds))} only"
+    which = f"subset of seed {seeds[0]}" if len(seeds) == 1 else f"subsets of seeds {_listed(seeds)}"
+    return f"seen and unseen labels are those of the {which} only"
 
 
 def efficiency(dataset: str, setting: Setting, machine: str) -> str:
@@ -173,12 +188,12 @@ def makeup(dataset: str, setting: Setting) -> str:
 
 def remarked(titles: Sequence[str]) -> str:
     """The line below a table that leads to what the page says on the methods of these titles."""
-    return f"[The remarks](#remarks) explain the figures of {', '.join(map(markdown, titles))}."
+    return f"[The remarks](#remarks) explain the figures of {_listed(map(markdown, titles))}."
 
 
 def on_the_ablation(titles: Iterable[str]) -> str:
     """The line below a table that replaces rows with a component switched off."""
-    return f"Rows of {' and '.join(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
+    return f"Rows of {_listed(map(markdown, sorted(titles)))} without a component: [ablation](ablation.md)."
 
 
 def ablation(printed: Ablation, source: Source) -> str:
@@ -219,3 +234,9 @@ def _short(source: Source) -> str:
     authors, _, rest = source.citation.partition(":")
     first = authors.split(",")[0]
     return f"{first}{' et al.' if ',' in authors else ''}, {rest.rstrip('.').rpartition(' ')[2]}"
+
+
+def _listed(items: Iterable[object]) -> str:
+    """A, B and C."""
+    *others, last = map(str, items)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -194,7 +194,10 @@ def _one_row(word: str, records: Sequence[Record]) -> list[Record]:
         names.setdefault(str(sorted(record.cell.parameters.items())), []).append(record)
     if len(names) > 1:
         rows = sorted({f"{row[0].name} {row[0].key[:12]}" for row in names.values()})
-        raise UsageError(f"{word} matches {len(rows)} rows", f"select one by its key: {'; '.join(rows)}")
+        raise UsageError(
+            f"{word} matches {len(rows)} rows",
+            f"select one by its key, or by its whole variant, {word.partition(':')[0]}:VARIANT: {'; '.join(rows)}",
+        )
     return [*next(iter(names.values()))]
 
 
