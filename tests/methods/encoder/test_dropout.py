@@ -97,7 +97,7 @@ def test_training_takes_these_masks_and_inference_none(module, checkpoint, monke
 
 
 def test_other_devices_draw_their_own_masks():
-    """On a GPU the mode would change nothing, and cost a fifth of a step."""
+    """On a GPU the mode would change nothing, and cost a sixth of a step."""
     assert isinstance(cheap_dropout("cpu"), CheapDropout)
     with cheap_dropout("cuda"):
         torch.manual_seed(1)
