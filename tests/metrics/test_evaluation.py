@@ -123,6 +123,26 @@ def test_invariants_hold(case):
     invariants.check(evaluate(predictions, truth, removed=removed, inverse_propensity=weights(truth.shape[1])).values)
 
 
+@given(cases())
+@settings(deadline=None)
+def test_contributions_and_weights_of_the_rows(case):
+    predictions, truth, _ = case
+    scores = evaluate(predictions, truth, inverse_propensity=weights(truth.shape[1]))
+    for name, value in scores.values.items():
+        found, weight = scores.contributions(name), scores.weights(name)
+        assert found.shape == weight.shape == (scores.scored,)
+        np.testing.assert_allclose(found.mean(), value, **CLOSE)
+        np.testing.assert_allclose(weight.mean(), 1, **CLOSE)
+        # The most that a row can add is its weight.
+        assert (found <= weight + 1e-9).all()
+        if METRICS[name].family != "PSP":
+            np.testing.assert_array_equal(found, scores.per_instance[name])
+            assert (weight == 1).all()
+        else:
+            np.testing.assert_allclose(found * scores.attainable[name].sum(), scores.per_instance[name] * scores.scored)
+            np.testing.assert_allclose(weight / weight.max(), scores.attainable[name] / scores.attainable[name].max())
+
+
 def test_perfect_predictions_score_one():
     truth = make_pairs([[0, 1, 2, 3, 4], [5, 1, 2, 0, 3]], 6)
     # The best order for PSP: the rarest labels first.

@@ -158,9 +158,7 @@ def _loaded(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
 def _values(row: Selected, comparison: Comparison, metric: str) -> NDArray[np.float64]:
     """The metric of each scored instance, mean over the runs, float64 [scored]; its mean is the row's value."""
     scores = evaluations(row.records, row.store, comparison.filter, comparison.first.records[0].protocol.propensity)
-    mean = np.mean([each.per_instance[metric] for each in scores], axis=0)
-    attainable = scores[0].attainable.get(metric)
-    return np.asarray(mean if attainable is None else mean / attainable.mean())
+    return np.asarray(np.mean([run.contributions(metric) for run in scores], axis=0))
 
 
 def _ranks(row: Selected, filter_name: str) -> NDArray[np.uint8]:

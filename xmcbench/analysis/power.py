@@ -206,11 +206,9 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
     pairs = []
     for one, other in itertools.combinations(scores, 2):
         subsets = rows[one].subsets == rows[other].subsets and None not in rows[one].subsets
-        first, second = (_stacked(scores[place], metric) for place in (one, other))
-        weights = scores[one][0].attainable.get(metric)
-        weight = np.ones(first.shape[1]) if weights is None else weights / weights.mean()
+        first, second = (np.stack([run.contributions(metric) for run in scores[place]]) for place in (one, other))
         names_of_both = called[str(one)], called[str(other)]
-        found = spread(first, second, weight, subsets)
+        found = spread(first, second, scores[one][0].weights(metric), subsets)
         if found.sides or found.row:
             pairs.append(Pair(*names_of_both, found))
         else:
@@ -218,13 +216,6 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
     instances = next(iter(scores.values()))[0].scored if scores else 0
     cell = record.cell
     return Needed(cell.dataset, cell.setting, metric, chosen, detect, power, instances, tuple(pairs), left_out)
-
-
-def _stacked(scores: Sequence[Scores], metric: str) -> np.ndarray:
-    """The scores of each run, float64 [runs, instances], whose mean is the run's value."""
-    stacked = np.stack([each.per_instance[metric] for each in scores])
-    attainable = scores[0].attainable.get(metric)
-    return stacked if attainable is None else stacked / attainable.mean()
 
 
 def _number(count: int | None) -> float:

@@ -39,6 +39,16 @@ class Scores:
     per_instance: dict[str, NDArray[np.float64]]
     attainable: dict[str, NDArray[np.float64]]
 
+    def contributions(self, metric: str) -> NDArray[np.float64]:
+        """What each scored row adds to the value, float64 [scored]; the mean is the value, up to rounding."""
+        found = self.per_instance[metric]
+        return found / self.attainable[metric].mean() if metric in self.attainable else found
+
+    def weights(self, metric: str) -> NDArray[np.float64]:
+        """How much each scored row counts, float64 [scored] with mean 1: more for PSP@k where more is attainable."""
+        best = self.attainable.get(metric)
+        return np.ones(self.scored) if best is None else best / best.mean()
+
     def intervals(self, seed: int = 0) -> dict[str, Interval]:
         """Bootstrap interval of every value: metric -> (low, high, se)."""
         return bootstrap.intervals(self.per_instance, self.attainable, seed)

@@ -24,8 +24,6 @@ from xmcbench.errors import DataError
 from xmcbench.metrics import flips, seeds
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from xmcbench.metrics.evaluation import Scores
 
 
@@ -72,28 +70,22 @@ def compare(
     """
     _check(first, second, matched)
     unknown = not all(fixed or len(side) > 1 for fixed, side in zip(deterministic, (first, second), strict=True))
-    weights = {name: best / best.mean() for name, best in first[0].attainable.items()}
     by_row, over_seeds = {}, {}
     for name in first[0].values:
-        one, other = (_stacked(side, name) for side in (first, second))
+        one, other = (np.stack([run.contributions(name) for run in side]) for side in (first, second))
         varies = seeds.vary(one - other) if matched else seeds.vary(one) or seeds.vary(other)
         if varies and not unknown:
-            over_seeds[name] = seeds.verdict(one, other, weights.get(name, np.ones(one.shape[1])), matched)
+            over_seeds[name] = seeds.verdict(one, other, first[0].weights(name), matched)
         else:
             by_row[name] = one.mean(axis=0) - other.mean(axis=0)
-    over_rows = flips.verdicts(by_row, {name: weight for name, weight in weights.items() if name in by_row}, seed)
+    weighted = {name: first[0].weights(name) for name in by_row if name in first[0].attainable}
+    over_rows = flips.verdicts(by_row, weighted, seed)
     found = {}
     for name, verdict in (over_seeds | over_rows).items():
         mine, theirs = (float(np.mean([run.values[name] for run in side])) for side in (first, second))
         low, high = max(-1.0, min(verdict.low, mine - theirs)), min(1.0, max(verdict.high, mine - theirs))
         found[name] = Difference(mine, theirs, mine - theirs, low, high, verdict.p, name in over_seeds, unknown)
     return {name: found[name] for name in first[0].values}
-
-
-def _stacked(side: Sequence[Scores], name: str) -> NDArray[np.float64]:
-    """The scores of each run and row, float64 [runs, rows], whose mean over the rows is the run's value."""
-    scores = np.stack([run.per_instance[name] for run in side])
-    return scores / side[0].attainable[name].mean() if name in side[0].attainable else scores
 
 
 def _check(first: Sequence[Scores], second: Sequence[Scores], matched: bool) -> None:

@@ -52,12 +52,11 @@ SUMMARY = (
 
 
 class Metric(NamedTuple):
-    """One column of a results table."""
+    """One column of a results table; more is better."""
 
     family: str
     k: int
     description: str
-    higher_is_better: bool
 
 
 _FAMILIES = {
@@ -69,7 +68,7 @@ _FAMILIES = {
 
 #: Every metric by name, in the order of the tables.
 METRICS: dict[str, Metric] = {
-    f"{family}@{k}": Metric(family, k, description.format(k=k), True)
+    f"{family}@{k}": Metric(family, k, description.format(k=k))
     for family, (depths, description) in _FAMILIES.items()
     for k in depths
 }
