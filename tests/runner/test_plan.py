@@ -4,7 +4,9 @@ import pytest
 
 from xmcbench import UsageError, load_dataset
 from xmcbench.errors import PluginError, Unavailable, UnknownName
+from xmcbench.plugins import inspection
 from xmcbench.plugins.registry import Registry
+from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
 from xmcbench.runner import rows
 from xmcbench.runner.plan import plan
@@ -227,6 +229,25 @@ def test_a_method_whose_own_code_fails_is_left_out_of_all(tiny, plugin, tmp_path
         (reason,) = [each.reason for each in made.skipped if each.method == "odd"]
         assert "RuntimeError: odd" in reason
         assert "one" in {each.cell.method for each in made.cells}
+
+
+def test_a_plugin_is_asked_about_all_rows_at_once(tiny, plugin, tmp_path, monkeypatch):
+    started = []
+
+    def counted(*arguments):
+        started.append(arguments)
+        return supervise(*arguments)
+
+    monkeypatch.setattr(inspection, "supervise", counted)
+    registry = Registry(
+        [plugin(PLUGIN.replace("def require", "def uses(self):\n            return ()\n        def require"))]
+    )
+    assert len(started) == 1
+    steps = [60, 70, 80, 90]
+    wanted = Request(str(tiny), Setting.of("ez"), ["four"], overrides={"four": {"steps": steps}})
+    made = plan([wanted], registry, Store(tmp_path / "runs"))
+    assert [each.name for each in made.cells] == [f"One (quick, {2 * each} half steps, steps={each})" for each in steps]
+    assert len(started) == 1 + len(["describe", "uses", "require"])
 
 
 @pytest.mark.parametrize("setting", [Setting.of("fs", 0.5), Setting.of("fs", 0.5, "pair")])

@@ -1,14 +1,15 @@
 """Looking at a plug-in in a process of its own, with a time limit: its code can end, hang or break that process only.
 
 The process imports the plug-in, describes its methods, and asks them what they say of themselves under given
-parameters. It writes each answer at once, so that a crash later on does not lose it.
+parameters. It writes each answer at once, so that a crash later on does not lose it. Questions that are known together
+are asked by one process.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -97,10 +98,10 @@ class Inspected(Struct, frozen=True, kw_only=True):
 
 
 class _Job(Struct, frozen=True):
-    """question: None for what every run asks."""
+    """questions: None for what every run asks."""
 
     plugin: Plugin
-    question: Question | None
+    questions: tuple[Question, ...] | None
 
 
 class _Found(Struct, frozen=True):
@@ -125,24 +126,30 @@ class Inspection:
 
     def answer(self, question: Question) -> Answer:
         """What a method says; a process asks it where none did before."""
+        self.ask([question])
         answer = self._answered(question)
-        if answer is None:
-            _, reason = self._look(question)
-            answer = self._answered(question)
-            if answer is None:
-                answer = Answer.none(question, reason)
-                self._answers.append((question, answer))
+        assert answer is not None
         return answer
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Ask in one process what was not asked before, and go on in another one after a question that ended it."""
+        while waiting := self._open(questions):
+            _, reason = self._look(tuple(waiting))
+            if left := self._open(waiting):
+                self._answers.append((left[0], Answer.none(left[0], reason)))
+
+    def _open(self, questions: Sequence[Question]) -> list[Question]:
+        return [each for each in questions if self._answered(each) is None]
 
     def _answered(self, question: Question) -> Answer | None:
         return next((answer for asked, answer in self._answers if asked == question), None)
 
-    def _look(self, question: Question | None) -> tuple[_Found | None, str]:
+    def _look(self, questions: tuple[Question, ...] | None) -> tuple[_Found | None, str]:
         """What a process found, None where it did not get so far; and how it ended if that was too early."""
         with scratch() as folder:
             job, found, finished = (folder / name for name in ("job.json", "found.json", "finished.json"))
             log = folder / "log"
-            _write(job, _Job(self._plugin, question))
+            _write(job, _Job(self._plugin, questions))
             ending = supervise(
                 "xmcbench.plugins.inspection",
                 [str(job), str(found), str(finished)],
@@ -179,10 +186,10 @@ def main(job_file: str, found_file: str, finished_file: str) -> None:
     imported = from_file(Path(job.plugin.file)) if job.plugin.file else [from_point(point(job.plugin.name))]
     methods = tuple(map(_inspected, imported))
     found = _Found(methods)
-    if job.question is None:
+    if job.questions is None:
         _write(Path(found_file), found)
     classes = {each.name: each.method for each in imported if each.method}
-    for question in [job.question] if job.question else _usual(methods):
+    for question in job.questions or _usual(methods):
         answered = (question, Answer.of(classes[question.name], question))
         found = _Found(methods, (*found.answers, answered))
         _write(Path(found_file), found)

@@ -102,6 +102,7 @@ def plan(
                     for each in made
                 ]
                 if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
+                    row.entry.ask_ahead("require", [each.values for each in rows if each.entry is row.entry])
                     row.entry.require(row.values)
             except XmcbenchError as error:
                 if isinstance(error, UnknownName | StorageError):

@@ -170,8 +170,11 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
             preset = "" if request.complete else _chosen_preset(method, name, own_preset, request.preset)
             # Resolve twice, so that changes are parsed and checked by the same rules as presets.
             base = method.resolve(name, method.presets.get(preset, {}))
-            for changes in _combinations(name, request.overrides.get(name, {})):
-                values = method.resolve(name, {**base, **changes})
+            changes = _combinations(name, request.overrides.get(name, {}))
+            chosen = [method.resolve(name, {**base, **each}) for each in changes]
+            entry.ask_ahead("describe", chosen)
+            entry.ask_ahead("uses", chosen)
+            for values in chosen:
                 _check_supervision(name, values, request, registry)
                 rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except _NeedsPairs as error:

@@ -1,0 +1,40 @@
+import pytest
+
+from xmcbench.errors import PluginError
+from xmcbench.plugins.inspection import Inspection, Plugin, Question
+
+ENDS = """
+    import os
+    from pathlib import Path
+    from xmcbench import Method
+
+    class Ends(Method):
+        step: int = 0
+        log: str = ""
+        def describe(self):
+            with Path(self.log).open("a") as log:
+                log.write(f"{self.step} ")
+            if self.step in (1, 3):
+                os._exit(3)
+            return f"step {self.step}"
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+"""
+
+
+def test_a_question_that_ends_the_process_does_not_lose_the_others(plugin, tmp_path):
+    path, log = plugin(ENDS), tmp_path / "log"
+    questions = [Question("ends", "describe", {"step": step, "log": str(log)}) for step in range(5)]
+    inspection = Inspection(Plugin(file=str(path)), str(path))
+    log.unlink(missing_ok=True)
+    inspection.ask(questions)
+    assert log.read_text().split() == ["0", "1", "2", "3", "4"]
+    inspection.ask(questions)
+    for step, question in enumerate(questions):
+        answer = inspection.answer(question)
+        if step in (1, 3):
+            with pytest.raises(PluginError, match="ends cannot be inspected: .*exit code 3"):
+                answer.taken()
+        else:
+            assert answer.taken() == f"step {step}"
+    assert log.read_text().split() == ["0", "1", "2", "3", "4"], "nothing is asked twice"
