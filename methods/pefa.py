@@ -59,7 +59,10 @@ class PEFA(Embedder):
         asked = max(k, self.candidates)
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
             by_text = TopK.joined(self._nearest(vectors, self._labels, asked, self.notes), asked, len(raw_X))
-            voters = TopK.joined(self._nearest(vectors, self._instances, self.neighbors), self.neighbors, len(raw_X))
+            found: dict[str, object] = {}
+            nearest = self._nearest(vectors, self._instances, self.neighbors, found)
+            voters = TopK.joined(nearest, self.neighbors, len(raw_X))
+            self.notes["search of instances"] = found["search"]
             voted = votes(voters, self._known, self.temperature)
             yield from self._mixed(vectors, by_text, voted, k)
 

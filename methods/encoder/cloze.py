@@ -129,7 +129,7 @@ def context_pairs(
     if not len(rows):
         raise MethodError(
             f"no document has a title and a context of at least {min_sentences} sentences",
-            "the inverse cloze task needs documents with content; this corpus has titles only",
+            "the inverse cloze task needs documents with both; a lower min_sentences lets more through",
         )
     kept = raw_X.take(rows)
 

@@ -98,7 +98,10 @@ class DualEncoder(Method):
         Doc("maximum number of passes over the known pairs, where that is less than finetune_steps"),
     ] = None
     finetune_batch: Annotated[
-        int, Ge(2), Unit("pairs"), Doc("pairs per fine-tuning step, over all processes", "MACLR, section 5.1: 8 x 32")
+        int,
+        Ge(2),
+        Unit("pairs"),
+        Doc("pairs per fine-tuning step, over all processes", "MACLR, section 5.1: 8 x 32, of its stages"),
     ] = 256
     finetune_rate: Annotated[float, Gt(0), Doc("highest learning rate of fine-tuning", "MACLR, section 5.1")] = 5e-6
     finetune_full_rate: Annotated[

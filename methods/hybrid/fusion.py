@@ -20,19 +20,21 @@ Normalization = Literal["range", "deviation", "shift", "rank"]
 RANK_CONSTANT = 60
 
 
-def normalized(ranking: TopK, how: Normalization) -> np.ndarray:
-    """The scores of a ranking [N, k] as they are added up, float32, 0 where there is no prediction.
+def normalized(ranking: TopK, how: Normalization, labels: int) -> np.ndarray:
+    """The scores of a ranking [N, k] of ``labels`` labels as they are added up, float32, 0 without a prediction.
 
-    A label that a ranking does not hold counts 0. That is what it has at most where the ranking is full: the score of
-    its last place. Where the ranking ended early, the method gives the others nothing: its 0 is the last score.
+    A label that a ranking does not hold counts 0. That is what it has at most where the ranking is full, with k labels
+    or all there are: the score of its last place. Where the ranking ended early, the method gives the others nothing:
+    its 0 is the last score.
     """
     there = ranking.indices >= 0
     if how == "rank":
         reciprocal = np.divide(there, RANK_CONSTANT + np.arange(1, ranking.k + 1))
         return np.asarray(reciprocal, np.float32)
     scores = np.where(there, ranking.scores, 0).astype(np.float64)
-    full = there[:, -1] if ranking.k else np.zeros(len(ranking), bool)
-    last = np.where(full, scores[:, -1] if ranking.k else 0, np.minimum(scores.min(axis=1, initial=0), 0))
+    most = min(ranking.k, labels)
+    full = there[:, most - 1] if most else np.zeros(len(ranking), bool)
+    last = np.where(full, scores[:, most - 1] if most else 0, np.minimum(scores.min(axis=1, initial=0), 0))
     shifted = np.where(there, scores - last[:, None], 0)
     if how == "range":
         unit = shifted.max(axis=1, initial=0)
@@ -48,8 +50,11 @@ def normalized(ranking: TopK, how: Normalization) -> np.ndarray:
 
 
 def fused(rankings: Sequence[TopK], weights: Sequence[float], how: Normalization, labels: int, k: int) -> TopK:
-    """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id."""
-    return added([TopK(each.indices, normalized(each, how)) for each in rankings], weights, labels, k)
+    """The k labels with the largest weighted sum over rankings of the same instances, ties by lower label id.
+
+    A ranking whose weight is 0 brings no labels. One weight at least is larger.
+    """
+    return added([TopK(each.indices, normalized(each, how, labels)) for each in rankings], weights, labels, k)
 
 
 def added(rankings: Sequence[TopK], weights: Sequence[float], labels: int, k: int) -> TopK:
@@ -58,7 +63,7 @@ def added(rankings: Sequence[TopK], weights: Sequence[float], labels: int, k: in
 
     rows, columns, values = [], [], []
     for ranking, weight in zip(rankings, weights, strict=True):
-        there = ranking.indices >= 0
+        there = (ranking.indices >= 0) & (weight > 0)
         rows.append(np.nonzero(there)[0])
         columns.append(ranking.indices[there])
         values.append(weight * ranking.scores[there])

@@ -114,9 +114,8 @@ class Hybrid(Method):
         # Without their texts too: the nearest neighbor of a held-out instance would be itself, without a pair.
         rest = np.setdiff1d(np.arange(len(raw_X)), rows)
         texts = raw_X.take(rest), raw_Y, raw_X.take(rows)
-        depth = min(len(raw_Y), max(100, self.depth))
-        rankings = [part.ranking(texts, pairs[rest], depth)[0] for part in self._parts]
-        ready = [TopK(each.indices, normalized(each, self.normalization)) for each in rankings]
+        rankings = [part.ranking(texts, pairs[rest], max(100, self.depth))[0] for part in self._parts]
+        ready = [TopK(each.indices, normalized(each, self.normalization, len(raw_Y))) for each in rankings]
         known = [only_seen(each, texts[2], raw_Y, pairs) for each in ready]
         self._weights, value = fitted_weights(known, pairs[rows])
         self.notes["held_out_ndcg"] = round(value, 4)

@@ -76,6 +76,7 @@ def test_labels_without_a_pair_are_ranked_by_their_text(run, stories):
     assert found.indices.tobytes() == plain.indices.tobytes()
     np.testing.assert_allclose(found.scores, plain.scores / 2, atol=1e-6)
     assert method.notes["voters"] == 0
+    assert method.notes["search of instances"] == {"index": "exact", "items": 0}
 
 
 def test_a_label_that_only_votes_bring(run, stories):
@@ -88,6 +89,7 @@ def test_a_label_that_only_votes_bring(run, stories):
     assert found.indices.tolist() == [[last]]
     assert found.scores[0, 0] == pytest.approx(0.5 * plain.scores[0, -1] + 0.5, abs=1e-5)
     assert method.notes["voters"] == 1
+    assert (method.notes["search"]["items"], method.notes["search of instances"]["items"]) == (10, 30)
 
 
 def test_as_many_labels_as_are_asked_for(run):

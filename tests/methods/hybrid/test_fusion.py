@@ -35,17 +35,17 @@ SHORT = TopK(np.array([[2, 1, -1]], np.int32), np.array([[4.0, 2.0, -np.inf]], n
 )
 def test_normalization(how, full, short):
     """Of a full ranking the last place is what the labels behind it have at most; a short one gave them 0."""
-    np.testing.assert_allclose(normalized(FULL, how), [full], rtol=1e-5)
-    np.testing.assert_allclose(normalized(SHORT, how), [short], rtol=1e-5)
+    np.testing.assert_allclose(normalized(FULL, how, 5), [full], rtol=1e-5)
+    np.testing.assert_allclose(normalized(SHORT, how, 5), [short], rtol=1e-5)
 
 
 def test_equal_scores_and_empty_rows():
     same = ranking([(0, 0.3), (1, 0.3)], [])
     for how in ("range", "deviation", "shift"):
-        assert normalized(same, how).tolist() == [[0, 0], [0, 0]]
+        assert normalized(same, how, 3).tolist() == [[0, 0], [0, 0]]
     short = ranking([(0, 8.0)], [(1, 8.0), (2, 8.0)], [(0, 8.0), (1, 8.0), (2, 4.0)])
     for how in ("range", "deviation"):
-        assert normalized(short, how)[:2].tolist() == [[1, 0, 0], [1, 1, 0]]
+        assert normalized(short, how, 4)[:2].tolist() == [[1, 0, 0], [1, 1, 0]]
     found = fused([same, same], [1, 1], "range", 3, 3)
     assert found.indices.tolist() == [[0, 1, -1], [-1, -1, -1]]
 
@@ -65,7 +65,7 @@ def test_against_a_plain_sum(seed, how):
     dense = np.full((4, 9), -np.inf)
     for part, weight in zip(parts, weights, strict=True):
         for row in range(4):
-            for label, value in zip(part.indices[row], normalized(part, how)[row], strict=True):
+            for label, value in zip(part.indices[row], normalized(part, how, 9)[row], strict=True):
                 dense[row, label] = max(dense[row, label], 0) + weight * value
     expected = TopK.from_scores(dense.astype(np.float32), 9)
     found = fused(parts, weights, how, 9, 9)
@@ -79,8 +79,22 @@ def test_the_unit_of_a_part_does_not_count():
     for how in ("range", "deviation", "rank"):
         found = [fused([each, SHORT], [1, 1], how, 5, 5) for each in (FULL, other)]
         np.testing.assert_allclose(found[0].scores[0, :4], found[1].scores[0, :4], rtol=1e-4)
-        scaled = [normalized(TopK(single.indices, single.scores * scale), how) for scale in (1, 30)]
+        scaled = [normalized(TopK(single.indices, single.scores * scale), how, 5) for scale in (1, 30)]
         np.testing.assert_allclose(*scaled, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["range", "deviation", "shift", "rank"])
+def test_a_ranking_of_all_labels_is_full_whatever_is_asked_for(how):
+    padded = TopK(np.array([[3, 1, 0, -1, -1]], np.int32), np.array([[0.9, 0.5, 0.1, -np.inf, -np.inf]], np.float32))
+    np.testing.assert_array_equal(normalized(padded, how, 3)[:, :3], normalized(FULL, how, 3))
+    # Of four labels, it is a ranking that ended early.
+    assert normalized(padded, how, 4)[0, 2] > 0
+
+
+def test_a_weight_of_zero_brings_no_labels():
+    found = fused([FULL, SHORT], [0, 1], "range", 5, 5)
+    assert found.indices.tolist() == [[2, 1, -1, -1, -1]]
+    assert fused([FULL, SHORT], [1, 0], "range", 5, 5).indices.tolist() == [[3, 1, 0, -1, -1]]
 
 
 def pairs_of(*rows, labels=6):

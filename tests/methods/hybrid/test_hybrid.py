@@ -126,12 +126,13 @@ def test_held_out_rankings_are_those_of_a_cell_of_the_rest(hybrid, corpus, artif
 
 
 def test_weights_are_fitted_on_scores_as_they_are_predicted(hybrid, corpus, monkeypatch):
-    """Normalized over the whole ranking, before labels without a known pair are left out."""
+    """Of as many labels, and normalized over the whole ranking, before labels without a known pair are left out."""
     given, original = [], fitting.only_seen
     monkeypatch.setattr(fitting, "only_seen", lambda ranking, *rest: given.append(ranking) or original(ranking, *rest))
     hybrid(corpus[2], parts="tfidf,bm25", weights="fit", normalization="range")
     assert len(given) == 2
     for ranking in given:
+        assert ranking.k == 100
         some = ranking.indices[:, 1] >= 0
         assert (ranking.scores[some, 0] == 1).all()
         assert ranking.scores[ranking.indices >= 0].min() >= 0
