@@ -5,13 +5,17 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from xmcbench import Artifacts, load_dataset
 from xmcbench.command import request
 from xmcbench.command.main import VERBS, parser
 from xmcbench.command.settings_file import expand
 from xmcbench.contract import Question, check
 from xmcbench.experiment import only_ablation
+from xmcbench.methods.bm25 import BM25
+from xmcbench.methods.tfidf import Tfidf
 from xmcbench.plugins.loading import from_file
 from xmcbench.plugins.registry import Registry
 from xmcbench.runner.grid import ablation_rows, curve_grids, requests_of
@@ -39,6 +43,29 @@ def test_a_recipe_holds_the_contract(block, tmp_path):
     path.write_text(block)
     (entry,) = from_file(path)
     assert [each for each in check(Question(name=entry.name, plugin=str(path))) if each.status != "ok"] == []
+
+
+def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):
+    (block,) = [each for each in blocks("recipes.md") if "class Backup" in each]
+    (tmp_path / "recipe.py").write_text(block)
+    (entry,) = from_file(tmp_path / "recipe.py")
+    data = load_dataset("lf-debian-2k")
+    new = data.test.take(np.arange(40))
+
+    def ranked(kind):
+        method = kind()
+        method.artifacts = Artifacts(tmp_path / "store")
+        method.fit(data.train, data.labels)
+        return method.predict(new, 200).indices
+
+    found, first, second = (ranked(each) for each in (entry.method, Tfidf, BM25))
+    added = 0
+    for row, one, other in zip(found.tolist(), first.tolist(), second.tolist(), strict=True):
+        before = [label for label in one if label >= 0]
+        after = [label for label in other if label >= 0 and label not in before]
+        added += bool(after)
+        assert [label for label in row if label >= 0] == (before + after)[:200]
+    assert added, "the second method has nothing to add, so this shows nothing"
 
 
 def test_the_notebook_runs_from_top_to_bottom(tmp_path, monkeypatch):
