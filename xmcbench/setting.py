@@ -82,6 +82,12 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind if self.kind != "fs" else f"fs-{self.by}-{self.ratio:g}"
 
     @property
+    def flags(self) -> str:
+        """The setting as a command takes it: ``--setting fs --by label --ratio 0.01``."""
+        few = f" --by {self.by} --ratio {self.ratio:g}" if self.kind == "fs" else ""
+        return f"--setting {self.kind}{few}"
+
+    @property
     def title(self) -> str:
         """The name of the setting in tables."""
         if self.kind == "fs":

@@ -1,5 +1,6 @@
 """`xmcbench compare` as a user meets it: what differs, how surely, and what it refuses."""
 
+import gzip
 import json
 import shutil
 
@@ -168,7 +169,7 @@ def test_the_words_must_name_one_row_each(inside, runs):
         (("tfdif", "bm25"), "did you mean 'tfidf'"),
         (("tfidf:sklaern", "bm25"), "did you mean 'tfidf:sklearn'"),
         (("bm25:pecos", "tfidf:pecos"), "(did you mean 'bm25:"),
-        (("bm25", "bm25"), "several results in common (choose one: LF-Debian-2K ez, LF-Debian-2K full)"),
+        (("bm25", "bm25"), "several results in common (choose one: --setting ez | --setting full)"),
         (("tfidf:pecos", "bm25", "--setting", "full"), "tfidf:pecos has no result with this dataset, setting and seed"),
         (("tfidf:pecos", "bm25", "--seed", "9"), "has no result with this dataset, setting and seed"),
         (("bm25", "bm25", "--ratio", "0.1"), "can only be used with the setting fs"),
@@ -187,6 +188,29 @@ def test_a_folder_is_the_dataset_that_its_card_names(inside, tiny):
         assert (ended.returncode, ended.stderr) == (0, "")
     ended = inside("compare", "bm25", "tfidf", "--dataset", "lf-debian-2k")
     assert (ended.returncode, "bm25 has no result with this dataset, setting and seed" in ended.stderr) == (2, True)
+
+
+def test_data_at_a_place_are_the_version_that_is_there(inside, tiny, tmp_path):
+    other = tmp_path / "other" / tiny.name
+    shutil.copytree(tiny, other)
+    with gzip.open(other / "trn.json.gz", "at") as stream:
+        stream.write('{"uid": "new", "title": "a story", "content": "", "target_ind": [1], "target_rel": [1.0]}\n')
+    for place, names in ((tiny, "tfidf"), (other, "tfidf,bm25")):
+        assert inside("run", "--dataset", place, "--setting", "ez", "--methods", names).returncode == 0
+    assert inside("compare", "tfidf", "bm25", "--dataset", other).returncode == 0
+    ended = inside("compare", "tfidf", "bm25", "--dataset", tiny)
+    assert ended.returncode == 2
+    assert f"bm25 has no result on the data at {tiny} (it has results on other data of the same name" in ended.stderr
+    for place in (tiny, other):
+        assert inside("show", "tfidf", "--text", "fruit", "--dataset", place).returncode == 0
+    rows = json.loads(inside("ls", "results", "--json").stdout)
+    assert len({each["key"] for each in rows}) == 3
+    for each in rows:
+        assert inside("show", each["key"], "--text", "fruit").returncode == 0
+    # The data at a place that was changed since are no version that has a result.
+    shutil.rmtree(other)
+    shutil.copytree(tiny, other)
+    assert "bm25 has no result on the data" in inside("compare", "tfidf", "bm25", "--dataset", other).stderr
 
 
 def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, tiny, tmp_path, altered):

@@ -1,10 +1,11 @@
 """Which runs a comparison takes: those that belong together."""
 
+import msgspec
 import pytest
 
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.records import Store
-from xmcbench.records.selection import Choice, choose
+from xmcbench.records.selection import Choice, choose, choose_row
 from xmcbench.setting import Setting
 
 FEW = Setting.of("fs", 0.1)
@@ -75,12 +76,51 @@ def test_each_word_names_the_one_place_it_has_results_in(chosen):
 
 def test_several_places_or_none_in_common_are_named(chosen):
     ez, full = {"setting": Setting.of("ez")}, {"setting": Setting.of("full")}
-    with pytest.raises(UsageError, match="a and b have several results in common .*choose one: Tiny ez, Tiny fs-label"):
+    with pytest.raises(UsageError, match="a and b have several results in common ") as refused:
         chosen(("a", (0,), ez), ("b", (0,), ez), ("a", (0,), {}), ("b", (0,), {}))
+    assert refused.value.hint == "choose one: --setting ez | --setting fs --by label --ratio 0.1"
     with pytest.raises(
         UsageError, match=r"c and d have no .* in common \(c: Tiny ez, Tiny full; d: Tiny fs-label-0.1\)"
     ):
         chosen(("c", (0,), ez), ("d", (0,), {}), ("c", (0,), full))
+
+
+@pytest.fixture
+def stored(record, tmp_path):
+    """Write the rows a and b of these datasets, with these digests; returns the runs folder."""
+
+    def write(*datasets):
+        store = Store(tmp_path / "runs")
+        for name, digest in datasets:
+            for method in "ab":
+                made = record(method, 0, setting=FEW)
+                cell = msgspec.structs.replace(made.cell, dataset=name, dataset_sha256=digest * 64)
+                store.write(msgspec.structs.replace(made, cell=cell, key=cell.key))
+        return store
+
+    return write
+
+
+def test_what_tells_places_apart_is_named(stored):
+    store = stored(("Other", "a"), ("Tiny", "a"))
+    for select in (lambda: choose(store, "a", "b", Choice()), lambda: choose_row(store, "a", Choice())):
+        with pytest.raises(UsageError) as refused:
+            select()
+        assert refused.value.hint == "choose one: --dataset Other | --dataset Tiny"
+
+
+def test_versions_of_the_data_are_told_apart_by_keys(stored):
+    store = stored(("Tiny", "a"), ("Tiny", "c"))
+    with pytest.raises(UsageError, match="name rows by their keys") as refused:
+        choose(store, "a", "b", Choice())
+    for digest in "ac":
+        rows = {each.cell.method: each for each in store.records() if each.cell.dataset_sha256[0] == digest}
+        keys = [rows[name].key[:12] for name in "ab"]
+        assert f"Tiny fs-label-0.1: {keys[0]} {keys[1]}" in refused.value.hint
+        first, second = choose(store, *keys, Choice())
+        assert first.records[0].cell.dataset_sha256[0] == second.records[0].cell.dataset_sha256[0] == digest
+        with pytest.raises(UsageError, match=keys[0]):
+            choose_row(store, "a", Choice())
 
 
 def test_a_common_place_goes_before_others(chosen):

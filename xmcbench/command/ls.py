@@ -221,6 +221,7 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
                 "setting": record.cell.setting.slug,
                 "method": record.name,
                 "seed": record.cell.seed,
+                "key": record.key[:12],
                 "status": "stale" if record.ok and standing.problem(record) else record.status,
                 "P@1": values.get("P@1"),
                 "R@100": values.get("R@100"),

@@ -42,7 +42,7 @@ def check(records: Iterable[Record]) -> None:
             if value != first:
                 raise StorageError(
                     f"the records {where} and {name} differ in their {what} ({_short(first)}, {_short(value)})",
-                    "they cannot be in one table; keep the newer one and run the others again",
+                    "they cannot be in one table; delete the file of the older one, and run it again",
                 )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from xmcbench.errors import NoResult, UnknownName, UsageError
+from xmcbench.errors import DataError, NoResult, UnknownName, UsageError
 from xmcbench.records.record import Record
 from xmcbench.records.record_json import read_record
 from xmcbench.records.store import Store
@@ -62,7 +63,10 @@ class Selected:
 
 @dataclass(frozen=True)
 class Choice:
-    """Conditions: dataset, setting, seeds."""
+    """Conditions: dataset, setting, seeds.
+
+    A dataset by its name is every version of it; one at a place is the version that is there.
+    """
 
     dataset: str | None = None
     setting: Setting | None = None
@@ -86,7 +90,7 @@ def choose(store: Store, first: str, second: str, choice: Choice) -> tuple[Selec
             f"{first}: {_listed(candidates[0])}; {second}: {_listed(candidates[1])}",
         )
     else:
-        raise UsageError(f"{first} and {second} have several results in common", f"choose one: {_listed(common)}")
+        raise UsageError(f"{first} and {second} have several results in common", _choices(*candidates))
     found = [
         _one_row(word, places_of[place])
         for word, place, places_of in zip((first, second), places, candidates, strict=True)
@@ -109,7 +113,7 @@ def choose_row(store: Store, word: str, choice: Choice) -> Selected:
     """
     places = _places(word, store, choice)
     if len(places) > 1:
-        raise UsageError(f"{word} has several results", f"choose one: {_listed(places)}")
+        raise UsageError(f"{word} has several results", _choices(places))
     row = _one_row(word, next(iter(places.values())))
     return Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
 
@@ -127,21 +131,28 @@ def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
 
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
     with store.noting_left_out():
-        found = _placed(_named(word, store), choice)
+        records = _named(word, store)
+        found = _placed(records, choice)
+        if not found and choice.dataset and _placed(records, choice, any_version=True):
+            raise NoResult(
+                f"{word} has no result on the data at {choice.dataset}",
+                "it has results on other data of the same name: run it again, or name a row by its key",
+            )
         if not found:
             raise NoResult(f"{word} has no result with this dataset, setting and seed", "see `xmcbench ls results`")
     return found
 
 
-def _placed(records: Sequence[Record], choice: Choice) -> dict[Place, list[Record]]:
+def _placed(records: Sequence[Record], choice: Choice, any_version: bool = False) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
-    dataset = _dataset_name(choice.dataset).casefold() if choice.dataset else None
+    dataset, version = _dataset(choice.dataset) if choice.dataset else (None, None)
     for record in records:
         cell = record.cell
         setting = cell.setting
         fits = (
             record.ok
             and dataset in (None, cell.dataset.casefold())
+            and (any_version or version in (None, cell.dataset_sha256))
             and choice.setting in (None, setting)
             and (choice.seeds is None or cell.seed in choice.seeds)
         )
@@ -150,14 +161,23 @@ def _placed(records: Sequence[Record], choice: Choice) -> dict[Place, list[Recor
     return found
 
 
-def _dataset_name(given: str) -> str:
-    """The name of a dataset in its records; records of a dataset that is not on this machine can be compared too."""
-    from xmcbench.data.catalog import locate
+def _dataset(given: str) -> tuple[str, str | None]:
+    """The name of a dataset in its records, in lower case, and the digest of the data where a place is given.
 
+    Records of data that are not on this machine, or can no longer be read, are selected by the name alone.
+    """
+    from xmcbench.data.catalog import find, load_dataset, locate
+
+    with suppress(UnknownName):
+        return find(given).name.casefold(), None
     try:
-        return locate(given).name
+        name = locate(given).name.casefold()
     except UsageError:
-        return Path(given).name
+        return Path(given).name.casefold(), None
+    try:
+        return name, load_dataset(given).digest
+    except DataError:
+        return name, None
 
 
 def _named(word: str, store: Store) -> list[Record]:
@@ -209,7 +229,19 @@ def _store_of(word: str, store: Store) -> Store:
 
 
 def _listed(places: Iterable[Place]) -> str:
-    names = [f"{dataset} {setting.slug}" for dataset, _, setting in places]
+    return ", ".join(dict.fromkeys(f"{dataset} {setting.slug}" for dataset, _, setting in places))
+
+
+def _choices(*found: Mapping[Place, Sequence[Record]]) -> str:
+    """How to choose one of the places that all of these have: by flags, or by keys where they do not tell."""
+    common = [place for place in found[0] if all(place in each for each in found)]
+    names = [(dataset, setting) for dataset, _, setting in common]
     if len({*names}) < len(names):
-        return f"{', '.join(dict.fromkeys(names))}, where a dataset has several versions: name rows by their keys"
-    return ", ".join(names)
+        keys = [
+            f"{dataset} {setting.slug}: {' '.join(each[dataset, version, setting][0].key[:12] for each in found)}"
+            for dataset, version, setting in common
+        ]
+        return f"there are results on several versions of the data; name rows by their keys: {'; '.join(keys)}"
+    datasets, settings = (len({*each}) > 1 for each in zip(*names, strict=True))
+    flags = [" ".join([f"--dataset {dataset}"] * datasets + [setting.flags] * settings) for dataset, setting in names]
+    return f"choose one: {' | '.join(flags)}"
