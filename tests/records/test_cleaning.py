@@ -176,6 +176,63 @@ def test_what_is_being_made_stays_and_what_was_left_behind_goes(store):
     assert items(store) == []
 
 
+def test_files_of_others_are_not_listed_and_stay(store, record):
+    """A runs folder may be that of a project, which has folders of the same names."""
+    own = store.write(record())
+    ours = [touch(store.predictions_path(own.cell)), touch(store.log_path(own.cell))]
+    _, folder = artifact(store, "tokens")
+    work = store.artifacts / "unfinished" / f"training-{'a' * 32}"
+    touch(work / "checkpoint.safetensors")
+    name, key, cell = "e" * 32, "0123456789ab", "tiny/ez/tfidf-s0"
+    others = [
+        touch(store.root / file)
+        for file in (
+            "logs/my.log",
+            "logs/project/train.log",
+            "logs/tiny/ez/train.log",
+            f"logs/tiny/other/tfidf-s0-{key}.log",
+            f"logs/{cell}-{key}/inner.log",
+            f"logs/{cell}-{key}.txt",
+            f"logs/project/{cell}-{key}.log",
+            "predictions/my.npz",
+            "predictions/tiny/ez/my.npz",
+            f"predictions/{cell}-{key}.csv",
+            f"predictions/{cell}-seven.npz",
+            "subsets/my.npz",
+            "subsets/tiny/my.npz",
+            f"subsets/tiny/ez-s0-{key}.npz",
+            f"subsets/tiny/fs-label-0.5-{key}.npz",
+            "artifacts/mine/deep/p.txt",
+            "artifacts/content/p.txt",
+            f"artifacts/mine/{name}/p.txt",  # MLflow names runs so; an artifact of ours has noted what it cost
+            f"artifacts/mine/{name}x/cost.json",
+            "artifacts/mine/.deep.0a1b2c3d.tmp/p.txt",
+            "artifacts/.mine.tmp/p.txt",
+            f"artifacts/.mine/{name}/cost.json",
+            "artifacts/unfinished/mine/p.txt",
+        )
+    ]
+    assert set(found(store)) == {*ours, folder, work}
+    assert remove(store, items(store)) == []
+    assert [path for path in others if not path.exists()] == []
+    assert not any(path.exists() for path in (*ours, folder, work))
+
+
+def test_everything_that_is_named_as_we_do_is_listed(store, record):
+    """Any dataset, setting, method and seed that a run accepts."""
+    settings = [Setting.of("ez"), Setting.of("full"), FEW, Setting.of("fs", 1e-05, "pair")]
+    cells = [
+        replace(record(method, seed=seed, setting=setting).cell, dataset=dataset)
+        for dataset, method, seed in (("Tiny.v1", "my.method", 0), ("pretraining", "a-s0", 2**32 - 1))
+        for setting in settings
+    ]
+    files = [touch(path(cell)) for cell in cells for path in (store.predictions_path, store.log_path)]
+    for pairs in (draw(DIAGONAL, setting, 7) for setting in (Setting.of("full"), FEW, Setting.of("fs", 0.5, "pair"))):
+        with store.subset("tiny.v1", pairs) as subset:
+            files.append(subset)
+    assert set(found(store)) == {*files}
+
+
 def test_what_is_gone_already_is_removed(store):
     artifact(store, "tokens")
     (item,) = items(store)

@@ -126,13 +126,18 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
     written = store.write(record())
     place = store.record_path(written.cell)
     artifacts = store.artifacts / "training"
-    unfinished = store.artifacts / "unfinished" / "training-1"
-    for folder in (artifacts, unfinished):
+    unfinished, own = (store.artifacts / "unfinished" / name for name in (f"training-{'a' * 32}", "mine"))
+    for folder in (artifacts, unfinished, own):
         folder.mkdir(parents=True)
     busy, kept = hold_file(place)
     held, being_made = hold_folder(artifacts, ".name.")
     left = [place.with_name(".record.json.abcdefgh.tmp"), unfinished / ".checkpoint.safetensors.123.tmp"]
-    others = [place.with_name("notes.tmp"), place.with_name(".tmp"), unfinished / "checkpoint.safetensors"]
+    others = [
+        place.with_name("notes.tmp"),
+        place.with_name(".tmp"),
+        unfinished / "checkpoint.safetensors",
+        own / ".x.tmp",
+    ]
     for path in (*left, *others):
         path.write_text("x")
     (artifacts / ".name.abcdefgh.tmp").mkdir()

@@ -6,7 +6,8 @@ predictions of a record; figures are computed from ranks, so they are for inspec
 logs        what the processes of cells printed
 subsets     pairs that were given to methods; drawn again if missing
 
-Records, ranks and true pairs are results and are never removed.
+Records, ranks and true pairs are results and are never removed. Nor are files of others, which are told by their names:
+a runs folder may be that of a project with ``logs`` and ``artifacts`` of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from xmcbench.errors import StorageError
 from xmcbench.processes.claim import CLAIM, Claim, dead
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT, COST, TEMPORARY_LOCK, UNFINISHED
+from xmcbench.storage.artifacts import COST, folders, forget_content
 from xmcbench.storage.lock import exclusive
 
 
@@ -75,7 +76,7 @@ def remove(store: Store, chosen: Iterable[Item]) -> list[Item]:
     try:
         return [item for item in chosen if not _removed(item)]
     finally:
-        _forget_content(store)
+        forget_content(store.artifacts)
 
 
 def _removed(item: Item) -> bool:
@@ -100,14 +101,7 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
         for name in record.artifacts:
             needed.setdefault(name, []).append(str(record.cell.path))
     seen: set[int] = set()
-    for folder in sorted([*store.artifacts.glob("*/*/"), *store.artifacts.glob(".*.tmp/")]):
-        kind, lock = folder.parent.name, folder.with_suffix(".lock")
-        if kind == CONTENT or kind.startswith("."):
-            continue
-        if folder.parent == store.artifacts:  # a temporary folder
-            kind, lock = UNFINISHED, folder / TEMPORARY_LOCK
-        elif folder.name.startswith("."):  # an unfinished artifact: .NAME.RANDOM.tmp
-            kind, lock = UNFINISHED, folder.with_name(f"{folder.name.split('.')[1]}.lock")
+    for kind, folder, lock in folders(store.artifacts):
         cost = folder / COST
         with suppress(FileNotFoundError):  # a running cell has removed it
             used = (cost if cost.exists() else folder).stat().st_mtime
@@ -139,18 +133,9 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
             paths += (store.root / "subsets").glob(f"*/{name}")
         for path in paths:
             needed.setdefault(path, []).append(str(cell.path))
-    for kind, pattern in (("predictions", "*.npz"), ("logs", "*.log"), ("subsets", "*.npz")):
-        for path in sorted((store.root / kind).rglob(pattern)):
-            if path.parent == store.root / "logs" / "pretraining":
-                continue  # a run writes there under another claim, and starts the file again
+    for kind in ("predictions", "logs", "subsets"):
+        for path in store.files(kind):
             state, lock = path.stat(), path.with_suffix(".lock")
             if kind != "subsets":
                 lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)
             yield Item(kind, path, state.st_size, state.st_mtime, tuple(needed.get(path, ())), lock)
-
-
-def _forget_content(store: Store) -> None:
-    """Remove shared files that no artifact links to anymore."""
-    for file in (store.artifacts / CONTENT).glob("*"):
-        if file.stat().st_nlink == 1:
-            file.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ artifacts/<kind>/<hash>/
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,6 +24,11 @@ from xmcbench.storage.atomic import make_folder, move, write_json
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
+
+#: The files of cells and of subsets below their folder, without a suffix.
+_FEW = "fs-(?:label|pair)-[^/]+"
+_OF_CELL = re.compile(rf"[^/]+/(?:ez|full|{_FEW})/[^/]+-s[0-9]+-[0-9a-f]{{12}}")
+_OF_SUBSET = re.compile(rf"[^/]+/(?:full|{_FEW}-s[0-9]+)-[0-9a-f]{{12}}")
 
 #: The hint for a folder that holds no results.
 NO_RUNS = "--runs is the folder that `xmcbench run` wrote"
@@ -76,6 +82,16 @@ class Store:
     def _file(self, folder: str, cell: Cell, suffix: str) -> Path:
         path = self.root / folder / cell.path
         return path.with_name(path.name + suffix)
+
+    def files(self, folder: str) -> list[Path]:
+        """The files in ``predictions``, ``logs`` or ``subsets``, by name. Those of others, by theirs, are left out.
+
+        What pre-trainings printed is left out too: a run writes there under another claim, and starts the file again.
+        """
+        root, suffix = self.root / folder, ".log" if folder == "logs" else ".npz"
+        ours = _OF_SUBSET if folder == "subsets" else _OF_CELL
+        found = sorted(root.rglob(f"*{suffix}"))
+        return [path for path in found if ours.fullmatch(path.relative_to(root).with_suffix("").as_posix())]
 
     def relative(self, path: Path) -> str:
         """A path relative to the root, as in records."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -27,7 +28,7 @@ from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
-from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder, sweep
+from xmcbench.storage.temporary import becomes, folder_in, remove_folder, scratch_folder, sweep
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
@@ -37,6 +38,8 @@ UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
 _LOOK_S, _RARE_S, _SHARE = 0.1, 5.0, 0.1
 #: What is noted of an artifact. It is written last: a folder without it is not an artifact.
 COST = "cost.json"
+#: The names of artifacts, of unfinished work on them, and of files that they share.
+_HASH, _WORK, _SUM = re.compile("[0-9a-f]{32}"), re.compile(".+-[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 
 
 class _TakenOver(Exception):
@@ -215,10 +218,36 @@ def sweep_artifacts(root: Path) -> None:
     """Remove what processes that were killed left half made in the store at ``root``, and their claims."""
     sweep(root, depth=1)
     sweep_claims(root, "*/*", while_alive=True)
-    for folder in (root / UNFINISHED).glob("*/"):
+    for folder in filter(_is_work, (root / UNFINISHED).glob("*/")):
         with exclusive(folder.with_suffix(".lock"), wait=False) as lock:
             for file in folder.glob(".*.tmp") if lock.held else ():
                 file.unlink(missing_ok=True)  # a checkpoint that was being written
+
+
+def folders(root: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Every folder that the store at ``root`` has made: its kind, its path, and the lock that its users hold.
+
+    The kind of one that is not an artifact is ``unfinished``. Others may keep files below ``root`` too: what has none
+    of our names is left out.
+    """
+    for folder in sorted(root.glob("*/")):
+        if becomes(folder.name) == "":
+            yield UNFINISHED, folder, folder / TEMPORARY_LOCK
+    for folder in sorted(root.glob("*/*/")):
+        kind, target = folder.parent.name, becomes(folder.name)
+        if kind.startswith("."):
+            continue
+        if _is_work(folder) or (_HASH.fullmatch(folder.name) and (folder / COST).exists()):
+            yield kind, folder, folder.with_suffix(".lock")
+        elif target and _HASH.fullmatch(target):
+            yield UNFINISHED, folder, folder.with_name(f"{target}.lock")
+
+
+def forget_content(root: Path) -> None:
+    """Remove the shared files of the store at ``root`` that no artifact links to anymore."""
+    for file in (root / CONTENT).glob("*"):
+        if _SUM.fullmatch(file.name) and file.stat().st_nlink == 1:
+            file.unlink(missing_ok=True)
 
 
 def examine(root: Path) -> Iterator[tuple[Path, str]]:
@@ -227,6 +256,10 @@ def examine(root: Path) -> Iterator[tuple[Path, str]]:
         folder = noted.parent
         if not folder.name.startswith(".") and folder.parent.name != UNFINISHED:
             yield folder, _problem(folder, full=True)
+
+
+def _is_work(folder: Path) -> bool:
+    return folder.parent.name == UNFINISHED and _WORK.fullmatch(folder.name) is not None
 
 
 def _noted(folder: Path) -> Cost | None:

@@ -23,7 +23,7 @@ from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.storage.lock import NO_LOCKS
 
 #: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
-_BESIDE = re.compile(r"\.(?:.*\.)?(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
+_BESIDE = re.compile(r"\.(?:(?P<target>.*)\.)?(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
 _SCRATCH = re.compile(r"xmcbench-(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
 
 #: Seconds between two touches of a folder, and after how many untouched seconds one is removed that may be in use.
@@ -122,6 +122,12 @@ def scratch() -> Iterator[Path]:
         yield folder
     finally:
         remove_folder(held, folder)
+
+
+def becomes(name: str) -> str | None:
+    """What the file or folder of this temporary name will be called: empty if nothing, None if it is not temporary."""
+    found = _BESIDE.fullmatch(name)
+    return found and (found["target"] or "")
 
 
 def sweep_scratch() -> None:
