@@ -14,6 +14,7 @@ from xmcbench.leaderboard import diagram, overall
 from xmcbench.leaderboard.blocks import Heading
 from xmcbench.leaderboard.files import differences, files, write
 from xmcbench.leaderboard.pages import pages
+from xmcbench.records import Store
 from xmcbench.setting import Setting
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
@@ -167,3 +168,19 @@ def test_the_command(inside, tmp_path):
     ):
         ended = inside("rank", "--setting", "ez", "--runs", BOARD, *words)
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_the_command_prints_the_notes_of_rows(inside, record, altered):
+    """Below the table, as a run does."""
+    few = Setting.of("fs", 0.01)
+    store = Store(Path("runs"))
+    for dataset in "AB":
+        for method, setting, supervision in (("tfidf", few, "optional"), ("old", EZ, "unused"), ("new", few, "unused")):
+            made = record(method=method, setting=setting, supervision=supervision)
+            store.write(altered(made, (("cell", "dataset"), dataset)))
+    ended = inside("rank", "--setting", "fs", "--ratio", "0.01")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split("\n\n")[-1].splitlines() == [
+        "OLD: measured without pairs, which this method ignores",
+        "TFIDF: stale: the method's code has changed since this result was made",
+    ]

@@ -64,5 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(overall.as_json(made), indent=1))
     else:
         table = overall.table(made)
-        print("\n\n".join(filter(None, [table.caption, markup.plain(table), overall.without_cells(made)])))
+        notes = "\n".join(f"{line.name}: {note}" for line in table.lines for note in line.notes)
+        print("\n\n".join(filter(None, [table.caption, markup.plain(table), notes, overall.without_cells(made)])))
     return report.warn_left_out(store)
