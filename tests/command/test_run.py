@@ -711,6 +711,22 @@ def test_two_datasets_of_one_name_are_not_taken_for_one(inside, tiny, tmp_path):
     assert (ended.returncode, "are two datasets with the name tiny (rename a folder" in ended.stderr) == (2, True)
 
 
+def test_two_names_that_differ_in_case_are_not_taken_for_two(inside, tiny, tmp_path):
+    """Not in one command, and not beside results: the board would have two pages in one file."""
+    other = shutil.copytree(tiny, tmp_path / "other" / "Tiny")
+    words = ("run", "--setting", "ez", "--methods", "tfidf", "--dataset")
+    ended = inside(*words, f"{tiny},{other}")
+    assert ended.returncode == 2
+    assert f"{tiny} and {other} are two datasets with the name tiny, or Tiny (rename a folder" in ended.stderr
+    assert inside(*words, tiny).returncode == 0
+    ended = inside(*words, other)
+    assert ended.returncode == 2
+    said = "runs has results of the dataset tiny, whose name differs from Tiny in case only (rename a folder, or"
+    assert said in ended.stderr
+    assert "1 of 1 cell cached" in inside(*words, tiny).stderr
+    assert inside(*words, other, "--runs", "others").returncode == 0
+
+
 @pytest.mark.parametrize("words", [("run", "--setting", "ez", "--dataset", ""), ("data", "info", "")])
 def test_an_empty_name_is_not_this_folder(inside, tiny, monkeypatch, words):
     monkeypatch.chdir(tiny)

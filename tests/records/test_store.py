@@ -238,3 +238,12 @@ def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):
             folder.name,
         }
     assert not folder.exists()
+
+
+def test_how_records_spell_a_dataset(tmp_path, record):
+    """A record that cannot be read says nothing."""
+    store = Store(tmp_path)
+    assert store.dataset_named("Tiny") is None
+    path = store.record_path(store.write(record("tfidf")).cell)
+    path.with_name("a.json").write_text("{")
+    assert [store.dataset_named(name) for name in ("tiny", "TINY", "Tiny", "other")] == ["Tiny"] * 3 + [None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
@@ -238,6 +238,13 @@ class Store:
                 continue
             found.append(record)
         return found
+
+    def dataset_named(self, name: str) -> str | None:
+        """The dataset that has the records of this name, as its first one spells it; None if there are none."""
+        for path in sorted((self.root / "records" / name.lower()).glob("*/*.json")):
+            with suppress(StorageError):
+                return read_record(path).cell.dataset
+        return None
 
     def truth(self, record: Record) -> Truth:
         """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""

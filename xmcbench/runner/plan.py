@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 State = Literal["to run", "cached", "stale"]
 
+_RENAME = "rename a folder, or set another name in its card.toml"
+
 
 @dataclass(frozen=True)
 class PlannedCell:
@@ -78,7 +80,7 @@ def plan(
         left_out += [(request, each) for each in skipped]
         if request.dataset not in datasets:
             datasets[request.dataset] = load_dataset(request.dataset)
-            _check_names(datasets)
+            _check_names(datasets, store)
         dataset = datasets[request.dataset]
         subsets = draw_subsets(dataset, request.setting, request.seeds)
         for row in rows:
@@ -119,16 +121,23 @@ def plan(
     return Plan(tuple(requests), [*cells.values()], missing, registry.standing(used))
 
 
-def _check_names(datasets: Mapping[str, Dataset]) -> None:
-    """Raise UsageError where two datasets of one name differ: their results would be taken for those of one."""
-    found: dict[str, tuple[str, str]] = {}
+def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
+    """Raise UsageError where two datasets of one name differ: their results would be taken for those of one.
+
+    Names that differ in case only are one name too: their files and pages have the same paths.
+    """
+    found: dict[str, tuple[str, str, str]] = {}
     for place, dataset in datasets.items():
-        other, digest = found.setdefault(dataset.name, (place, dataset.digest))
-        if digest != dataset.digest:
+        there = store.dataset_named(dataset.name)
+        if there not in (None, dataset.name):
             raise UsageError(
-                f"{other} and {place} are two datasets with the name {dataset.name}",
-                "rename a folder, or set another name in its card.toml",
+                f"{store.root} has results of the dataset {there}, whose name differs from {dataset.name} in case only",
+                f"{_RENAME}, or choose another --runs",
             )
+        other, name, digest = found.setdefault(dataset.name.lower(), (place, dataset.name, dataset.digest))
+        if (name, digest) != (dataset.name, dataset.digest):
+            shared = dataset.name if name == dataset.name else f"{name}, or {dataset.name}"
+            raise UsageError(f"{other} and {place} are two datasets with the name {shared}", _RENAME)
 
 
 def draw_subsets(dataset: Dataset, setting: Setting, seeds: Sequence[int]) -> dict[int, Subset | None]:
