@@ -55,6 +55,20 @@ def test_what_is_removed_comes_back_byte_for_byte(inside, runs):
     assert (ended.returncode, "tiny.md is out of date" in ended.stderr) == (1, True)
 
 
+def test_pages_do_not_depend_on_how_the_runs_folder_is_spelled(inside, runs, tmp_path):
+    """Nor on the folder that the command was called in."""
+    assert inside("leaderboard", "--runs", "sent", "--out", "pages").returncode == 0
+    for spelled in (f"../{tmp_path.name}/sent", "./sent/", runs):
+        ended = inside("leaderboard", "--runs", spelled, "--out", "pages", "--check")
+        assert ended.returncode == 0, ended.stderr
+    (tmp_path / "pages" / "tiny.md").write_text("changed")
+    ended = inside("leaderboard", "--runs", "sent", "--out", "pages", "--check")
+    assert ended.stdout == "out of date: 1 file (run the same command without --check)\n"
+    runs.rename(tmp_path / "leaderboards")  # the default of `reproduce`
+    assert inside("leaderboard", "--runs", tmp_path / "leaderboards", "--out", "more").returncode == 0
+    assert " --runs " not in (tmp_path / "more" / "tiny.md").read_text()
+
+
 def test_a_remark_is_part_of_its_page(inside, runs):
     inside("leaderboard", "--out", "sent")
     (runs / "remarks").mkdir()
@@ -103,7 +117,10 @@ def test_results_of_other_packages_are_named_and_not_stale(inside, runs, altered
 
 def test_wrong_requests(inside, runs):
     for words, reason in (
-        (("--out", "nowhere"), "there are no records in nowhere"),
+        (
+            ("--out", "nowhere"),
+            "there are no records in nowhere (give the folder that `xmcbench run` wrote: --runs DIR)",
+        ),
         (("add",), "needs a runs folder"),
         (("add", "nowhere"), "there are no records in nowhere"),
         (("--format", "word"), "invalid choice"),

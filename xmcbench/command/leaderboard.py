@@ -41,7 +41,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="output folder (default: ./leaderboards, or a subfolder named after the format)",
     )
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="runs folder to read (default: ./leaderboards)")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="runs folder to read (default: --out with --format markdown, otherwise ./leaderboards)",
+    )
     parser.add_argument(
         "--format",
         choices=("markdown", "latex", "csv", "json", "html"),
@@ -92,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or (BOARD if plain else BOARD / arguments.format)
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
-        raise UsageError(f"there are no records in {runs}", "--runs is the folder that `xmcbench run --runs` wrote")
+        raise UsageError(f"there are no records in {runs}", "give the folder that `xmcbench run` wrote: --runs DIR")
     registry = request.registry(arguments.plugin)
     standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
@@ -101,7 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
     left_out = report.warn_left_out(store)
     # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
     own = not arguments.published and not (runs / "published").is_dir()
-    place = "" if runs.resolve() == BOARD.resolve() else str(runs)
+    # The commands on the pages name the folder: its path would depend on where and how this one was called.
+    name = runs.resolve().name
+    place = "" if name == BOARD.name else name
     board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own, runs=place)
     made = files(board, arguments.format)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
@@ -117,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     for line in found:
         print(f"xmcbench: {line}", file=sys.stderr)
     if found:
-        print(f"out of date: {counted(len(found), 'file')} (run `xmcbench leaderboard`)")
+        print(f"out of date: {counted(len(found), 'file')} (run the same command without --check)")
     else:
         print(f"up to date: {counted(len(made), 'file')}")
     return 1 if found or left_out else 0
