@@ -247,7 +247,21 @@ def test_a_parameter_that_was_added_is_named_and_other_data_are_refused(inside, 
     Store(runs).record_path(other.cell).unlink()
     Store(runs).write(msgspec.structs.replace(other, cell=cell, key=cell.key))
     ended = inside("reproduce", cell.key[:12], "--runs", runs, "--dataset", tiny, "--out", "again")
-    assert (ended.returncode, "changed since: cell.dataset_sha256" in ended.stderr) == (2, True), ended.stderr
+    said = "the data of tiny have changed since TF-IDF was run on them (restore them, or give a folder that has them"
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_records_are_looked_for_on_the_board_of_a_clone_and_else_in_runs(inside, tmp_path):
+    def said():
+        return inside("reproduce", "0" * 12).stderr
+
+    assert "no runs folder at runs (--runs is the folder that `xmcbench run` wrote)" in said()
+    (tmp_path / "leaderboards").mkdir()  # pages that `xmcbench leaderboard --runs runs` wrote
+    assert "no runs folder at runs" in said()
+    (tmp_path / "runs").mkdir()
+    assert "unknown row '000000000000' in runs" in said()
+    (tmp_path / "leaderboards" / "records").mkdir()
+    assert "unknown row '000000000000' in leaderboards" in said()
 
 
 def interrupted(*_, **__):

@@ -122,7 +122,13 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
         raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
     planned = plan([request_for(record, name, registry)], registry, into.store, force=True)
-    if apart := [place for place, *_ in _differences(record.cell, planned.cells[0].cell)]:
+    today = planned.cells[0].cell
+    if today.dataset_sha256 != record.cell.dataset_sha256:
+        raise UsageError(
+            f"the data of {today.dataset} have changed since {record.name} was run on them",
+            "restore them, or give a folder that has them: --dataset FOLDER",
+        )
+    if apart := [place for place, *_ in _differences(record.cell, today)]:
         raise UsageError(f"{record.name} now selects a different cell", f"changed since: {', '.join(apart)}")
     (after,) = execute(planned, into, force=True)
     if not after.ok:

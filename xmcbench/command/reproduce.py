@@ -14,13 +14,14 @@ import json
 from pathlib import Path
 
 from xmcbench.command import flags, request
+from xmcbench.command.leaderboard import BOARD
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench reproduce``."""
     parser.add_argument("key", metavar="KEY")
     parser.add_argument(
-        "--runs", type=Path, default=Path("leaderboards"), metavar="DIR", help="default: ./leaderboards"
+        "--runs", type=Path, metavar="DIR", help="default: ./leaderboards if there are records in it, otherwise ./runs"
     )
     parser.add_argument(
         "--out",
@@ -45,10 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
     place = Place(Store(arguments.out), request.limits(arguments), request.compute(arguments))
     found = reproduce(
         arguments.key,
-        runs=arguments.runs,
+        runs=arguments.runs or _recorded(),
         into=place,
         registry=request.registry(arguments.plugin),
         dataset=arguments.dataset,
     )
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     return 0 if found.agrees else 1
+
+
+def _recorded() -> Path:
+    """The folder of the records: that of the board in a clone of the project, whose pages print the command."""
+    return BOARD if (BOARD / "records").is_dir() else Path("runs")
