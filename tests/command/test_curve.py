@@ -44,7 +44,7 @@ def settings(runs):
 def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path):
     file = counts("optional")
     words = ("curve", "--dataset", tiny, "--methods", "tfidf,counts", "--plugin", file)
-    ended = inside(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
+    ended = inside(*words, "--ratio", "0,0.5,1", "--seed", "0,1", "--by", "pair")
     assert ended.returncode == 0, ended.stderr
     assert {line.partition("] ")[0].partition("/")[0][0] for line in ended.stderr.splitlines()} == {"["}
     runs = tmp_path / "runs"
@@ -62,11 +62,11 @@ def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path)
     assert float(points["Counts", "1"]["value"]) == pytest.approx(100 * record["metrics"]["none"]["values"]["P@5"])
 
     before = {path: path.read_bytes() for path in (runs / "curves").iterdir()}
-    again = inside(*words, "--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair")
+    again = inside(*words, "--ratio", "0,0.5,1", "--seed", "0,1", "--by", "pair")
     assert again.stdout == ended.stdout
     assert before == {path: path.read_bytes() for path in (runs / "curves").iterdir()}
 
-    half = inside(*words, "--ratios", "0,0.1,0.5,1", "--seed", "0,1,2", "--by", "pair", "--no-run")
+    half = inside(*words, "--ratio", "0,0.1,0.5,1", "--seed", "0,1,2", "--by", "pair", "--no-run")
     assert half.returncode == 0, half.stderr
     assert "missing: Counts at 0% (seed 2), 10%, 50% (seed 2), 100% (seed 2)" in half.stdout
     assert "fs-pair-0.1" not in settings(runs)
@@ -77,7 +77,7 @@ def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path)
         if record.cell.method == "counts":
             store.write(altered(record, (("method", "source_sha256"), "0" * 64)))
     stale = "stale: the method's code has changed since this result was made"
-    words += ("--ratios", "0,0.5,1", "--seed", "0,1", "--by", "pair", "--no-run")
+    words += ("--ratio", "0,0.5,1", "--seed", "0,1", "--by", "pair", "--no-run")
     marked = inside(*words)
     assert f"Counts: {stale}" in marked.stdout
     assert "stale or mixed" in (runs / "curves" / "tiny-pair-p5.svg").read_text()
@@ -90,7 +90,7 @@ def test_a_curve_runs_draws_and_goes_on(inside, altered, tiny, counts, tmp_path)
 
 def test_what_needs_pairs_does_not_run_at_zero(inside, tiny, counts, tmp_path):
     words = ("--methods", "counts", "--plugin", counts("required"), "--metric", "R@10", "--out", "figures")
-    ended = inside("curve", "--dataset", tiny, *words, "--ratios", "0,1")
+    ended = inside("curve", "--dataset", tiny, *words, "--ratio", "0,1")
     assert ended.returncode == 0, ended.stderr
     assert settings(tmp_path / "runs") == ["full"]
     assert "missing" not in ended.stdout
@@ -102,7 +102,7 @@ def test_what_needs_pairs_does_not_run_at_zero(inside, tiny, counts, tmp_path):
 
 def test_a_cell_that_fails_leaves_a_gap(inside, tiny, plugin):
     broken = LEARNERS.format(supervision="optional").replace("if pairs is not None:", "if pairs.nnz:")
-    words = ("--methods", "counts", "--plugin", plugin(broken, "counts.py"), "--ratios", "0,1", "--metric", "P@1")
+    words = ("--methods", "counts", "--plugin", plugin(broken, "counts.py"), "--ratio", "0,1", "--metric", "P@1")
     ended = inside("curve", "--dataset", tiny, *words)
     assert ended.returncode == 1
     assert "missing: Counts at 0%" in ended.stdout
@@ -111,7 +111,7 @@ def test_a_cell_that_fails_leaves_a_gap(inside, tiny, plugin):
 
 
 def test_a_curve_leaves_the_board_it_is_drawn_beside(inside, tiny, tmp_path):
-    words = ("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0")
+    words = ("curve", "--dataset", tiny, "--methods", "tfidf", "--ratio", "0")
     assert inside(*words).returncode == 0
     assert inside("leaderboard", "--runs", "runs", "--out", "runs").returncode == 0
     assert inside(*words, "--out", "runs").returncode == 0
@@ -122,14 +122,14 @@ def test_a_cell_that_was_skipped_says_why(inside, tiny, plugin):
     source = LEARNERS.format(supervision="optional").replace("if pairs is not None:", "if pairs is None:")
     source = source.replace("self.scores +=", "raise Unavailable('no weights', 'get them') #")
     source = source.replace("Method, TopK", "Method, TopK, Unavailable")
-    words = ("--methods", "counts", "--plugin", plugin(source, "counts.py"), "--ratios", "0,1", "--metric", "P@1")
+    words = ("--methods", "counts", "--plugin", plugin(source, "counts.py"), "--ratio", "0,1", "--metric", "P@1")
     ended = inside("curve", "--dataset", tiny, *words)
     assert ended.returncode == 0, ended.stderr
     assert "Counts, ez, seed 0: skipped: no weights (get them)" in ended.stdout
 
 
 def test_what_needs_pairs_alone_at_zero_is_said(inside, tiny, counts):
-    words = ("--methods", "counts", "--plugin", counts("required"), "--ratios", "0")
+    words = ("--methods", "counts", "--plugin", counts("required"), "--ratio", "0")
     ended = inside("curve", "--dataset", tiny, *words)
     reason = "counts cannot run at these shares (at 0 there are no pairs to learn from)"
     assert (ended.returncode, ended.stderr) == (2, f"xmcbench: error: {reason}\n")
@@ -141,14 +141,14 @@ def test_nothing_to_draw(inside, tiny):
 
 
 def test_png(inside, tiny, tmp_path):
-    ended = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0,1", "--metric", "P@1", "--png")
+    ended = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratio", "0,1", "--metric", "P@1", "--png")
     assert ended.returncode == 0, ended.stderr
     content = (tmp_path / "runs" / "curves" / "tiny-label-p1.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert int.from_bytes(content[16:20], "big") == 960
     drawing = tmp_path / "runs" / "curves" / "tiny-label-p1.svg"
     drawing.unlink()
-    refused = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0,1", "--metric", "P@1", "--png")
+    refused = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratio", "0,1", "--metric", "P@1", "--png")
     assert (refused.returncode, "was not generated by xmcbench" in refused.stderr) == (2, True)
     assert (drawing.with_suffix(".png").read_bytes(), drawing.exists()) == (content, False)
 
@@ -156,15 +156,15 @@ def test_png(inside, tiny, tmp_path):
 def test_png_names_what_is_missing(tiny, monkeypatch, capsys):
     monkeypatch.setattr(raster, "find_spec", lambda name: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # in the process of the tests
-    code = main(["curve", "--dataset", str(tiny), "--methods", "tfidf", "--ratios", "0,1", "--png"])
+    code = main(["curve", "--dataset", str(tiny), "--methods", "tfidf", "--ratio", "0,1", "--png"])
     assert (code, "pip install resvg-py" in capsys.readouterr().err) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--methods", "tfidf", "--ratios", "0,two"], "must be comma-separated numbers"),
-        (["--methods", "tfidf", "--ratios", "0,1.5"], "a share must be in 0..1"),
+        (["--methods", "tfidf", "--ratio", "0,two"], "--ratio '0,two' must be comma-separated numbers"),
+        (["--methods", "tfidf", "--ratio", "0,1.5"], "a share must be in 0..1"),
         (["--methods", "tfidf", "--metric", "P@2"], "unknown metric 'P@2'"),
         (["--methods", "tfidf", "--metric", ","], "--metric is empty"),
         (["--methods", "all"], "a curve needs the names of its methods"),
@@ -183,9 +183,20 @@ def test_a_wrong_request_is_one_line_and_exit_2(inside, tiny, tmp_path, words, m
     assert not (tmp_path / "runs").exists()
 
 
+def test_the_grids_of_a_settings_file_share_the_axis(inside, tiny, tmp_path):
+    (tmp_path / "c.toml").write_text('methods = "tfidf"\n[[grid]]\nratio = 0\n[[grid]]\nratio = [0, 1]\n')
+    ended = inside("curve", "--dataset", tiny, "--config", "c.toml")
+    assert (ended.returncode, "its grids cannot differ in --by or --ratio" in ended.stderr) == (2, True), ended.stderr
+
+
+def test_the_earlier_name_of_the_ratios(inside, tiny):
+    ended = inside("curve", "--dataset", tiny, "--methods", "tfidf", "--ratios", "0,1", "--dry-run")
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_a_preset_that_one_of_the_methods_has(inside, tiny, counts, tmp_path):
     """TF-IDF runs apart from the others, as it never looks at pairs; a preset of either side is one of the request."""
-    words = ("curve", "--dataset", tiny, "--methods", "tfidf,xr-linear", "--ratios", "0,1")
+    words = ("curve", "--dataset", tiny, "--methods", "tfidf,xr-linear", "--ratio", "0,1")
     assert inside(*words, "--preset", "pecos").returncode == 0
     ended = inside(*words, "--preset", "pecso")
     assert (ended.returncode, "unknown preset 'pecso' (did you mean 'pecos'" in ended.stderr) == (2, True)
@@ -193,7 +204,7 @@ def test_a_preset_that_one_of_the_methods_has(inside, tiny, counts, tmp_path):
 
 def test_a_finished_cell_is_not_missing_under_another_name(inside, tiny, tmp_path):
     """The preset ``sklearn`` of TF-IDF are its defaults: one cell, called after whoever ran it first."""
-    words = ("curve", "--dataset", tiny, "--ratios", "0,1")
+    words = ("curve", "--dataset", tiny, "--ratio", "0,1")
     assert inside(*words, "--methods", "tfidf:sklearn,xr-linear").returncode == 0
     ended = inside(*words, "--methods", "tfidf,xr-linear", "--no-run")
     assert (ended.returncode, "missing" in ended.stdout) == (0, False), ended.stdout

@@ -151,7 +151,7 @@ def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny
     predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
     assert "PSP@1" not in evaluate(predictions, tmp_path / "few").values
     assert inside("leaderboard", "--runs", "runs", "--out", "pages").returncode == 0
-    curve = ("curve", "--dataset", "few", "--methods", "tfidf", "--no-run", "--ratios", "1", "--metric")
+    curve = ("curve", "--dataset", "few", "--methods", "tfidf", "--no-run", "--ratio", "1", "--metric")
     assert "no results to draw" in inside(*curve, "PSP@1").stdout
     assert "rows are left out: without PSP@1" in inside("power", "--detect", "1", "--metric", "PSP@1").stderr
 

@@ -20,6 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_dataset(what)
     what.add_argument("--methods", required=True, metavar="A,B", help="NAME or NAME:PRESET")
     what.add_argument(
+        "--ratio",
         "--ratios",
         default="0,0.01,0.05,0.1,0.25,0.5,1",
         metavar="R,R",
@@ -53,12 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.markup import plain
     from xmcbench.setting import Setting
 
-    ratios, metrics = _ratios(arguments.ratios), _metrics(arguments.metric)
+    ratios, metrics = _ratios(arguments.ratio), _metrics(arguments.metric)
     if arguments.png:
         raster.require()
     options = request.options(arguments)
-    if len({each.by for each in arguments.grids}) > 1:
-        raise UsageError("a curve has one axis: its grids cannot differ in --by", "draw one curve for each")
+    if len({(each.by, each.ratio) for each in arguments.grids}) > 1:
+        raise UsageError("a curve has one axis: its grids cannot differ in --by or --ratio", "draw one curve for each")
     shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
     grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
     planned = CurveRun.planned(
@@ -87,9 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ratios(text: str) -> list[float]:
-    ratios = sorted(request.numbers("--ratios", text, "--ratios 0,0.01,0.1,1"))
+    ratios = sorted(request.numbers("--ratio", text, "--ratio 0,0.01,0.1,1"))
     if any(not 0 <= ratio <= 1 for ratio in ratios):
-        raise UsageError(f"--ratios {text}: a share must be in 0..1", "0 is zero-shot, 0.01 is 1%, 1 is all pairs")
+        raise UsageError(f"--ratio {text}: a share must be in 0..1", "0 is zero-shot, 0.01 is 1%, 1 is all pairs")
     return ratios
 
 
