@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from xmcbench import Texts, Unavailable
-from xmcbench.errors import MethodError
+from xmcbench.errors import MethodError, StorageError
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Store
+from xmcbench.records import Store, store
 from xmcbench.runner.fitting import predict_texts
 from xmcbench.runner.place import Place
 from xmcbench.runner.plan import plan
 from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting
+from xmcbench.storage import temporary
 
 METHODS = """
     import numpy as np
@@ -54,6 +55,26 @@ def test_a_method_is_asked_for_new_texts(asked, k):
     found = asked("lengths", k)
     assert found.indices.tolist() == np.array([[2, 1, 3], [5, 4, 6]])[:, :k].tolist()
     assert not [*asked.store.root.rglob("*.json")], "nothing is recorded"
+
+
+def test_a_runs_folder_that_cannot_be_written_is_not_needed(asked, monkeypatch):
+    """A file system that can only be read; who writes these tests may write everywhere."""
+
+    def folder_in(parent):
+        if parent == asked.store.root:
+            raise StorageError(f"cannot write {parent}: Read-only file system")
+        return temporary.folder_in(parent)
+
+    monkeypatch.setattr(store, "folder_in", folder_in)
+    found = asked("lengths", 3)
+    assert found.indices.tolist() == [[2, 1, 3], [5, 4, 6]]
+    assert not asked.store.root.exists()
+    with pytest.raises(MethodError, match="no luck") as raised:
+        asked("broken", 3)
+    assert raised.value.hint == "", "the log is gone"
+    asked.store.root.touch()
+    with pytest.raises(StorageError, match="cannot write"):
+        asked("lengths", 3)
 
 
 def test_what_stands_in_the_way_is_said(asked):

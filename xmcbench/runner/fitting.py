@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from xmcbench.errors import MethodError, Unavailable
+from xmcbench.errors import MethodError, StorageError, Unavailable
+from xmcbench.records import Store
+from xmcbench.runner import hidden
 from xmcbench.runner.executors.local import Local
 from xmcbench.runner.job import TextFile
 from xmcbench.runner.leftovers import sweep
@@ -33,21 +35,25 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
     """The k best labels of each text by the method of a planned cell, trained as that cell trains it.
 
     The method runs in a process of its own, as in a cell; features and pre-training that the runs folder has are used
-    again. Nothing is recorded. Raises Unavailable where the method lacks something, MethodError where it fails,
-    StorageError.
+    again. Where that cannot be written, they are made in a temporary folder. Nothing is recorded. Raises Unavailable
+    where the method lacks something, MethodError where it fails, StorageError.
     """
     from xmcbench.data.store import rows_of, write_texts
 
     sweep(place.store)
     with ExitStack() as files, Local(capacity(1, 1, os.environ.get("CUDA_VISIBLE_DEVICES"))) as executor:
         needs = needs_of(planned, 1, place.compute, None, executor.room)
-        folder, staged = files.enter_context(scratch()), files.enter_context(place.store.staging())
+        folder = files.enter_context(scratch())
+        store, staged = _stores(place.store, files)
         written = write_texts(folder / "texts.arrow", rows_of(texts, np.arange(len(texts))))
-        task = cell_task(planned, place, needs, staged, files)
+        task = cell_task(planned, replace(place, store=store), needs, staged, files)
         asked = TextFile(str(folder / "texts.arrow"), written.digest)
         # As deep as in its cell: what a method makes of its best labels may depend on how many it is asked for.
         depth = max(k, task.job.k)
-        executor.submit(replace(task, job=msgspec.structs.replace(task.job, test=asked, k=depth)))
+        # The results are out of its reach, wherever it runs.
+        kept = (str(path.resolve()) for path in hidden.of_runs(place.store.root))
+        job = msgspec.structs.replace(task.job, test=asked, k=depth, hidden=tuple({*task.job.hidden, *kept}))
+        executor.submit(replace(task, job=job))
         while not (found := executor.watch(_LOOK_S)):
             pass
         (ended,) = found
@@ -55,7 +61,18 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         if status == "skipped":
             raise Unavailable(reason)
         if status != "ok":
-            raise MethodError(f"{planned.name}: {reason}", f"log: {task.log}")
+            raise MethodError(f"{planned.name}: {reason}", f"log: {task.log}" if store is place.store else "")
         predictions = TopK.load(staged.predictions_path(planned.cell))
         predictions.check(len(texts), depth, planned.dataset.label_corpus.rows)
         return TopK(predictions.indices[:, :k], predictions.scores[:, :k])
+
+
+def _stores(kept: Store, files: ExitStack) -> tuple[Store, Store]:
+    """The store that a method runs in, and the one for its predictions. kept: the runs folder, taken if it can be."""
+    try:
+        return kept, files.enter_context(kept.staging())
+    except StorageError:
+        if kept.root.is_file():
+            raise
+        store = Store(files.enter_context(scratch()))
+        return store, files.enter_context(store.staging())
