@@ -370,6 +370,22 @@ def test_files_of_a_result_stay_until_there_is_another_one(run_here, at_hand, me
     assert not [*store.root.glob(".*")]
 
 
+def test_a_runs_folder_that_cannot_be_written_is_named(run_here, methods, store, tmp_path, monkeypatch):
+    """Instead of the first of the files that would have been written into it."""
+
+    def folder_in(parent):
+        raise StorageError(f"cannot write {parent}: Read-only file system")
+
+    with monkeypatch.context() as read_only:
+        read_only.setattr("xmcbench.records.store.folder_in", folder_in)
+        with pytest.raises(StorageError, match=f"^cannot write {store.root}: Read-only file system"):
+            run_here(methods, methods=["chance"])
+    assert not store.root.exists()
+    store.root.touch()
+    with pytest.raises(StorageError, match=f"^{store.root} is not a folder"):
+        run_here(methods, methods=["chance"])
+
+
 def test_a_cell_that_another_run_has_is_left_to_it(run_here, at_hand, methods, store, monkeypatch):
     """It is waited for when all others are done, and its record is taken."""
     order, claims = [], iter((False, True, True))

@@ -333,6 +333,19 @@ def test_what_is_damaged_as_soon_as_it_is_made_is_an_error(tmp_path):
         Artifacts(tmp_path).get("k", {}, write(**{"cost.json": b"mine"}))
 
 
+def test_shared_files_that_cannot_be_removed_are_an_error_that_names_one(tmp_path, monkeypatch):
+    def unlink(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    store = Artifacts(tmp_path)
+    folder = store.get("k", {}, lambda folder: (folder / "x").write_bytes(b"x" * LARGE) and None)
+    (folder / "x").unlink()
+    (content,) = (tmp_path / CONTENT).iterdir()
+    monkeypatch.setattr(artifacts.Path, "unlink", unlink)
+    with pytest.raises(StorageError, match=f"cannot write {content}: Read-only file system"):
+        artifacts.forget_content(tmp_path)
+
+
 def test_a_claim_of_a_lost_machine_holds_nobody_up(tmp_path):
     folder = Artifacts(tmp_path).get("tfidf", {}, write(x=b"1"))
     (folder / "cost.json").unlink()

@@ -49,6 +49,13 @@ class Store:
         if not self.root.is_dir():
             raise UsageError(f"no runs folder at {self.root}", NO_RUNS)
 
+    def check_writable(self) -> None:
+        """Make the folder if it is missing. Raises StorageError, naming it, where nothing can be written into it."""
+        if self.root.exists() and not self.root.is_dir():
+            raise StorageError(f"{self.root} is not a folder", "choose another place for results")
+        with self.staging():
+            pass
+
     @contextmanager
     def noting_left_out(self) -> Iterator[None]:
         """Add to an error that is raised inside what ``records`` could not read: the record asked for may be there."""

@@ -31,10 +31,12 @@ def opened(place: Place, cells: Sequence[PlannedCell]) -> Iterator[tuple[Executo
     """The executor of a place, and how many of the cells it runs at once.
 
     Without a number, that is one cell here, and as many as its cores allow on a cluster. Raises UsageError for a number
-    below one and for a cluster that cannot be used, Unavailable where Ray is not installed.
+    below one and for a cluster that cannot be used, Unavailable where Ray is not installed, and StorageError for a runs
+    folder that cannot be written.
     """
     if check_on(place.on) == HERE:
         jobs = _jobs_here(place, cells)
+        place.store.check_writable()
         with Local(capacity(jobs, place.cells_per_gpu, os.environ.get(GPUS))) as executor:
             yield executor, jobs
     else:
@@ -44,6 +46,7 @@ def opened(place: Place, cells: Sequence[PlannedCell]) -> Iterator[tuple[Executo
             _cluster(place, cells) as (cluster, jobs),
             Ray(cluster, jobs, place.cells_per_gpu, place.store.root) as executor,
         ):
+            place.store.check_writable()
             yield executor, jobs
 
 

@@ -219,7 +219,7 @@ def sweep_artifacts(root: Path) -> None:
     sweep(root, depth=1)
     sweep_claims(root, "*/*", while_alive=True)
     for folder in filter(_is_work, (root / UNFINISHED).glob("*/")):
-        with exclusive(folder.with_suffix(".lock"), wait=False) as lock:
+        with suppress(StorageError), exclusive(folder.with_suffix(".lock"), wait=False) as lock:
             for file in folder.glob(".*.tmp") if lock.held else ():
                 file.unlink(missing_ok=True)  # a checkpoint that was being written
 
@@ -244,10 +244,13 @@ def folders(root: Path) -> Iterator[tuple[str, Path, Path]]:
 
 
 def forget_content(root: Path) -> None:
-    """Remove the shared files of the store at ``root`` that no artifact links to anymore."""
+    """Remove the shared files of the store at ``root`` that no artifact links to anymore. Raises StorageError."""
     for file in (root / CONTENT).glob("*"):
-        if _SUM.fullmatch(file.name) and file.stat().st_nlink == 1:
-            file.unlink(missing_ok=True)
+        try:
+            if _SUM.fullmatch(file.name) and file.stat().st_nlink == 1:
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError.from_os_error(error, file) from error
 
 
 def examine(root: Path) -> Iterator[tuple[Path, str]]:
