@@ -157,17 +157,19 @@ def test_records_are_added_to_the_board_that_is_named(inside, tiny, runs, tmp_pa
 def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs, tmp_path):
     adding = ("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
     assert inside(*adding).returncode == 0
-    assert inside(*adding).returncode == 0  # the same record may come twice
+    again = inside(*adding)  # the same record may come twice
+    assert (again.returncode, again.stdout.count("already there: "), "added" in again.stdout) == (0, 4, False)
+    assert inside(*adding, "--check").stdout == again.stdout
     path = one_of(runs)
     forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
     there = tmp_path / "board" / path.relative_to(runs)
     before = there.read_bytes()
     ended = inside(*adding)
-    assert (ended.returncode, ended.stdout.count("added: ")) == (1, 3)
+    assert (ended.returncode, ended.stdout.count("already there: ")) == (1, 3)
     assert f"refused: {path.relative_to(tmp_path)}" in ended.stderr
     assert "another record of this cell" in ended.stderr
     assert there.read_bytes() == before
-    assert inside(*adding, "--force").returncode == 0
+    assert f"added: board/{path.relative_to(runs)}\n" in inside(*adding, "--force").stdout
     assert there.read_bytes() == path.read_bytes() != before
 
 
@@ -182,7 +184,7 @@ def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs
     for words in (("--out", "sent", "--check"), ("add", "sent", "--out", "board", "--dataset", tiny)):
         ended = inside("leaderboard", *words)
         assert ended.returncode == 1
-        assert path.name in ended.stderr
+        assert ended.stderr.count(path.name) == 1
         assert "checksum mismatch" in ended.stderr
 
 
@@ -307,6 +309,18 @@ def test_what_does_not_follow_is_refused_and_named(inside, runs, tmp_path, monke
     assert refusals[0].startswith("xmcbench: refused: ")
     assert reason in refusals[0]
     assert not (tmp_path / "board" / path.relative_to(runs)).exists()
+
+
+def test_two_places_of_one_dataset_are_refused(inside, tiny, runs, tmp_path):
+    """The second replaced the first, whose records were then of other data."""
+    other = shutil.copytree(tiny, tmp_path / "other" / "tiny")
+    places = ("--dataset", tiny, "--dataset", other)
+    for words in (("leaderboard", "add", "sent", "--out", "board"), ("confirm", "--runs", "sent")):
+        ended = inside(*words, *places)
+        assert ended.returncode == 2
+        assert f"{tiny} and {other} are two datasets with the name tiny (choose one of them)" in ended.stderr
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny, "--dataset", "tiny")
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_record_of_other_data_is_refused(inside, tiny, runs):

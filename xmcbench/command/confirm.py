@@ -54,7 +54,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check every group; 1 if one is not confirmed."""
     from xmcbench.command import report
-    from xmcbench.data import load_dataset
     from xmcbench.records import Store
     from xmcbench.records.store import NO_RUNS
     from xmcbench.runner import confirmation
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = request.registry(arguments.plugin), Store(arguments.runs)
     reference = Store(arguments.reference) if arguments.reference else None
-    datasets = {load_dataset(given).name: given for given in arguments.dataset}
+    datasets = request.named(arguments.dataset)
     records = store.records()
     ran = {record.cell.method for record in records}
     if unknown := [name for name in methods if name != "all" and name not in ran]:

@@ -76,7 +76,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME|FOLDER",
-        help="folder of a dataset without a name; may be repeated",
+        help="a dataset that is not found by its name in the records; may be repeated",
     )
 
 
@@ -133,7 +133,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
     """Run every stale cell again; returns how many still have no fresh result."""
     from xmcbench.command.progress import Display
-    from xmcbench.data import load_dataset
     from xmcbench.environment import Compute
     from xmcbench.errors import UsageError, XmcbenchError
     from xmcbench.runner.execution import execute
@@ -142,7 +141,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.runner.rows import request_for
 
     limits, failed = request.limits(arguments), 0
-    datasets = {load_dataset(given).name: given for given in arguments.dataset}
+    datasets = request.named(arguments.dataset)
     for record in [each for each in store.records() if each.ok and standing.stale(each)]:
         name = record.cell.dataset
         try:
@@ -192,7 +191,6 @@ def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list
 
 def _add(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
-    from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.scorer import Scorer
@@ -207,18 +205,19 @@ def _add(arguments: argparse.Namespace) -> int:
     if arguments.out and arguments.runs:
         raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
     board = Store(arguments.out or arguments.runs or BOARD)
-    datasets = {load_dataset(given).name: given for given in arguments.dataset}
+    datasets = request.named(arguments.dataset)
     with runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = request.registry(arguments.plugin)
         found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)
         for path, reason in found.unfinished.items():
             print(f"left out: {path}: {reason}")
         for path, error in found.refused.items():
-            print(f"xmcbench: refused: {path}: {error}", file=sys.stderr)
+            said = str(error) if str(path) in str(error) else f"{path}: {error}"
+            print(f"xmcbench: refused: {said}", file=sys.stderr)
         if arguments.check:
             for each in found.accepted:
-                print(f"would be added: {board.record_path(each.record.cell)}")
+                print(f"{'already there' if each.there else 'would be added'}: {board.record_path(each.record.cell)}")
         else:
-            for place in admission.add(found.accepted, board, scorer):
-                print(f"added: {place}")
+            for each, place in zip(found.accepted, admission.add(found.accepted, board, scorer), strict=True):
+                print(f"{'already there' if each.there else 'added'}: {place}")
     return max(report.warn_left_out(board), int(bool(found.refused)))

@@ -87,6 +87,19 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(reference(name, arguments.columns) for name in names)
 
 
+def named(places: Sequence[str]) -> dict[str, str]:
+    """The places of a --dataset that may be repeated, by the name of the dataset. Raises UsageError for two of one."""
+    from xmcbench.data.catalog import load_dataset
+
+    found: dict[str, str] = {}
+    for place in places:
+        name = load_dataset(place).name
+        other = found.setdefault(name, place)
+        if Path(other).resolve() != Path(place).resolve():
+            raise UsageError(f"{other} and {place} are two datasets with the name {name}", "choose one of them")
+    return found
+
+
 def only_dataset(arguments: argparse.Namespace) -> str:
     """The name or place of --dataset, for a command that takes one. Raises UsageError."""
     place, *others = datasets(arguments)

@@ -34,12 +34,16 @@ _FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "json", "html")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A record that was sent: its file, the runs folder that it lies in, and what its dataset is loaded by."""
+    """A record that was sent: its file, the runs folder that it lies in, and what its dataset is loaded by.
+
+    there: whether the board has this very record.
+    """
 
     path: Path
     record: Record
     sent: Store
     source: str
+    there: bool
 
 
 @dataclass
@@ -92,11 +96,12 @@ def examine(
                 if twin := sent_before.get(record.key):
                     raise StorageError(f"{twin} is a record of the same cell", "send only one of them")
                 sent_before[record.key] = path
+                there = board.sound(record.cell) == record
             except XmcbenchError as error:
                 found.refused[path] = error
                 continue
             titles.setdefault(record.cell.method, record.method.title)
-            found.accepted.append(Candidate(path, record, sent, source))
+            found.accepted.append(Candidate(path, record, sent, source, there))
     taken = {each.record.key for each in found.accepted}
     shown = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
     if problem := _unshowable(shown):
