@@ -142,6 +142,13 @@ def test_a_file_goes_before_an_installed_plugin_of_its_name_and_says_so(installe
         Registry([path, plugin(GOOD.format(name="Popular"), "other.py")])
 
 
+def test_a_file_that_is_named_twice_is_one(plugin, tmp_path):
+    path = plugin(GOOD.format(name="Popular"))
+    (tmp_path / "link.py").symlink_to(path)
+    twice = Registry([path, path.parent / "." / ".." / path.parent.name / path.name, tmp_path / "link.py"])
+    assert twice["popular"].description.title == Registry([path])["popular"].description.title
+
+
 def test_neither_a_built_in_method_nor_another_package_gives_way(installed, plugin):
     for name in ("Tfidf", "BM25"):
         with pytest.raises(UsageError, match="two methods are called"):

@@ -8,6 +8,7 @@ method.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -173,7 +174,7 @@ class Registry:
             if not own:
                 foreign.add(point.name)
         self._replaceable = foreign
-        for path in plugins:
+        for path in {os.path.realpath(path): path for path in plugins}.values():  # a file may be named twice
             for entry in self._in_file(path):
                 self._add(entry.name, entry.origin, partial(_itself, entry))
 
