@@ -103,6 +103,8 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert "these options select 2" in inside(*words, "--out", "labels.tsv", "--seed", "0,1").stderr
     ended = inside(*words, "--out", "labels.tsv")
     assert ended.returncode == 0, ended.stderr
+    assert ": done, " in ended.stderr, "no document has a label, which is nothing to warn of"
+    assert "unscored" not in ended.stderr
     again = inside(*words, "--out", "labels.tsv")
     assert (again.returncode, "labels.tsv already exists" in again.stderr) == (2, True)
     assert inside(*words, "--out", "labels.tsv", "--overwrite").returncode == 0

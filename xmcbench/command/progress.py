@@ -130,7 +130,10 @@ class Display:
 
 def _ended(record: Record, runs: Path) -> str:
     """How a cell ended, in one line."""
-    said = f"{record.status}, {record.measured.total_s:.1f} s"
+    took = f"{record.measured.total_s:.1f} s"
+    if record.status == "unscored":  # as are all documents of `suggest`; tables of results say why
+        return f"done, {took}"
+    said = f"{record.status}, {took}"
     return said if record.ok else f"{said}: {record.reason}{files_of(record, runs)}"
 
 
