@@ -13,6 +13,7 @@ import pytest
 from xmcbench import load_dataset
 from xmcbench.analysis import attributes, explanation_page
 from xmcbench.analysis.explaining import explain
+from xmcbench.analysis.explanation import Moved, TrueLabel, _block
 from xmcbench.analysis.words import common_words, shared, words
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs
@@ -205,3 +206,10 @@ def test_words_in_common():
     assert common_words(labels) == {"the", "label"}
     assert common_words(labels[:50]) == frozenset()
     assert shared("the web server", "a Server of the web", frozenset({"the"})) == ("server", "web")
+
+
+@pytest.mark.parametrize(("labels", "said"), [(6, None), (7, "and 1 other true label"), (8, "and 2 other true labels")])
+def test_true_labels_that_are_not_shown_are_counted(labels, said):
+    every = tuple(TrueLabel(label, "a label", 1, None, (1,), (2,), None) for label in range(labels))
+    last = _block(Moved(0, "uid", "", 1.0, 0.0, every, (None, None))).splitlines()[-1].strip()
+    assert (last if last.startswith("and") else None) == said

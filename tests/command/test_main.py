@@ -1,5 +1,6 @@
 """The command line as such: what it imports, how fast it is, how it fails."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from xmcbench import __version__
+from xmcbench.command.main import parser
 from xmcbench.data.catalog import default_dataset
 from xmcbench.metrics import protocol
 from xmcbench.records import Store
@@ -95,6 +97,20 @@ def test_completion_in_a_shell(inside, tmp_path):
         ["zestxml"],
         ["lf-debian-20k", "lf-debian-20k-dev", "lf-debian-2k"],
     ]
+
+
+def arguments_of(command):
+    """Every argument of a command line and of the verbs below it."""
+    for argument in command._actions:
+        yield f"{command.prog} {argument.option_strings or argument.metavar}", argument
+        if isinstance(argument, argparse._SubParsersAction):
+            for verb in argument.choices.values():
+                yield from arguments_of(verb)
+
+
+def test_every_argument_has_a_help_text():
+    verbs = ("VERB", "ACTION", "WHAT")
+    assert [name for name, each in arguments_of(parser()) if not each.help and each.metavar not in verbs] == []
 
 
 def test_help_shows_lists_where_a_command_takes_them_and_defaults(inside, monkeypatch):

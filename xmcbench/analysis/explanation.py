@@ -10,6 +10,7 @@ from xmcbench.comparison import LEVEL, Comparison, described
 from xmcbench.metrics import protocol
 from xmcbench.metrics.slices import LEAST_ROWS, Contrast
 from xmcbench.output.layout import laid_out
+from xmcbench.output.quantities import counted
 
 #: Slices shown in a terminal and on a page; all of them are in the JSON document.
 SHOWN_SLICES = 12
@@ -152,7 +153,7 @@ def _block(moved: Moved) -> str:
     for label in shown[:_SHOWN_LABELS]:
         lines.append(f"    true: {_cut(label.text, 80) or f'label {label.label}'} ({', '.join(label_facts(label))})")
     if len(shown) > _SHOWN_LABELS:
-        lines.append(f"    and {len(shown) - _SHOWN_LABELS} other true labels")
+        lines.append(f"    and {counted(len(shown) - _SHOWN_LABELS, 'other true label')}")
     for letter, ranking in zip("AB", moved.rankings, strict=True):
         if ranking is not None:
             lines.append(f"    {letter}: {'; '.join(_cut(each, 60) for each in ranking)}")

@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     qrels = verbs.add_parser("qrels", help="the test pairs of a dataset, as trec_eval reads them")
     flags.add_dataset(qrels, several=False)
     for each in (records, ranked, qrels):
-        each.add_argument("--out", type=Path, required=True, metavar="FILE")
+        each.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
         each.add_argument("--force", action="store_true", help="replace FILE")
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+#: What says which row is meant, for help texts.
+ROW = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
+OTHER_ROW = "another row, named in the same way"
+
 
 def add_dataset(group: Any, several: bool = True) -> None:
     """The flag for the dataset, for an argument group. several: whether the command takes a list."""
@@ -156,9 +160,8 @@ def add_metric(group: Any, default: str = "P@1", metavar: str = "M") -> None:
 
 def add_rows(group: Any) -> None:
     """Two rows, and the flags that choose among their results, for a parser."""
-    row = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
-    group.add_argument("first", metavar="A", help=row)
-    group.add_argument("second", metavar="B", help="another row, named in the same way")
+    group.add_argument("first", metavar="A", help=ROW)
+    group.add_argument("second", metavar="B", help=OTHER_ROW)
     add_choice(group)
 
 

@@ -17,8 +17,8 @@ from xmcbench.command import flags, request
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench power``."""
-    parser.add_argument("first", nargs="?", metavar="A")
-    parser.add_argument("second", nargs="?", metavar="B")
+    parser.add_argument("first", nargs="?", metavar="A", help=f"{flags.ROW} (default: all pairs of rows)")
+    parser.add_argument("second", nargs="?", metavar="B", help=flags.OTHER_ROW)
     parser.add_argument("--detect", type=float, required=True, metavar="POINTS", help="the difference, in points")
     flags.add_metric(parser)
     parser.add_argument("--power", type=float, default=80.0, metavar="PERCENT", help="default: 80")

@@ -19,7 +19,7 @@ from xmcbench.command.leaderboard import BOARD
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench reproduce``."""
-    parser.add_argument("key", metavar="KEY")
+    parser.add_argument("key", metavar="KEY", help="the beginning of a record's key")
     parser.add_argument(
         "--runs", type=Path, metavar="DIR", help="default: ./leaderboards if there are records in it, otherwise ./runs"
     )
