@@ -132,8 +132,10 @@ def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
 def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
     with store.noting_left_out():
         records = _named(word, store)
-        found = _placed(records, choice)
-        if not found and choice.dataset and _placed(records, choice, any_version=True):
+        by_method = all(record.cell.method == word.partition(":")[0] for record in records)
+        # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
+        found = _placed(records, choice, any_version=not by_method)
+        if not found and _placed(records, choice, any_version=True):
             raise NoResult(
                 f"{word} has no result on the data at {choice.dataset}",
                 "it has results on other data of the same name: run it again, or name a row by its key",
