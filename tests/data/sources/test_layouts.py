@@ -246,6 +246,36 @@ def test_a_row_of_json_lines_need_not_have_every_key(made):
         load_dataset(folder)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "['fruit', 'food']",  # pandas: a list
+        "['fruit' 'food']",  # numpy
+        "[1 2]",
+        "[fruit, food]",
+        "[]]",
+        '["fruit", "food",]',
+        '["fruit", "fo',  # cut off
+        "[ 'fruit'; food",
+        " [sic] ",
+        "[" * 9999 + "]",
+    ],
+)
+def test_a_cell_in_brackets_is_a_json_list_or_an_error(made, cell):
+    folder = made({"train.jsonl": [json.dumps({"text": "one", "labels": each}) for each in ("fruit", cell)]})
+    hint = r'line 2: labels is .*, which is not a JSON list \(write \["a", "b"\] or a;b; a single label in brackets is'
+    with pytest.raises(DataError, match=hint):
+        load_dataset(folder)
+
+
+def test_brackets_within_a_cell_are_part_of_a_label(made):
+    cells = ['["[sic]", "a [b]"]', "[sic]; pie", "pie [sic]", " [] ", ' ["pie"] ']
+    rows = [json.dumps({"text": each, "labels": each}) for each in cells]
+    dataset = load_dataset(made({"train.jsonl": rows, "test.csv": "text\none\n"}))
+    assert [*dataset.labels] == ["[sic]", "a [b]", "pie", "pie [sic]"]
+    assert dataset.train_pairs().toarray().tolist() == [[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0] * 4, [0, 0, 1, 0]]
+
+
 def test_parts_with_different_columns_are_noted_each(made):
     folder = made({"train.csv": "text,labels\none,a\n", "test.csv": "text,classes\ntwo,a\n"})
     assert load_dataset(folder).notes[:2] == (

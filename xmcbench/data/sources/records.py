@@ -57,11 +57,12 @@ class Record:
     def labels(self, column: str | None, separator: str) -> list[str]:
         """The labels in a column: a list, a text that is a JSON list, or a text with a separator.
 
-        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for other values.
+        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for other values, and for
+        a text in brackets that is not a JSON list.
         """
         value = self.cells.get(column or "")
         if isinstance(value, str):
-            value = self._listed(value, separator)
+            value = self._listed(column or "", value, separator)
         elif value is None:
             value = []
         elif not isinstance(value, list):
@@ -70,14 +71,21 @@ class Record:
             value = [each for each in value if type(each) is not int or each != _NO_LABEL]
         return [self._name(column or "", each) for each in value]
 
-    def _listed(self, cell: str, separator: str) -> list[object]:
-        if cell.lstrip().startswith("["):
+    def _listed(self, column: str, cell: str, separator: str) -> list[object]:
+        text = cell.strip()
+        if text.startswith("["):
             try:
-                found = json.loads(cell)
+                return list(json.loads(text))
             except (ValueError, RecursionError):
-                found = None
-            if isinstance(found, list):
-                return found
+                pass
+            # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
+            if text.endswith("]") or text[1:].lstrip().startswith(("'", '"')):
+                raise at(
+                    self.path,
+                    self.line,
+                    f"{column} is {text[:40]!r}, which is not a JSON list",
+                    f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]',
+                )
         return [word for each in cell.split(separator) if (word := each.strip())]
 
     def _name(self, column: str, value: object) -> str:
