@@ -279,11 +279,41 @@ def test_brackets_within_a_cell_are_part_of_a_label(made):
 def test_parts_with_different_columns_are_noted_each(made):
     folder = made({"train.csv": "text,labels\none,a\n", "test.csv": "text,classes\ntwo,a\n"})
     assert load_dataset(folder).notes[:2] == (
-        "columns of train.csv: text=text, labels=labels",
+        "columns of train.csv: text=text, labels=labels, separator=;",
         "columns of test.csv: text=text; there is no column of labels",
     )
     both = made({"train.csv": "text,labels\none,a\n", "test.csv": "text,labels\ntwo,a\n"}, "both")
-    assert load_dataset(both).notes[0] == "columns of train.csv and test.csv: text=text, labels=labels"
+    assert load_dataset(both).notes[0] == "columns of train.csv and test.csv: text=text, labels=labels, separator=;"
+    listed = made({"train.jsonl": ['{"text": "one", "labels": ["a"]}', '{"text": "two"}']}, "listed")
+    assert load_dataset(listed).notes[0] == "columns of train.jsonl: text=text, labels=labels"
+
+
+@pytest.mark.parametrize(
+    ("cells", "noted"),
+    [
+        (["a, b"] * 10 + ["c"] * 10 + [""] * 5, "10 of 20"),
+        (["a, b"] * 10 + ["c"] * 11, None),  # less than half of those with text
+        (["a, b"] * 9, None),
+        (["a, b"] * 20 + ["a; b"], None),
+        (['["a", "b"]'] * 20 + ["a"], None),
+    ],
+)
+def test_a_comma_where_the_separator_is_expected_is_noted(made, cells, noted):
+    rows = [json.dumps({"text": f"text {row}", "labels": cell}) for row, cell in enumerate(cells)]
+    folder = made({"train.jsonl": rows, "test.csv": "text,labels\none,a\n"})
+    notes = [note for note in load_dataset(folder).notes if "separator" in note and "columns of" not in note]
+    assert notes == (
+        [
+            f"no cell of labels in train.jsonl has the separator ';', and {noted} have a comma; where commas separate "
+            "labels, add ?separator=, to the place"
+        ]
+        if noted
+        else []
+    )
+    divided = load_dataset(f"{folder}?separator=,")
+    assert not [note for note in divided.notes if note.startswith("no cell")]
+    if noted:
+        assert [*divided.labels] == ["a", "b", "c"]
 
 
 def test_a_table_of_labels_needs_a_title(made):
@@ -434,7 +464,7 @@ def test_one_file_with_named_columns(made):
     assert dataset.name == "my papers"
     assert sorted(dataset.labels) == ["a", "b"]
     assert sorted([*dataset.train.uids, *dataset.test.uids]) == ["1", "2", "3", "4"]
-    assert "columns of my papers.csv.gz: uid=key, text=summary, labels=topics" in dataset.notes
+    assert "columns of my papers.csv.gz: uid=key, text=summary, labels=topics, separator=|" in dataset.notes
     with pytest.raises(UsageError, match=r"has no column 'subject' .*it has: key, summary, topics"):
         load_dataset(f"{path}?text=subject")
     with pytest.raises(UsageError, match="name it: --columns"):

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.records import ENDINGS, Record, columns_of, records
 from xmcbench.data.sources.source import Holding, Part, Place, Source
@@ -24,8 +25,14 @@ DEFAULTS = {
 _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
 _OTHER = ("validation", "valid", "dev", "val")
 
-#: Labels in one cell, where they are not a list.
+#: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
+
+#: The least number of cells with a comma, and none with the separator, that a note is about.
+_COMMAS = 10
+
+#: The tables whose cells are all text, so that labels are divided by the separator.
+_TEXT = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -124,11 +131,14 @@ class _Table:
         self._found: dict[tuple[Path, ...], Columns] = {}
 
     def notes(self) -> tuple[str, ...]:
-        """What the columns are; parts with the same columns share a note."""
-        found: dict[Columns, list[str]] = {}
+        """What the columns are, and the separator of labels in text; parts with the same ones share a note."""
+        found: dict[str, list[str]] = {}
         for files in self._parts.values():
-            found.setdefault(self._columns(files), []).append(files[0].name)
-        return tuple(f"columns of {' and '.join(names)}: {columns}" for columns, names in found.items())
+            columns = self._columns(files)
+            divided = columns.labels and suffix_of(files[0]) in _TEXT
+            said = f"{columns}, separator={columns.separator}" if divided else str(columns)
+            found.setdefault(said, []).append(files[0].name)
+        return tuple(f"columns of {' and '.join(names)}: {said}" for said, names in found.items())
 
     def _columns(self, files: tuple[Path, ...]) -> Columns:
         if files not in self._found:
@@ -138,7 +148,8 @@ class _Table:
     def part(self, name: str) -> Part:
         files = self._parts[name]
         depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
-        return Part.located("instances", files[0], depends, lambda: self._instances(files))
+        notes: list[str] = []
+        return Part.located("instances", files[0], depends, lambda: self._instances(files, notes), notes)
 
     def label_part(self) -> Part:
         files = self._labels or self._all()
@@ -191,9 +202,11 @@ class _Table:
             )
         return found
 
-    def _instances(self, files: tuple[Path, ...]) -> Iterator[Located]:
+    def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Located]:
         columns, places = self._columns(files), self._places
+        cells = _Cells(columns.separator)
         for row, each in enumerate(records(files, columns.names())):
+            cells.add(each.cells.get(columns.labels or ""))
             named = each.labels(columns.labels, columns.separator) if columns.labels else []
             if not self._labels:
                 named = [label for label in named if label.strip()]
@@ -201,6 +214,31 @@ class _Table:
             if unknown:
                 raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
             yield each.path, each.line, (*_texts(columns, row, each), [places[label] for label in named])
+        if cells.undivided():
+            notes.append(
+                f"no cell of {columns.labels} in {files[0].name} has the separator {columns.separator!r}, and "
+                f"{cells.commas:,} of {cells.texts:,} have a comma; where commas separate labels, add ?separator=, to "
+                "the place"
+            )
+
+
+class _Cells:
+    """Counts cells of labels that are text: all of them, those with the separator, and those with a comma."""
+
+    def __init__(self, separator: str) -> None:
+        self._separator = separator
+        self.texts = self.divided = self.commas = 0
+
+    def add(self, cell: object) -> None:
+        """Count a cell; one that is no text, or a JSON list, says nothing about separators."""
+        if isinstance(cell, str) and cell.strip() and not cell.lstrip().startswith("["):
+            self.texts += 1
+            self.divided += self._separator in cell
+            self.commas += "," in cell
+
+    def undivided(self) -> bool:
+        """Whether commas seem to separate the labels, and the separator does not."""
+        return not self.divided and self.commas >= max(_COMMAS, self.texts / 2)
 
 
 def _texts(columns: Columns, row: int, each: Record) -> tuple[str, str, str]:
