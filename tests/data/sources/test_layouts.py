@@ -276,6 +276,21 @@ def test_brackets_within_a_cell_are_part_of_a_label(made):
     assert dataset.train_pairs().toarray().tolist() == [[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0] * 4, [0, 0, 1, 0]]
 
 
+def test_white_space_around_the_text_of_a_label_is_none_of_it(made):
+    rows = [
+        json.dumps({"text": "one", "labels": each}) for each in ([" fruit ", "\t"], ["fruit"], "fruit; pie\n", [" "])
+    ]
+    dataset = load_dataset(made({"train.jsonl": rows, "test.csv": "text\none\n"}))
+    assert ([*dataset.labels], [*dataset.labels.uids]) == (["fruit", "pie"], ["fruit", "pie"])
+    assert dataset.train_pairs().toarray().tolist() == [[1, 0], [1, 0], [1, 1], [0, 0]]
+
+
+def test_a_uid_keeps_its_white_space(made):
+    files = {"labels.jsonl": ['{"uid": " 7", "title": "a"}', '{"uid": "7", "title": "b"}'], "test.csv": "text\none\n"}
+    folder = made({**files, "train.jsonl": ['{"text": "one", "labels": [" 7"]}', '{"text": "two", "labels": ["7"]}']})
+    assert load_dataset(folder).train_pairs().toarray().tolist() == [[1, 0], [0, 1]]
+
+
 def test_parts_with_different_columns_are_noted_each(made):
     folder = made({"train.csv": "text,labels\none,a\n", "test.csv": "text,classes\ntwo,a\n"})
     assert load_dataset(folder).notes[:2] == (

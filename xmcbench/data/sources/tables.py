@@ -192,9 +192,8 @@ class _Table:
         for files in self._parts.values():
             columns = self._columns(files)
             for each in records(files, columns.names()) if columns.labels else ():
-                for label in each.labels(columns.labels, columns.separator):
-                    if label not in found and label.strip():
-                        found[label] = (each.path, each.line)
+                for label in self._named(columns, each):
+                    found.setdefault(label, (each.path, each.line))
         if not found:
             path = next(iter(self._parts.values()))[0]
             raise UsageError(
@@ -202,14 +201,17 @@ class _Table:
             )
         return found
 
+    def _named(self, columns: Columns, each: Record) -> list[str]:
+        """The labels of a row: uids as in the table of labels; without one, texts, without white space around them."""
+        found = each.labels(columns.labels, columns.separator)
+        return found if self._labels else [text for label in found if (text := label.strip())]
+
     def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Located]:
         columns, places = self._columns(files), self._places
         cells = _Cells(columns.separator)
         for row, each in enumerate(records(files, columns.names())):
             cells.add(each.cells.get(columns.labels or ""))
-            named = each.labels(columns.labels, columns.separator) if columns.labels else []
-            if not self._labels:
-                named = [label for label in named if label.strip()]
+            named = self._named(columns, each) if columns.labels else []
             unknown = [label for label in named if label not in places]
             if unknown:
                 raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
