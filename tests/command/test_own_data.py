@@ -5,11 +5,12 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from xmcbench import UsageError
 from xmcbench.api import evaluate
-from xmcbench.command import request
+from xmcbench.command import request, suggest
 from xmcbench.data import export, load_dataset
 from xmcbench.records import Store
 from xmcbench.setting import Setting
@@ -137,6 +138,26 @@ def test_documents_are_no_dataset_of_the_board(inside, tiny, tmp_path):
 def test_a_method_that_ignores_pairs_suggests_without_them(inside, tiny):
     ended = inside("suggest", "--dataset", tiny, "--method", "tfidf", "--out", "labels.tsv")
     assert "zero-shot (no pairs)" in ended.stdout, ended.stderr
+
+
+def test_a_uid_is_suggested_as_it_is_or_refused(inside, tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"uid": "0", "text": "one", "labels": []}\n')
+    (folder / "test.jsonl").write_text('{"uid": " d  1", "text": "apple", "labels": []}\n')
+    (folder / "labels.jsonl").write_text('{"uid": " fruit  7", "title": "a\\tfruit "}\n')
+    ranked = TopK(np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32))
+    assert suggest.write(tmp_path / "labels.tsv", load_dataset(folder), ranked, 1) == 0
+    assert (tmp_path / "labels.tsv").read_text().splitlines()[1] == " d  1\t1\t1\t fruit  7\ta fruit"
+    words = ("suggest", "--dataset", "set", "--method", "tfidf", "--out", "more.tsv")
+    for name, row, uid in (
+        ("labels", '{"uid": "fruit\\tpie", "title": "fruit"}\n', r"'fruit\tpie' of a label"),
+        ("test", '{"uid": "d\\n1", "text": "apple"}\n', r"'d\n1' of a document"),
+    ):
+        (folder / f"{name}.jsonl").write_text(row)
+        ended = inside(*words)
+        assert (ended.returncode, f"the uid {uid} has a tab or a line break" in ended.stderr) == (1, True), ended.stderr
+        assert not (tmp_path / "runs").exists()
 
 
 def test_psp_is_left_out_where_there_are_too_few_training_instances(inside, tiny, tmp_path):

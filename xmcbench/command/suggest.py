@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
-from xmcbench.errors import UsageError
+from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = request.options(arguments)
     registry, (method,) = request.noted(options.registry()), _one(arguments.method)
     dataset = load_dataset(place)
+    _check_uids(dataset)
     if arguments.setting is None:
         needs = registry[method.partition(":")[0]].usable().supervision
         arguments.setting = "ez" if needs == "unused" or not dataset.train_corpus.pairs else "full"
@@ -96,8 +97,22 @@ def _has_predictions(runs: Path, record: Record) -> bool:
     return record.predictions is not None and (runs / record.predictions.file).is_file()
 
 
+def _check_uids(dataset: Dataset) -> None:
+    """Raise DataError for a uid that the file cannot hold: what reads it looks for the uid as it is."""
+    for what, texts in (("document", dataset.test), ("label", dataset.labels)):
+        for uid in texts.uids:
+            if any(each in uid for each in "\t\r\n"):
+                raise DataError(
+                    f"the uid {uid[:60]!r} of a {what} has a tab or a line break, which a TSV file cannot hold",
+                    "change the uid; in a table without labels.csv, it is the text of the label",
+                )
+
+
 def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
-    """Write a line for each suggested label; returns the number of documents without one."""
+    """Write a line for each suggested label; returns the number of documents without one.
+
+    Uids are written as they are; the text of a label as one line.
+    """
     from xmcbench.data.sources.writing import one_line
     from xmcbench.storage.atomic import atomic_file
 
@@ -109,8 +124,8 @@ def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
             empty += labels[:1] == [-1]
             for rank, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
                 if label >= 0:
-                    cells = (uid, str(rank), f"{score:.6g}", uids[label], texts[label])
-                    stream.write(("\t".join(map(one_line, cells)) + "\n").encode())
+                    cells = (uid, str(rank), f"{score:.6g}", uids[label], one_line(texts[label]))
+                    stream.write(("\t".join(cells) + "\n").encode())
     return empty
 
 
