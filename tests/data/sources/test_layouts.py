@@ -340,6 +340,34 @@ def test_a_table_of_labels_needs_a_title(made):
         load_dataset(folder)
 
 
+def test_labels_beside_a_single_table_are_its_labels(made):
+    folder = made({"papers.csv": "text,labels\none,a1\ntwo,b2; a1\n", "new.csv": "text\none\ntwo\n"})
+    before = load_dataset(folder / "papers.csv")
+    assert [*before.labels] == ["a1", "b2"]
+    labels = {"labels.csv": "uid,title\nb2,auto\na1,fruit\nc3,pie\n", "data/labels.csv": "", "label-a.csv": "x\n"}
+    made(labels)
+    dataset = load_dataset(folder / "papers.csv")
+    assert ([*dataset.labels], [*dataset.labels.uids]) == (["auto", "fruit", "pie"], ["b2", "a1", "c3"])
+    pairs = dict(zip([*dataset.train, *dataset.test], [*dataset.train_pairs(), *dataset.test_pairs()], strict=True))
+    assert {text: row.indices.tolist() for text, row in pairs.items()} == {"one": [1], "two": [0, 1]}
+    assert dataset.notes[0] == "the labels of papers.csv are uids of labels.csv, which lies beside it"
+    assert folder / "labels.csv" in dataset.sources
+    assert dataset.digest != before.digest
+    assert [*load_dataset(folder / "new.csv").labels] == ["auto", "fruit", "pie"]
+    made({"labels.csv": "uid,title\nb2,auto\na1,apple\n"})
+    assert [*load_dataset(folder / "papers.csv").labels] == ["auto", "apple"]
+    made({"labels.csv": "uid,title\nb2,auto\n"})
+    with pytest.raises(
+        DataError, match=r"papers.csv, line 2: there is no label 'a1' \(labels are uids of labels.csv\)"
+    ):
+        load_dataset(folder / "papers.csv")
+
+
+def test_a_table_is_not_its_own_table_of_labels(made):
+    path = made({"labels.csv": "text,labels\none,a\ntwo,b\n"}) / "labels.csv"
+    assert [*load_dataset(path).labels] == ["a", "b"]
+
+
 def test_a_code_without_a_name_is_no_label(made, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet

@@ -80,7 +80,7 @@ class Files(NamedTuple):
 
 
 class Tables(Source):
-    """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title).
+    """A file, or a folder with ``train`` and ``test``, and optionally ``labels`` (uid, title) beside them.
 
     Text without a title column is the title. Without a table of labels, the labels are the values that occur, in the
     order in which they do.
@@ -100,7 +100,11 @@ class Tables(Source):
         """The files of the parts. Raises DataError where there is neither a training nor a test set."""
         path = self.place.path
         if path.is_file():
-            return Files({"train": (path,)})
+            labels = next((each for each in whole_files(path.parent, _LABELS) if each != path), None)
+            if labels is None:
+                return Files({"train": (path,)})
+            note = f"the labels of {path.name} are uids of {labels.name}, which lies beside it"
+            return Files({"train": (path,)}, (labels,), (note,))
         parts = {"train": files_of(path, _TRAIN), "test": files_of(path, _TEST)}
         if not any(parts.values()):
             raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
@@ -214,7 +218,8 @@ class _Table:
             named = self._named(columns, each) if columns.labels else []
             unknown = [label for label in named if label not in places]
             if unknown:
-                raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", "see the uids of the labels")
+                hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
+                raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", hint)
             yield each.path, each.line, (*_texts(columns, row, each), [places[label] for label in named])
         if cells.undivided():
             notes.append(
@@ -257,6 +262,11 @@ def _uid(columns: Columns, row: int, each: Record) -> str:
     if each.cells.get(columns.uid) is None:
         raise at(each.path, each.line, f"{columns.uid} is missing", "give every row one, or none")
     return each.text(columns.uid)
+
+
+def whole_files(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The tables of a folder with one of these names, first what is taken."""
+    return [path for name in names for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
 
 
 def files_of(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
