@@ -142,6 +142,11 @@ def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkey
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **options: str(snapshot))
     dataset = load_dataset("hf:somebody/tea-set")
     assert (dataset.name, dataset.digest) == ("tea-set", load_dataset(snapshot).digest)
+    (snapshot / "test.csv").write_text("text\nanother one\n")
+    both = load_dataset("hf:somebody/tea-set")
+    assert [*both.test] == ["another one"]
+    assert both.notes[0] == "test.parquet is not used: test.csv is read"
+    (snapshot / "test.csv").unlink()
     monkeypatch.setattr("xmcbench.data.sources.hugging_face.cached", lambda name: name == "somebody/tea-set")
     assert load_dataset("somebody/tea-set").digest == dataset.digest
     assert not HuggingFace.recognize(place_of("somebody/else"))

@@ -368,6 +368,36 @@ def test_a_table_is_not_its_own_table_of_labels(made):
     assert [*load_dataset(path).labels] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("train.csv", "train.jsonl"),
+        ("train.csv", "train.csv.gz"),
+        ("train.csv", "trn.csv"),
+        ("train.csv", "data/train.csv"),
+        ("train.csv", "train-0.csv"),
+        ("test.csv", "test-00000-of-00002.parquet"),
+        ("labels.csv", "labels.tsv"),
+    ],
+)
+def test_of_two_files_that_could_be_one_part_none_is_read(made, one, other):
+    folder = made({"train.csv": "text,labels\na,b\n", one: "", other: ""})
+    assert source_at(place_of(folder)).name == "tables"
+    with pytest.raises(DataError, match=f"set has {one} and {other}: only one of them can be read"):
+        load_dataset(folder)
+    if one == "labels.csv":
+        with pytest.raises(DataError, match="set has labels.csv and labels.tsv: only one"):
+            load_dataset(folder / "train.csv")
+
+
+def test_a_file_that_only_begins_like_a_part_is_none_beside_one(made):
+    folder = made({"train.csv": "text,labels\na,b\n", "train-small.jsonl": "", "test-1.csv": "text\nc\n"})
+    made({"test-2.csv": "text\nd\n", "test-of-tea.csv": "text\ne\n", "valid.csv": "", "valid.tsv": ""})
+    dataset = load_dataset(folder)
+    assert ([*dataset.train], [*dataset.test]) == (["a"], ["c", "d", "e"])
+    assert dataset.notes[0] == "the validation set is not used: valid.csv, valid.tsv"
+
+
 def test_a_code_without_a_name_is_no_label(made, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet

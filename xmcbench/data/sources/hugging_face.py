@@ -13,7 +13,7 @@ from typing import Any
 
 from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
-from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, files_of
+from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, splits_of
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.storage.reading import read_text
 
@@ -51,9 +51,17 @@ class HuggingFace(Tables):
         config = self.place.options.get("config")
         places = [folder / config, folder] if config else [folder, folder / "default"]
         for each in places:
-            parts = {name: files_of(each, names) for name, names in (("train", _TRAIN), ("test", _TEST))}
+            parts = {name: splits_of(each, names) for name, names in (("train", _TRAIN), ("test", _TEST))}
             if any(parts.values()):
-                return Files({name: paths for name, paths in parts.items() if paths}, files_of(each, ("labels",)))
+                labels = splits_of(each, ("labels",))
+                # Whoever uses a dataset of the hub cannot move its files, so the first one is read.
+                notes = tuple(
+                    f"{other[0].relative_to(each)} is not used: {files[0].relative_to(each)} is read"
+                    for files, *others in filter(None, (*parts.values(), labels))
+                    for other in others
+                )
+                read = {name: found[0] for name, found in parts.items() if found}
+                return Files(read, labels[0] if labels else (), notes)
         below = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
         raise DataError(
             f"{found} has no train or test file ending in {', '.join(SUFFIXES)}",

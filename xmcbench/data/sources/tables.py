@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,9 @@ DEFAULTS = {
 
 _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
 _OTHER = ("validation", "valid", "dev", "val")
+
+#: What follows the name of a split in the name of a shard, without its ending.
+_SHARD = re.compile(r"-[0-9]+(-of-[0-9]+)?")
 
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
@@ -94,23 +98,25 @@ class Tables(Source):
     def recognize(cls, place: Place) -> bool:
         if place.path.is_file():
             return place.path.name.endswith(ENDINGS)
-        return bool(files_of(place.path, _TRAIN) or files_of(place.path, _TEST))
+        return bool(splits_of(place.path, _TRAIN) or splits_of(place.path, _TEST))
 
     def files(self) -> Files:
-        """The files of the parts. Raises DataError where there is neither a training nor a test set."""
+        """The files of the parts.
+
+        Raises DataError where there is neither a training nor a test set, and where several files could be one part.
+        """
         path = self.place.path
         if path.is_file():
-            labels = next((each for each in whole_files(path.parent, _LABELS) if each != path), None)
-            if labels is None:
-                return Files({"train": (path,)})
-            note = f"the labels of {path.name} are uids of {labels.name}, which lies beside it"
-            return Files({"train": (path,)}, (labels,), (note,))
-        parts = {"train": files_of(path, _TRAIN), "test": files_of(path, _TEST)}
+            labels = _only(path.parent, [(each,) for each in _whole_files(path.parent, _LABELS) if each != path])
+            notes = tuple(f"the labels of {path.name} are uids of {each.name}, which lies beside it" for each in labels)
+            return Files({"train": (path,)}, labels, notes)
+        parts = {name: _only(path, splits_of(path, names)) for name, names in (("train", _TRAIN), ("test", _TEST))}
         if not any(parts.values()):
             raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
-        unused = files_of(path, _OTHER)
-        notes = (f"the validation set is not used: {', '.join(each.name for each in unused)}",) if unused else ()
-        return Files({name: each for name, each in parts.items() if each}, files_of(path, _LABELS), notes)
+        unused = [each.name for files in splits_of(path, _OTHER) for each in files]
+        notes = (f"the validation set is not used: {', '.join(unused)}",) if unused else ()
+        labels = _only(path, splits_of(path, _LABELS))
+        return Files({name: each for name, each in parts.items() if each}, labels, notes)
 
     def holding(self) -> Holding:
         files = self.files()
@@ -264,19 +270,32 @@ def _uid(columns: Columns, row: int, each: Record) -> str:
     return each.text(columns.uid)
 
 
-def whole_files(folder: Path, names: Iterable[str]) -> list[Path]:
+def _whole_files(folder: Path, names: Iterable[str]) -> list[Path]:
     """The tables of a folder with one of these names, first what is taken."""
     return [path for name in names for ending in ENDINGS if (path := folder / f"{name}{ending}").is_file()]
 
 
-def files_of(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
-    """The files of a split: ``train.csv``, or the shards ``train-00000-of-00002.parquet``, here or in ``data``."""
+def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
+    """What could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
+
+    Files that only begin like one (train-small.csv) count where there is nothing else.
+    """
+    found: list[tuple[Path, ...]] = []
+    others: list[tuple[Path, ...]] = []
     for name in names:
         for place in (folder, folder / "data"):
-            for ending in ENDINGS:
-                if (place / f"{name}{ending}").is_file():
-                    return (place / f"{name}{ending}",)
-                shards = sorted(place.glob(f"{name}-*{ending}")) if place.is_dir() else []
+            found += [(path,) for path in _whole_files(place, (name,))]
+            for ending in ENDINGS if place.is_dir() else ():
+                shards = tuple(path for path in sorted(place.glob(f"{name}-*{ending}")) if path.is_file())
+                numbered = any(_SHARD.fullmatch(path.name.removesuffix(ending), len(name)) for path in shards)
                 if shards:
-                    return tuple(path for path in shards if path.is_file())
-    return ()
+                    (found if numbered else others).append(shards)
+    return found or others
+
+
+def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
+    """The files of a split, if any were found. Raises DataError where several could be meant."""
+    if len(found) > 1:
+        names = " and ".join(str(files[0].relative_to(folder)) for files in found)
+        raise DataError(f"{folder} has {names}: only one of them can be read", "move the others to another folder")
+    return found[0] if found else ()
