@@ -540,8 +540,10 @@ def test_one_file_with_named_columns(made):
     assert "columns of my papers.csv.gz: uid=key, text=summary, labels=topics, separator=|" in dataset.notes
     with pytest.raises(UsageError, match=r"has no column 'subject' .*it has: key, summary, topics"):
         load_dataset(f"{path}?text=subject")
-    with pytest.raises(UsageError, match="name it: --columns"):
+    with pytest.raises(UsageError, match=r'name it: "PLACE\?text=COLUMN&labels=COLUMN"; it has: key, summary, topics'):
         load_dataset(path)
+    with pytest.raises(UsageError, match=r'has no labels \(name their column: "PLACE\?labels=COLUMN"; or put'):
+        load_dataset(f"{path}?text=summary")
     with pytest.raises(UsageError, match="unknown option 'lables' of the layout tables.*did you mean 'labels'"):
         load_dataset(f"{path}?text=summary&lables=topics")
 

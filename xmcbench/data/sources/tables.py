@@ -70,7 +70,7 @@ class Columns:
                 raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
             found[role] = wanted or next((name for name in usual if name in present), None)
         if found["text"] is None and found["title"] is None:
-            hint = "call them uid and title" if labels else "name it: --columns text=COLUMN,labels=COLUMN"
+            hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
             raise UsageError(f"{where} has no text column with a known name", f"{hint}; it has: {', '.join(present)}")
         return cls(**found, separator=options.get("separator") or _SEPARATOR)
 
@@ -207,7 +207,7 @@ class _Table:
         if not found:
             path = next(iter(self._parts.values()))[0]
             raise UsageError(
-                f"{path} has no labels", "name their column: --columns labels=COLUMN; or put labels.csv beside it"
+                f"{path} has no labels", 'name their column: "PLACE?labels=COLUMN"; or put labels.csv beside it'
             )
         return found
 
