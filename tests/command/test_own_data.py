@@ -37,7 +37,8 @@ def test_a_table_without_a_split_is_run_and_the_record_says_so(inside, tiny, tmp
     shutil.copy(path, tmp_path / "tales.csv")
     (tmp_path / "x.toml").write_text(
         'setting = "ez"\nmethods = "tfidf"\n[[grid]]\ndataset = "lf-debian-2k"\n'
-        '[[grid]]\ndataset = ["stories.csv", "tales.csv"]\ncolumns = ["text=abstract", "labels=subjects"]\n'
+        '[[grid]]\ndataset = ["stories.csv", "lf-debian-2k", "tales.csv"]\n'
+        'columns = ["text=abstract", "labels=subjects"]\n'
     )
     ended = inside("run", "--config", "x.toml", "--dry-run")
     assert (ended.returncode, "3 cells: 3 to run." in ended.stdout) == (0, True), ended.stderr
@@ -54,6 +55,17 @@ def test_datasets_are_a_list_of_places(tmp_path):
     place.touch()
     assert datasets(str(place), "text=x") == (f"{place}?text=x",)
     assert datasets(f"{place}?text=x", "labels=y") == (f"{place}?text=x&labels=y",)
+    both = datasets("lf-debian-2k,hf:one/two,./three?labels=y,four", "text=x")
+    assert both == ("lf-debian-2k", "hf:one/two?text=x", "./three?labels=y&text=x", "four?text=x")
+    for names in ("LF-Debian-2K,lf-debian-20k", None):
+        with pytest.raises(
+            UsageError, match=r"--columns is for tables, and (?i:lf-debian-2k) is a name \(leave it out"
+        ):
+            datasets(names, "text=x")
+    with pytest.raises(UsageError, match="--columns is for tables"):
+        request.reference("lf-debian-2k", "text=x")
+    with pytest.raises(UsageError, match=r"--columns '' is not ROLE=COLUMN"):
+        request.reference(str(place), "")
     assert datasets("one, two,one") == ("one", "two")
     assert datasets("one?text=x,two") == ("one?text=x", "two")
     assert datasets(None) == ("lf-debian-2k",)

@@ -70,7 +70,7 @@ def grid(arguments: argparse.Namespace, methods: tuple[str, ...], settings: Sequ
 
 
 def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The names or places of --dataset, each with --columns, or the dataset whose card says that it is the default.
+    """The names and places of --dataset, places with --columns, or the dataset whose card says that it is the default.
 
     A path that exists is one place, even if it has a comma or ends in a space. Raises UsageError.
     """
@@ -84,7 +84,7 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
         names = (text,)
     else:
         names = _names("--dataset", text, "--dataset lf-debian-2k,lf-debian-20k")
-    return tuple(reference(name, arguments.columns) for name in names)
+    return _with_columns(names, arguments.columns)
 
 
 def named(places: Sequence[str]) -> dict[str, str]:
@@ -110,15 +110,26 @@ def only_dataset(arguments: argparse.Namespace) -> str:
 
 def reference(place: str, columns: str | None) -> str:
     """A name or place of a dataset together with --columns. Raises UsageError."""
+    return _with_columns((place,), columns)[0]
+
+
+def _with_columns(references: tuple[str, ...], columns: str | None) -> tuple[str, ...]:
+    """Names as they are, and places with --columns. Raises UsageError where there are names only."""
+    from xmcbench.data.catalog import is_name
     from xmcbench.data.sources.finding import reference_to
 
+    if columns is None:
+        return references
     found = {}
-    for word in columns.split(",") if columns else ():
+    for word in columns.split(","):
         role, equals, column = word.partition("=")
         if not equals or not role.strip() or not column.strip():
             raise UsageError(f"--columns {word!r} is not ROLE=COLUMN", "for example text=abstract,labels=subjects")
         found[role.strip()] = column.strip()
-    return reference_to(place, found)
+    names = [each for each in references if is_name(each)]
+    if len(names) == len(references):
+        raise UsageError(f"--columns is for tables, and {names[0]} is a name", "leave it out, or give a file or folder")
+    return tuple(each if each in names else reference_to(each, found) for each in references)
 
 
 def only_setting(arguments: argparse.Namespace) -> Setting:

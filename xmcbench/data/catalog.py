@@ -155,19 +155,34 @@ def locate(name_or_place: str | Path) -> Listing:
     UnknownName for an unknown name, UsageError for a missing folder, DataError for a broken card.
     """
     place = place_of(name_or_place)
-    is_name = not isinstance(name_or_place, Path) and place.path.name == place.given and not place.options
-    if is_name:
-        try:
-            return find(place.given)
-        except UnknownName:
-            if not place.path.exists():
-                raise
+    if not isinstance(name_or_place, Path) and (named := _named(place)):
+        return named
     if not place.path.exists() and recognized(place) is None:
         raise UsageError(
             f"no folder at {place.path}",
             "a dataset is a name (`xmcbench ls datasets`), a folder, a file or hf:OWNER/NAME",
         )
     return at_place(place)
+
+
+def is_name(reference: str) -> bool:
+    """Whether a reference is the name of a known dataset, instead of a place."""
+    try:
+        return _named(place_of(reference)) is not None
+    except UnknownName:
+        return False
+
+
+def _named(place: Place) -> Listing | None:
+    """The dataset that is named, None where a place is meant. Raises UnknownName where there is neither."""
+    if place.path.name != place.given or place.options:
+        return None
+    try:
+        return find(place.given)
+    except UnknownName:
+        if not place.path.exists():
+            raise
+        return None
 
 
 def load_dataset(name_or_place: str | Path) -> Dataset:
