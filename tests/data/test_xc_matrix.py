@@ -60,7 +60,14 @@ def test_blocks_are_joined_at_any_byte(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["2 4\n3:1.5 0:2\n\n", "2 4\r\n3:1.5 0:2\r\n\r\n", "2 4\n  3:1.5   0:2 \n \n", "2 4\n3:1.5\t0:+2e0\n\n"]
+    "text",
+    [
+        "2 4\n3:1.5 0:2\n\n",
+        "2 4\r\n3:1.5 0:2\r\n\r\n",
+        "2 4\n  3:1.5   0:2 \n \n",
+        "2 4\n3:1.5\t0:+2e0\n\n",
+        "\ufeff2 4\n3:1.5 0:2\n\n",
+    ],
 )
 def test_forms_seen_in_the_wild_read_alike(tmp_path, text):
     (tmp_path / "m.txt").write_bytes(text.encode())
@@ -117,6 +124,7 @@ def test_the_line_of_an_error_counts_over_all_blocks(tmp_path, monkeypatch):
         ("0 1\n1\n", "line 2: '1' is not a pair"),
         ("0 1 1\n", "line 1: '0 1 1' is not a pair"),
         ("0 b\n", "line 1: 'b' is not a label number"),
+        ("0 1\n\ufeff1 2\n", r"line 2: '\ufeff1' is not a document number"),
     ],
 )
 def test_a_broken_filter_names_file_and_line(tmp_path, text, reason):
@@ -131,6 +139,15 @@ def test_a_filter_may_be_empty_and_may_say_a_pair_twice(tmp_path):
     assert read_filter(tmp_path / "f.txt", 2, 3).nnz == 0
     (tmp_path / "f.txt").write_text("1 2\n0 1\n1 2\n")
     assert read_filter(tmp_path / "f.txt", 2, 3).toarray().tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("text", ["\ufeff0 1\n1 2\n", "\ufeff0 1\r\n\n1  2"])
+def test_a_filter_may_begin_with_a_byte_order_mark(tmp_path, text, monkeypatch):
+    monkeypatch.setattr("xmcbench.data.xc_matrix._BLOCK", 4)
+    (tmp_path / "f.txt").write_bytes(text.encode())
+    assert read_filter(tmp_path / "f.txt", 2, 3).toarray().tolist() == [[0, 1, 0], [0, 0, 1]]
+    (tmp_path / "f.txt").write_bytes("\ufeff".encode())
+    assert read_filter(tmp_path / "f.txt", 2, 3).nnz == 0
 
 
 def test_a_truncated_matrix_is_said(tmp_path):

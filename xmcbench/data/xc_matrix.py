@@ -2,14 +2,15 @@
 
     matrix         header ``rows columns``, then one line per row: ``column:value column:value``; blank = an empty row
 
-All ids are 0-based. Blocks of lines are parsed by Arrow's CSV reader; a block that it rejects is read again line by
-line, to find the offending line.
+All ids are 0-based; a byte-order mark is no part of the text. Blocks of lines are parsed by Arrow's CSV reader; a block
+that it rejects is read again line by line, to find the offending line.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -57,7 +58,7 @@ def read_matrix(path: Path) -> csr_matrix:
 
 
 def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
-    parts = line.split()
+    parts = line.removeprefix(BOM_UTF8).split()
     if len(parts) != len(names) or not all(_ID.fullmatch(part) for part in parts):
         shown = line.decode(errors="replace").strip()[:40]
         raise at(path, 1, f"the header is {shown!r}", f"it must hold the numbers of {', '.join(names)}")
@@ -212,7 +213,8 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
 
     documents, labels, line = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 1
     with open_source(path) as stream:
-        for block in whole_lines(stream, _BLOCK):
+        for part in whole_lines(stream, _BLOCK):
+            block = part.removeprefix(BOM_UTF8) if line == 1 else part
             try:
                 table = _columns_of(block, " ", {"document": pa.int64(), "label": pa.int64()})
                 pair = [table[name].to_numpy() for name in ("document", "label")]

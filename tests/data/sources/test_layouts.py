@@ -584,7 +584,7 @@ def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
 
 
 def test_a_pair_of_relevance_0_is_none(made):
-    files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L1 0.0", "3 L2 1.0", "3 L1 0"]}
+    files = {**LAYOUTS["maclr"], "all_pairs.txt": ["\ufeff3 L2 1.0", "3 L1 0.0", "3 L1 0"]}
     assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1]]
 
 

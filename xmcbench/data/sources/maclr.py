@@ -74,7 +74,7 @@ def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> 
     by_uid: dict[str, list[int]] = {}
     with open_source(pairs) as stream:
         for number, line in enumerate(lines(stream), 1):
-            words = line.decode(errors="replace").split()
+            words = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").split()
             if not words:
                 continue
             if len(words) not in (2, 3):
