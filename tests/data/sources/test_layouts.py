@@ -572,6 +572,18 @@ def test_the_first_of_two_subjects_with_one_label_is_meant(made):
     assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1, 0]]
 
 
+def test_lines_without_a_tab_are_no_documents_of_annif(made):
+    lines = ["one\t<http://a/cup>", "", "no subjects", "\t<http://a/tea>", "two\t", " ", "three"]
+    dataset = load_dataset(made({**ANNIF, "test.tsv": lines}))
+    assert ([*dataset.test], [*dataset.test.uids]) == (["one", "", "two"], ["0", "1", "2"])
+    assert dataset.test_pairs().toarray().tolist() == [[0, 1], [1, 0], [0, 0]]
+    assert dataset.found == ("2 lines of test.tsv left out: no tab",)
+    blank = load_dataset(made({"test.tsv": ["one\t<http://a/cup>", "", ""]}))
+    assert (len(blank.test), blank.found) == (1, ())
+    with pytest.raises(DataError, match=r"test\.tsv, line 2: has no tab \(expected the text, a tab"):
+        load_dataset(made({"test.tsv": ["", "one", "two"]}))
+
+
 def test_a_subject_without_a_label_in_the_language_is_left_out(made):
     vocabulary = ["uri,label_en,label_fi", "http://a/tea,tea,tee", "http://a/x,,x", "http://a/cup,a cup,kuppi"]
     assert [*load_dataset(made({**FULL, "vocab.csv": vocabulary})).labels] == LABELS

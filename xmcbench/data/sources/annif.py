@@ -16,6 +16,7 @@ from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.data.sources.vocabulary import NAMES, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
 from xmcbench.errors import DataError
+from xmcbench.output.quantities import counted
 from xmcbench.storage.reading import read_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Annif(Source):
     Short texts: TSV (``text<TAB><uri> <uri>``), CSV (``text``, ``subject_uris``, ``document_id``), or JSON Lines
     (``text``, ``subjects``, ``document_id``, ``metadata``). Full texts: ``.txt`` files with ``.tsv`` (URIs) or ``.key``
     (labels). A title in the metadata is the title, and the text is the content. As in Annif, subjects that are not in
-    the vocabulary are left out.
+    the vocabulary are left out, and lines of TSV without a tab.
     """
 
     name = "annif"
@@ -65,7 +66,7 @@ class Annif(Source):
         files: tuple[Path, ...]
         folder = self.place.path / name
         if path is not None:
-            documents = partial(_short_texts, path)
+            documents = partial(_short_texts, path, notes)
             files = (path, vocabulary)
         elif folder.is_dir():
             path = folder
@@ -131,18 +132,28 @@ def _instances(path: Path, documents: Iterable[_Document], subjects: _Subjects, 
     for line, uid, title, content, named, uris in documents:
         yield path, line, (uid, title, content, subjects.places(named, uris))
     if subjects.unknown:
-        left = "1 subject" if subjects.unknown == 1 else f"{subjects.unknown:,} subjects"
-        notes.append(f"{left} of {path.name} left out: not in the vocabulary")
+        notes.append(f"{counted(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
 
 
-def _short_texts(path: Path) -> Iterator[_Document]:
-    return {".tsv": _tsv, ".csv": _csv, ".jsonl": _json_lines}[suffix_of(path)](path)
+def _short_texts(path: Path, notes: list[str]) -> Iterator[_Document]:
+    if suffix_of(path) == ".tsv":
+        return _tsv(path, notes)
+    return {".csv": _csv, ".jsonl": _json_lines}[suffix_of(path)](path)
 
 
-def _tsv(path: Path) -> Iterator[_Document]:
+def _tsv(path: Path, notes: list[str]) -> Iterator[_Document]:
+    row, without = 0, []
     for number, line in enumerate(read_lines(path), 1):
-        text, _, subjects = line.partition("\t")
-        yield number, str(number - 1), text, "", subjects.split(), True
+        text, tab, subjects = line.partition("\t")
+        if tab:
+            yield number, str(row), text, "", subjects.split(), True
+            row += 1
+        elif text.strip():
+            without.append(number)
+    if without and not row:
+        raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
+    if without:
+        notes.append(f"{counted(len(without), 'line')} of {path.name} left out: no tab")
 
 
 def _csv(path: Path) -> Iterator[_Document]:
