@@ -600,6 +600,14 @@ def test_a_pair_of_relevance_0_is_none(made):
     assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1]]
 
 
+def test_a_pair_of_negative_relevance_is_none_and_one_in_a_matrix_is(made):
+    """A relevance is a judgment, which may be that a label is wrong; the entries of a label matrix are its pairs."""
+    lines = {**LAYOUTS["text2text"], "training-data.txt": ["0:-1,1:1e-9\tred tea", "0:-0.0\ta pot"]}
+    assert load_dataset(made(lines, "lines")).train_pairs().toarray().tolist() == [[0, 1], [0, 0]]
+    matrix = {**LAYOUTS["xc-lines"], "trn_X_Y.txt": ["2 2", "0:-1 1:1", "0:0"]}
+    assert load_dataset(made(matrix, "matrix")).train_pairs().toarray().tolist() == [[1, 1], [0, 0]]
+
+
 def test_pairs_of_unknown_test_uids_are_noted(made):
     files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L2 1", "03 L2 1"]}
     assert "1 test uids of all_pairs.txt are not in tst.json" in load_dataset(made(files)).notes

@@ -64,7 +64,7 @@ class Pecos(Source):
 class Text2Text(Source):
     """``training-data.txt`` and ``test-data.txt`` with lines ``0,1,2<TAB>text``, and the labels as in ``Pecos``.
 
-    A relevance behind a label id (``2:0.5``) is not read; one of 0 is no pair.
+    A relevance behind a label id (``2:0.5``) says whether it is a pair: one of 0 or less is none.
     """
 
     name = "text2text"
@@ -112,7 +112,7 @@ def _pairs_first(path: Path, labels: Path) -> Iterator[Row]:
             if int(match[1]) >= total:
                 raise at(path, number, f"label {int(match[1])} is out of range", f"there are {total}: 0..{total - 1}")
             try:
-                relevant = match[2] is None or float(match[2]) != 0
+                relevant = match[2] is None or float(match[2]) > 0
             except ValueError:
                 raise at(
                     path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER"
@@ -125,7 +125,7 @@ def _pairs_first(path: Path, labels: Path) -> Iterator[Row]:
 def read_npz(path: Path) -> csr_matrix:
     """A matrix that ``scipy.sparse.save_npz`` wrote, CSR or CSC, without the entries that are 0: CSR float32 [N, L].
 
-    Raises DataError for any other file.
+    An entry of any other value is a pair. Raises DataError for any other file.
     """
     import numpy as np
     from scipy.sparse import csc_matrix, csr_matrix

@@ -72,7 +72,7 @@ class GZXML(XCLines):
 
 
 def _pairs(path: Path) -> csr_matrix:
-    """A label matrix without the entries that are 0."""
+    """A label matrix without the entries that are 0. All others are pairs, whatever their value."""
     from xmcbench.data.xc_matrix import read_matrix
 
     found = read_matrix(path)
