@@ -196,6 +196,14 @@ BROKEN = [
     ("annif full", "train/a.txt", b"\xff", r"cannot read .*a\.txt"),
     ("tables csv", "train.csv", "id,title,text,labels\n1,x\n", "train.csv, line 2: has 2 cells"),
     ("tables csv", "train.csv", 'id,title,text,labels\n1,"x\n', "train.csv, line 2: is not CSV"),
+    ("tables csv", "train.csv", "id,title,text,labels\n1\n", "train.csv, line 2: has 1 cell "),
+    (
+        "tables csv",
+        "train.csv",
+        'id,title,text,labels\r1,"x","y",z\r',
+        r"train.csv, line 1: has a line end of CR alone \(convert the line ends to LF, .*tr '\\r' '\\n'\)",
+    ),
+    ("tables csv", "train.csv", 'id,title,text,labels\n1,"x\ry",z\rw,\n', "train.csv, line 2: has a line end of CR"),
     ("tables csv", "train.csv", "id,id\n1,x\n", "train.csv, line 1: a column is named twice"),
     ("tables csv", "train.csv", "", "train.csv is empty"),
     (
