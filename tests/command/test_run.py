@@ -546,6 +546,10 @@ def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
     ("text", "message"),
     [
         ("grid = 1", "grid must be an array of tables"),
+        ("grid = []", "grid is empty (leave it out"),
+        ('columns = {text = "title"}', 'columns cannot be a table (write columns = "text=abstract,labels=subjects")'),
+        ('[[grid]]\ncolumns = [{text = "title"}]', "columns cannot be a table"),
+        ('[plugin]\nfile = "x.py"', "plugin cannot be a table (write plugin = VALUE)"),
         (
             '[[grid]]\nsetting = "ez"\nruns = "x"',
             "runs cannot differ between grids (write it above the first [[grid]])",

@@ -60,7 +60,9 @@ def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[st
 def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str]]:
     settings = _read(path)
     grids = settings.pop(_GRID, [{}])
-    if not isinstance(grids, list) or not grids or not all(isinstance(each, dict) for each in grids):
+    if grids == []:
+        raise UsageError(f"{path}: grid is empty", "leave it out, or write a [[grid]] table for each grid")
+    if not isinstance(grids, list) or not all(isinstance(each, dict) for each in grids):
         raise UsageError(f"{path}: grid must be an array of tables", "write [[grid]] above each of them")
     known = {flag.removeprefix("--") for flag in flags if flag.startswith("--")}
     for name in (name for part in (settings, *grids) for name in part if name not in known):
@@ -112,6 +114,9 @@ def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str
                     if f"{method}.{parameter}" not in given:
                         several = each if isinstance(each, list) else [each]
                         flags += [f"--set={method}.{parameter}={_text(one)}" for one in several]
+        elif any(isinstance(each, dict) for each in (value if isinstance(value, list) else [value])):
+            example = '"text=abstract,labels=subjects"' if name == "columns" else "VALUE"
+            raise UsageError(f"{path}: {name} cannot be a table", f"write {name} = {example}")
         elif name == "plugin":
             flags += [f"--plugin={each}" for each in (value if isinstance(value, list) else [value])]
         elif value is True:
