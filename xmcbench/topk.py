@@ -154,7 +154,7 @@ class TopK:
         if indices.shape != (instances, k) or scores.shape != (instances, k):
             raise MethodError(
                 f"predictions have the shapes {indices.shape} and {scores.shape}, not {(instances, k)}",
-                "predict(raw_X, k) returns k columns for every row; pad with index -1 and score -inf",
+                "one row for every instance, in their order, and k columns; pad with index -1 and score -inf",
             )
         if indices.dtype != np.int32 or scores.dtype != np.float32:
             raise MethodError(
@@ -220,7 +220,9 @@ class TopK:
         rows = 0
         for part in parts:
             if not isinstance(part, TopK):
-                raise MethodError(f"predict returned a {type(part).__name__}", "it must return an xmcbench.TopK")
+                raise MethodError(
+                    f"predict returned an object of type {type(part).__name__}", "it must return an xmcbench.TopK"
+                )
             part.check(len(part), k, labels, first=rows)
             rows += len(part)
             if rows > instances:

@@ -167,7 +167,7 @@ def test_json_is_one_document_and_dry_run_does_nothing(inside, tiny, tmp_path):
                 "nan": "NaN",
                 "twice": "row 3 names a label twice",
                 "outside": "row 3 names a label outside 0..9",
-                "scores": "predict returned a ndarray",
+                "scores": "predict returned an object of type ndarray",
             },
             "100",
         ),
@@ -213,7 +213,7 @@ def test_the_line_of_a_failed_cell_ends_with_the_last_line_of_its_log(inside, ti
     )
     # This one's log ends with its reason, which is not said twice.
     (line,) = [each for each in inside(*words, "--methods", "scores").stdout.splitlines() if "scores, seed" in each]
-    assert re.search(r"predict returned a ndarray .* \(log: runs/logs/[^:]*\.log\)$", line)
+    assert re.search(r"predict returned an object of type ndarray .* \(log: runs/logs/[^:]*\.log\)$", line)
 
 
 def test_ctrl_c_keeps_finished_cells_and_ends_the_running_one(tiny, plugin, tmp_path):

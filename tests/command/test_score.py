@@ -41,7 +41,7 @@ def test_bad_files_are_one_line(inside, tiny, predictions, tmp_path):
     np.savez(tmp_path / "short.npz", indices=np.zeros((3, 1), np.int32), scores=np.zeros((3, 1), np.float32))
     (tmp_path / "text.npz").write_text("no")
     for name, reason in (
-        ("short.npz", "shapes"),
+        ("short.npz", "not (30, 1) (one row for every instance, in their order, and k columns; pad with index -1 and"),
         ("text.npz", "not a prediction file"),
         ("none.npz", "no file at none.npz"),
     ):

@@ -127,7 +127,7 @@ def test_what_is_handed_is_what_it_is_asked_for(run, kind):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (lambda self, raw_X, k=100: np.zeros((4, k)), "predict returned a ndarray"),
+        (lambda self, raw_X, k=100: np.zeros((4, k)), "predict returned an object of type ndarray"),
         (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((4, 4)), k - 1), "predictions have the shapes"),
         (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((3, 4)), k), "predictions have 3 rows, not 4"),
         (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((5, 4)), k), "predictions have 5 rows or more, not 4"),
@@ -142,8 +142,11 @@ def test_an_answer_that_is_none_is_the_fault_of_the_method(run, kind, monkeypatc
 @pytest.mark.parametrize(
     ("batches", "reason"),
     [
-        (lambda self, raw_X, k=100: TopK.from_scores(np.zeros((4, 4)), k), "predict_batches returned a TopK"),
-        (lambda self, raw_X, k=100: iter([np.zeros((4, k))]), "predict returned a ndarray"),
+        (
+            lambda self, raw_X, k=100: TopK.from_scores(np.zeros((4, 4)), k),
+            "predict_batches returned an object of type TopK",
+        ),
+        (lambda self, raw_X, k=100: iter([np.zeros((4, k))]), "predict returned an object of type ndarray"),
         (lambda self, raw_X, k=100: iter([]), "predictions have 0 rows, not 4"),
         (lambda self, raw_X, k=100: iter([scored(2, k), scored(1, k)]), "predictions have 3 rows, not 4"),
         (lambda self, raw_X, k=100: (scored(3, k) for _ in range(9)), "predictions have 6 rows or more, not 4"),

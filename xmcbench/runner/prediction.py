@@ -87,7 +87,8 @@ def predict(
     batches = method.predict_batches(test, k=k)
     if not isinstance(batches, Iterable):
         raise MethodError(
-            f"predict_batches returned a {type(batches).__name__}", "it must yield an xmcbench.TopK for each batch"
+            f"predict_batches returned an object of type {type(batches).__name__}",
+            "it must yield an xmcbench.TopK for each batch",
         )
     return TopK.checked(phases.each("predict", batches), len(test), k, len(labels))
 
