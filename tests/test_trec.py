@@ -102,7 +102,7 @@ def test_a_run_is_read_by_score_with_ties_by_label(tmp_path):
         ("a Q0 w 1 0.5 t\n", "line 1 names the document 'w', which is not a label"),
         ("a Q0 x 1 high t\n", "line 1 has the score 'high'"),
         ("a Q0 x 1 nan t\n", "line 1 has the score 'nan'"),
-        ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t\na Q0 x 1 0.4 t\n", "line 3 names a document of its query again"),
+        ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t\na Q0 x 1 0.4 t\n", "line 3 repeats a document of the same query"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5\n", "line 2 has too few columns"),
         ("\na Q0 x 1 0.5 t\n \n\na Q0 y 1 best t\n", "line 5 has the score 'best', not a finite number"),
         ("a Q0 x 1 0.5 t\na Q0 y 1 0.5 t u v\n", "cannot read"),

@@ -180,4 +180,4 @@ def _once(path: Path, table: pd.DataFrame, rows: np.ndarray, labels: np.ndarray,
     if len(again):
         wrong = np.zeros(len(rows), bool)
         wrong[order[again + 1]] = True
-        raise DataError(f"{_line(path, table, wrong)} names a document of its query again", "each pair has one line")
+        raise DataError(f"{_line(path, table, wrong)} repeats a document of the same query", "each pair has one line")

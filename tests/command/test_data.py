@@ -22,6 +22,13 @@ def test_info_verify_export_and_synth(inside, xmcbench, tiny, tmp_path):
     exported = inside("data", "export", tiny, "--out", "pecos", "--format", "pecos")
     assert exported.returncode == 0, exported.stderr
     assert (tmp_path / "pecos" / "Y.trn.npz").exists()
+    (tmp_path / "one.csv").write_text("text,labels\none,a\ntwo,a\n")
+    imported = inside("data", "import", "one.csv", "--out", "one").stdout
+    assert imported.endswith(" in one: 1 train, 1 test, 1 label, 1 train pair, 1 test pair\n")
+    assert (
+        " in two: 60 train, 30 test, 10 labels, 120 train pairs, 60 test pairs"
+        in inside("data", "import", "tiny", "--out", "two").stdout
+    )
     made = inside("data", "synth", "big", "--instances", "200", "--labels", "50")
     assert made.returncode == 0, made.stderr
     assert inside(*made.stdout.split()[1:]).returncode == 0

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from string import ascii_lowercase
 
 import numpy as np
@@ -55,6 +56,8 @@ def test_what_is_planted_is_found(planted):
     }
     assert found["test instances", "also appear in the training set"].examples == ("leak\tof a text",)
     assert found["labels", "have the text of another label"].examples == ("the apple (2 times)",)
+    assert str(found["training instances", "are empty"]) == "1 of 60 training instances (1.67%) is empty"
+    assert str(replace(found["training instances", "are empty"], rows=2)).endswith("(3.33%) are empty")
     exact = audit(load_dataset(planted), near=False)
     assert not any("near duplicates" in each.kind for each in exact.findings)
 
@@ -134,13 +137,13 @@ def test_near_duplicates_are_those_of_the_exact_similarity():
 
 def test_info_warns_and_audit_writes_a_page(inside, planted, tmp_path):
     shown = inside("data", "info", planted).stdout
-    assert "warning: 1 of 30 test instances (3.33%) also appear in the training set" in shown
+    assert "warning: 1 of 30 test instances (3.33%) also appears in the training set" in shown
     assert "near duplicates" not in shown
     assert len(json.loads(inside("data", "info", planted, "--json").stdout)["warnings"]) == 5  # and scripts
     page = tmp_path / "audit.html"
     ended = inside("data", "audit", planted, "--html", page)
     assert ended.returncode == 0, ended.stderr
-    assert "1 of 30 test instances (3.33%) are near duplicates of training texts" in ended.stdout
+    assert "1 of 30 test instances (3.33%) is a near duplicate of a training text" in ended.stdout
     assert "Hiragana" in ended.stdout
     assert "leak of a text" in page.read_text()  # title and content
     assert inside("data", "audit", planted, "--html", page).returncode == 2

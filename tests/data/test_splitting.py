@@ -68,6 +68,10 @@ def test_both_sides_get_at_least_one_text(whole):
             load_dataset(f"{folder}?{options}")
 
 
+def test_one_instance_was_drawn(whole):
+    assert "1 of 3 was drawn for testing" in load_dataset(whole(["one", "two", "three"])).notes[0]
+
+
 def test_a_filter_about_another_test_set_is_not_used(whole):
     folder = whole(["a", "b", "c"])
     (folder / "filter_labels_test.txt").write_text("0 0\n")

@@ -4,6 +4,7 @@ import shutil
 import pytest
 
 from xmcbench.data import export, load_dataset, verify
+from xmcbench.data.verification import examine
 from xmcbench.errors import DataError
 
 
@@ -21,6 +22,14 @@ def test_a_good_dataset_has_no_findings(exported):
 def test_a_folder_without_a_card_is_read_at_least(write_folder):
     assert verify(write_folder("good")) == []
     assert "is not JSON" in verify(write_folder("bad", trn=[b"{"]))[0]
+
+
+@pytest.mark.parametrize(("missing", "other", "file"), [("test", "training", "tst"), ("training", "test", "trn")])
+def test_a_set_that_is_drawn_is_said(exported, missing, other, file):
+    (exported / "card.toml").unlink()
+    (exported / f"{file}.json.gz").unlink()
+    said = f"there is no separate {missing} set; {missing} instances are drawn from the {other} instances"
+    assert examine(exported).facts == [said]
 
 
 def test_a_changed_file_is_found(exported):

@@ -97,7 +97,7 @@ def test_a_last_line_needs_no_newline(tmp_path):
         ("2 4\n0:nan\n\n", "line 2: '0:nan' is not an entry"),
         ("2 4\n\n0:inf\n", "line 3: '0:inf' is not an entry"),
         ("2 4\n1:1\n1:1 2:1 1:1\n", "line 3: column 1 is given more than once"),
-        ("2 4\n0:1\n", "has 1 rows, but its header '2 4' says 2"),
+        ("2 4\n0:1\n", "has 1 row, but its header '2 4' says 2"),
         ("2 4\n0:1\n\n\n", "has 3 rows, but its header '2 4' says 2"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from xmcbench.command import flags, request
@@ -119,9 +120,8 @@ def _build(arguments: argparse.Namespace) -> int:
     from xmcbench.data import build
 
     built = build(arguments.name, arguments.out, arguments.indices, arguments.other_release, arguments.force)
-    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in built.card.counts.items())
     same = "files identical to those on the card" if built.as_pinned else "files differ from those on the card"
-    print(f"{built.card.name} in {built.folder}: {counts}; {same}")
+    print(f"{built.card.name} in {built.folder}: {_counts(built.card.counts.items())}; {same}")
     return 0
 
 
@@ -226,9 +226,14 @@ def _import(arguments: argparse.Namespace) -> int:
 
     dataset = convert(request.reference(arguments.name, arguments.columns), arguments.out, arguments.force)
     report.show_notes([dataset])
-    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in dataset.counts().items())
-    print(f"{dataset.name} in {arguments.out}: {counts}")
+    print(f"{dataset.name} in {arguments.out}: {_counts(dataset.counts().items())}")
     return 0
+
+
+def _counts(counts: Iterable[tuple[str, int]]) -> str:
+    """The counts of a dataset in one line: ``48 train, 1 test, 10 labels, 90 train pairs, 1 test pair``."""
+    named = ((name.replace("_", " "), number) for name, number in counts)
+    return ", ".join(f"{number:,} {name.removesuffix('s') if number == 1 else name}" for name, number in named)
 
 
 def _export(arguments: argparse.Namespace) -> int:

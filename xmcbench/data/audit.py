@@ -39,6 +39,12 @@ _COMPARED, _CROWDED = 100, 1_000
 _UNSPACED = frozenset({"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
 #: The least share of a script in all letters, and of unknown letters in a script, that a warning is about.
 _FEW, _UNREAD = 0.01, 0.05
+#: What is said of one row, where it is not what is said of several.
+_SINGULAR = {
+    "are empty": "is empty",
+    "also appear in the training set": "also appears in the training set",
+    "are near duplicates of training texts": "is a near duplicate of a training text",
+}
 #: Texts of a side whose letters are counted, and examples of a finding.
 _SAMPLED, _EXAMPLES = 2_000, 5
 
@@ -55,7 +61,8 @@ class Finding:
 
     def __str__(self) -> str:
         share = f"{100 * self.rows / self.of:.2f}%" if self.of else "0%"
-        return f"{self.rows:,} of {self.of:,} {self.side} ({share}) {self.kind}"
+        kind = _SINGULAR.get(self.kind, self.kind) if self.rows == 1 else self.kind
+        return f"{self.rows:,} of {self.of:,} {self.side} ({share}) {kind}"
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,9 @@ def split(whole: Corpus, labels: int, drawn: Split) -> tuple[list[Corpus], str]:
     identity = {"of": str(whole.folder.relative_to(cache_root())), "share": drawn.share, "seed": drawn.seed}
     folder = kept("split", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
+    verb = "was" if test.rows == 1 else "were"
     note = (
-        f"there is one set of instances: {test.rows:,} of {whole.rows:,} were drawn for testing, by the digest of "
+        f"there is one set of instances: {test.rows:,} of {whole.rows:,} {verb} drawn for testing, by the digest of "
         f"their text (test_share={drawn.share:g}, split_seed={drawn.seed})"
     )
     return [train, test], note

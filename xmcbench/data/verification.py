@@ -102,7 +102,10 @@ def _read(source: Source) -> tuple[dict[str, int], list[str]]:
             ("test", holding.test, holding.test_filter),
         ):
             if part is None:
-                facts.append(f"there are no {name} instances of their own: they are drawn from the others")
+                missing, other = ("training", "test") if name == "train" else ("test", "training")
+                facts.append(
+                    f"there is no separate {missing} set; {missing} instances are drawn from the {other} instances"
+                )
                 continue
             loaded = _load(part, temporary / name)
             counts |= {name: loaded.rows, f"{name}_pairs": loaded.pairs}

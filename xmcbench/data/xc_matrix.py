@@ -20,6 +20,7 @@ import numpy as np
 from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lines
 from xmcbench.data.rows import at
 from xmcbench.errors import DataError
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +78,7 @@ def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tu
         line += block.count(b"\n")
     if line - 2 != rows:
         raise DataError(
-            f"{path} has {line - 2} rows, but its header {header!r} says {rows}",
+            f"{path} has {counted(line - 2, 'row')}, but its header {header!r} says {rows}",
             "is the file truncated? an empty row must be a blank line",
         )
 

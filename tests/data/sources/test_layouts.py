@@ -158,9 +158,9 @@ BROKEN = [
     ("maclr", "all_pairs.txt", "3\n", "all_pairs.txt, line 1: is not a pair"),
     ("maclr", "all_pairs.txt", "3 L2 yes\n", "all_pairs.txt, line 1: 'yes' is not a number"),
     ("maclr", "all_pairs.txt", "3 L2 nan\n", "all_pairs.txt, line 1: 'nan' is not a number"),
-    ("xc-lines", "trn_X.txt", "one\n", r"trn_X_Y.txt has 2 rows, but .*trn_X.txt has 1 lines"),
+    ("xc-lines", "trn_X.txt", "one\n", r"trn_X_Y.txt has 2 rows, but .*trn_X.txt has 1 line "),
     ("xc-lines", "trn_X.txt", "one\ntwo\nthree\n", "has 2 rows, but .* has 3 lines"),
-    ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 lines"),
+    ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 line "),
     ("xc-lines", "Y.txt", "one\n \n", "Y.txt, line 2: the label has no text"),
     ("xc-lines", "tst_X.txt", b"\xff\n", "tst_X.txt, line 1: is not UTF-8"),
     ("xc-lines", "trn_X.uids.txt", "1\n", "uids.txt does not have as many lines as"),
@@ -603,6 +603,16 @@ def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
     assert dataset.test_pairs().toarray().tolist() == [[0, 1]]
 
 
+def test_judgments_of_unknown_queries_are_noted(made):
+    queries = [line for line in LAYOUTS["beir"]["queries.jsonl"] if '"9"' not in line]
+    judged = LAYOUTS["beir"]["qrels/train.tsv"]
+    files = {"corpus.jsonl": LAYOUTS["beir"]["corpus.jsonl"], "queries.jsonl": queries}
+    folder = made({**files, "qrels/train.tsv": [*judged, "7\tL1\t1"]})
+    assert load_dataset(folder).notes[0] == "1 query of train.tsv is not in queries.jsonl"
+    made({"qrels/train.tsv": [*judged, "7\tL1\t1", "8\tL1\t1"]})
+    assert load_dataset(folder).notes[0] == "2 queries of train.tsv are not in queries.jsonl"
+
+
 def test_a_pair_of_relevance_0_is_none(made):
     files = {**LAYOUTS["maclr"], "all_pairs.txt": ["\ufeff3 L2 1.0", "3 L1 0.0", "3 L1 0"]}
     assert load_dataset(made(files)).test_pairs().toarray().tolist() == [[0, 1]]
@@ -618,4 +628,4 @@ def test_a_pair_of_negative_relevance_is_none_and_one_in_a_matrix_is(made):
 
 def test_pairs_of_unknown_test_uids_are_noted(made):
     files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L2 1", "03 L2 1"]}
-    assert "1 test uids of all_pairs.txt are not in tst.json" in load_dataset(made(files)).notes
+    assert "1 test uid of all_pairs.txt is not in tst.json" in load_dataset(made(files)).notes

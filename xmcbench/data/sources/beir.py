@@ -13,6 +13,7 @@ from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.data.sources.writing import label_ids, named, parted
 from xmcbench.errors import DataError
+from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str
         title, content = _title_and_content(queries, number, entry)
         yield queries, number, (uid, title, content, labels_of[uid] if labels_of is not None else ())
     if labels_of is not None and found < len(labels_of):
-        notes.append(f"{len(labels_of) - found:,} queries of {judged and judged.name} are not in {queries.name}")
+        missing = len(labels_of) - found
+        verb = "is" if missing == 1 else "are"
+        notes.append(f"{counted(missing, 'query', 'queries')} of {judged and judged.name} {verb} not in {queries.name}")
 
 
 def _places(corpus: Path) -> dict[str, int]:

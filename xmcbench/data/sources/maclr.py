@@ -15,6 +15,7 @@ from xmcbench.data.sources.writing import label_ids, rows_of, sides, write_lines
 from xmcbench.data.sources.xc_raw import XCRaw
 from xmcbench.data.xc_text import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
@@ -100,11 +101,12 @@ def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> 
         empty = zip(rows.uids, rows.titles, rows.contents, listed_rows, strict=True)
         yield from batched(empty)
     if known < len(by_uid):
-        notes.append(f"{len(by_uid) - known:,} test uids of {pairs.name} are not in {path.name}")
+        missing = len(by_uid) - known
+        verb = "is" if missing == 1 else "are"
+        notes.append(f"{counted(missing, 'test uid')} of {pairs.name} {verb} not in {path.name}")
     if own and differing:
-        notes.append(
-            f"{pairs.name} lists other labels than {path.name} for {differing:,} test instances; it is not used"
-        )
+        instances = counted(differing, "test instance")
+        notes.append(f"{pairs.name} lists other labels than {path.name} for {instances}; it is not used")
     if own and given:
         raise DataError(
             f"{path}: some instances have labels and some have theirs in {pairs.name}", "give target_ind to all or none"

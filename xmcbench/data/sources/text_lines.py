@@ -11,6 +11,7 @@ from xmcbench.data.rows import ROWS, Row, Rows, at, batched, decoded
 from xmcbench.data.sources.source import Part
 from xmcbench.data.sources.writing import joined, named, one_line, parted, write_lines
 from xmcbench.errors import DataError
+from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -56,7 +57,7 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
             raise DataError(
-                f"{pairs} has {found.shape[1]} columns, but {labels} has {total} lines",
+                f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}",
                 "expected one column per label; is it the matrix of another dataset?",
             )
         yield from batched(_instances(path, pairs, found), ROWS)
@@ -75,7 +76,7 @@ def _instances(path: Path, pairs: Path | None, found: csr_matrix | None) -> Iter
             yield uid, title, content, found.indices[found.indptr[row] : found.indptr[row + 1]].tolist()
     if found is not None and total != found.shape[0]:
         raise DataError(
-            f"{pairs} has {found.shape[0]} rows, but {path} has {total} lines",
+            f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(total, 'line')}",
             "expected one row per line; is a file truncated?",
         )
 
