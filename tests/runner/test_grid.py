@@ -128,7 +128,8 @@ def test_a_cell_is_estimated_by_the_one_most_like_it(tiny, planned, tmp_path, re
     def ran(setting, day, seconds, **parameters):
         made = record("free", setting=setting, **{**target.cell.parameters, **parameters})
         at = (("measured", "started"), f"2026-01-0{day}T00:00:00+00:00"), (("measured", "total_s"), seconds)
-        store.write(altered(made, *at, (("cell", "dataset_sha256"), target.cell.dataset_sha256)))
+        data = (("cell", "dataset"), "tiny"), (("cell", "dataset_sha256"), target.cell.dataset_sha256)
+        store.write(altered(made, *at, *data))
 
     def last():
         return similar_records([target, other], store).get(target.cell.key)
