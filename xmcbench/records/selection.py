@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -168,16 +167,14 @@ def _dataset(given: str) -> tuple[str, str | None]:
 
     Records of data that are not on this machine, or can no longer be read, are selected by the name alone.
     """
-    from xmcbench.data.catalog import find, load_dataset, locate
+    from xmcbench.data.catalog import is_name, load_dataset, locate
 
-    with suppress(UnknownName):
-        return find(given).name.casefold(), None
     try:
         name = locate(given).name.casefold()
     except UsageError:
         return Path(given).name.casefold(), None
     try:
-        return name, load_dataset(given).digest
+        return name, None if is_name(given) else load_dataset(given).digest
     except DataError:
         return name, None
 
