@@ -25,7 +25,7 @@ _PAPER = "the authors' program, Amazon"
 
 
 class ZestXML(Method):
-    """Generalized zero-shot classification by x^T W y (Gupta et al., WSDM 2021; MACLR section 5, baseline ZestXML).
+    """Generalized zero-shot classification by x^T W y (Gupta et al., KDD 2021; MACLR section 5, baseline ZestXML).
 
     x and y are TF-IDF vectors of a document and a label. Which entries of W may differ from zero is decided once, by
     how often a document feature and a label feature meet in the known pairs. The links found so, and equal features,
