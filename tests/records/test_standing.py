@@ -83,3 +83,23 @@ def test_a_cell_is_changed_where_a_parameter_is_not_as_its_preset_has_it(record)
     # What is not known is not judged.
     assert not standing.changed(cell, "large")
     assert not standing.changed(record("bm25", a=9).cell, "")
+
+
+def test_a_row_named_after_a_preset_is_stale_where_that_has_other_values_today(record, altered):
+    presets = {"tfidf": {"": {"steps": 9, "rate": 1, "size": 5}, "small": {"steps": 3, "rate": 2, "size": 5}}}
+    today = Standing(presets=presets, described={"tfidf": ("steps",)})
+
+    def problem(variant, **parameters):
+        return today.problem(altered(record("tfidf", **parameters), (("method", "variant"), variant)))
+
+    stale = "stale: the preset small has had other values since this result was made"
+    assert problem("small, 3 steps", steps=3, rate=2, size=5) == ""
+    assert problem("small, 3 steps", steps=3, rate=4, size=5) == stale
+    # What the name shows is no secret: a change of the preset, or a described parameter.
+    assert problem("small, 3 steps, rate=4", steps=3, rate=4, size=5) == ""
+    assert problem("small, 3 steps, rate=4", steps=3, rate=4, size=6) == stale
+    assert problem("small, 7 steps", steps=7, rate=2, size=5) == ""
+    # A parameter that was added later has its default, which is not what the preset says.
+    assert problem("small, 3 steps", steps=3, size=5) == stale
+    # A row without a preset shows what it changed, and a preset that is gone says nothing.
+    assert problem("", steps=3, rate=4, size=5) == problem("large, 3 steps", steps=3, rate=4, size=5) == ""

@@ -25,6 +25,7 @@ PACKAGE = {
     "two.py": "class Two:\n    def fit(self):\n        from pack.rooms import late\n        return 1\n",
     "other.py": "x = 1\n",
     "util.py": "RATE = 1\n",
+    "budgets.py": "LONG = LONGER = 9\nSHORT = SHORTER = LARGE = {}\n",
     "rooms/__init__.py": "",
     "rooms/shared.py": "def helper():\n    return 1\n",
     "rooms/late.py": "import pack.rooms.deep\ny = 1\n",
@@ -108,13 +109,22 @@ FULL = '''"""A module."""
 import math
 from typing import TYPE_CHECKING, Annotated
 
+from pack import budgets
+from pack.budgets import LONG, SHORT
 from xmcbench import Doc
 
 SHARED = Doc("a text that many share", "a source")
+_STEPS = 10
+_SMALL = {"steps": _STEPS, **SHORT}
+
+def _rows():
+    return {"1": {"steps": 20}}
 
 class One:
     """A class."""
 
+    presets = {"small": _SMALL, "large": {"steps": 30, **budgets.LARGE}}
+    ablation: dict = _rows()
     choices = {"small": "an author"}
     rate: Annotated[float, Doc("how fast", "another source", added=False)] = 0.5
 
@@ -122,19 +132,28 @@ class One:
         """A method."""
         if x < 0:
             raise ValueError(f"{x} is negative", "take another")
-        return [x, "text", math.pi]
+        return [x, "text", math.pi, LONG]
 '''
 SAME = {
     "a comment": ("import math", "import math  # for pi\n\n# and more"),
     "docstrings": ('"""A class."""', '"""Another class, described\n    in two lines."""'),
     "the docstring of a function": ('"""A method."""\n        ', ""),
     "the docstring of the module": ('"""A module."""', '"""Another."""'),
-    "formatting": ('[x, "text", math.pi]', "[\n            x,\n            'text',\n            math.pi,\n        ]"),
+    "formatting": (
+        '[x, "text", math.pi, LONG]',
+        "[\n            x,\n            'text',\n            math.pi,\n            LONG,\n        ]",
+    ),
     "parentheses": ("if x < 0:", "if (x < 0):"),
     "what a parameter means": ('"how fast", "another source"', '"how fast it learns"'),
     "what a shared parameter means": ('"a text that many share", "a source"', '"another"'),
     "where the values of presets come from": ('"an author"', '"another author"'),
     "that no values were chosen": ('    choices = {"small": "an author"}\n', ""),
+    "choices that are more than text": ('"an author"', "str(1)"),
+    "a preset": ('"steps": 30', '"steps": 40'),
+    "one preset more": ('"large": {', '"larger": {}, "large": {'),
+    "what only presets are made of": ("_STEPS = 10", "_STEPS = 20"),
+    "an import for presets alone": ("import LONG, SHORT", "import LONG, SHORTER as SHORT"),
+    "a row of the ablation": ('"steps": 20', '"steps": 10'),
     "an import for types": ("\nclass One", "\nif TYPE_CHECKING:\n    from pack.other import x\n\nclass One"),
     "the message of an exception": ('f"{x} is negative", "take another"', '"no"'),
 }
@@ -148,8 +167,12 @@ OTHER = {
     "an import": ("import math", "import cmath as math"),
     "an annotation, which may be a hyper-parameter": ("rate: Annotated[float", "rate: Annotated[int"),
     "whether a parameter is part of older cells": ("added=False", "added=True"),
-    "choices that are more than text": ('"an author"', "str(1)"),
     "a constant that is called choices": ("SHARED = Doc(", "choices = Doc("),
+    "a constant that is called presets": ("SHARED = Doc(", "presets = Doc("),
+    "a preset that the method reads": ('return [x, "text"', 'return [x, self.presets["large"]'),
+    "what presets and the method share": ("_STEPS = 10", "_STEPS = 20\nrate = _STEPS"),
+    "a name for presets that other modules may import": ("_STEPS = 10", "STEPS = 10\n_STEPS = STEPS"),
+    "an import that presets share": ("import LONG, SHORT", "import LONGER as LONG, SHORT"),
     "what runs where types are not checked": ("\nclass One", "\nif not TYPE_CHECKING:\n    x = 1\n\nclass One"),
     "the other branch": (
         "\nclass One",
@@ -180,6 +203,15 @@ def test_a_module_imported_for_types_alone_does_not_count(digests):
     imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack import other\n"
     typed = {"one.py": f"{imports}class One: ...\n"}
     assert digests(typed) == digests({**typed, "other.py": "x = 2\n"})
+
+
+@pytest.mark.parametrize("line", ["from pack.budgets import SHORT as small", "import pack.budgets as small"])
+def test_a_module_imported_for_presets_alone_does_not_count(digests, line):
+    named = {"one.py": f"{line}\nclass One:\n    presets = {{'small': small}}\n"}
+    longer = {"budgets.py": PACKAGE["budgets.py"] + "LONGEST = 10\n"}
+    assert digests(named) == digests({**named, **longer})
+    read = {"one.py": f"{named['one.py']}    steps = small\n"}
+    assert differing(digests(read), digests({**read, **longer})) == [0]
 
 
 def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):

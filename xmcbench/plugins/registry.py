@@ -223,7 +223,8 @@ class Registry:
 
         Raises what ``used`` raises.
         """
-        return joined([self[each].source_sha256 for each in self.used(name, values)])
+        through = self._through(name, values)
+        return joined([self[each].source_sha256 for each, _ in through], [inner for _, inner in through[1:]])
 
     def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
         """A method and all that it uses with these parameters, by name, itself first.
@@ -231,15 +232,22 @@ class Registry:
         A method may use itself with other parameters. Raises UnknownName, PluginError, UsageError for a method that
         uses itself with the same ones.
         """
-        return tuple(dict.fromkeys(self._chain(name, values, ())))
+        return tuple(dict.fromkeys(each for each, _ in self._through(name, values)))
 
-    def _chain(self, name: str, values: Mapping[str, object], by: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    def _through(self, name: str, values: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
+        """A method and all that it uses, each with its parameters and once, itself first. Raises what ``used`` does."""
+        found = list(self._chain(name, values, ()))
+        return [each for place, each in enumerate(found) if each not in found[:place]]
+
+    def _chain(
+        self, name: str, values: Mapping[str, object], by: tuple[tuple[str, str], ...]
+    ) -> Iterator[tuple[str, Mapping[str, object]]]:
         """The same with repetitions. by: the methods that led to it, each with its parameters as canonical JSON."""
         this = (name, canonical_json(values))
         if this in by:
             through = ", ".join(other for other, _ in by[by.index(this) + 1 :])
             raise UsageError(f"{name} uses itself{through and f' through {through}'}", "name other methods")
-        yield name
+        yield name, values
         for spec in self[name].uses(values):
             entry, inner = self._named(spec)
             yield from self._chain(entry.name, inner, (*by, this))
@@ -257,13 +265,15 @@ class Registry:
     def standing(self, names: Iterable[str] | None = None) -> Standing:
         """Today's code of all methods, or of the named ones, by which a record is judged."""
         sources = self.sources(names)
-        return Standing(sources, self._used_by, {name: _presets(self[name]) for name in sources})
+        known = {name: self[name].described() for name in sources}
+        presets = {name: _presets(name, method) for name, method in known.items()}
+        return Standing(sources, self._through_cell, presets, {name: each.described for name, each in known.items()})
 
-    def _used_by(self, cell: Cell) -> tuple[str, ...]:
+    def _through_cell(self, cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
         try:
-            return self.used(cell.method, cell.parameters)
+            return self._through(cell.method, cell.parameters)
         except XmcbenchError:
-            return (cell.method,)
+            return [(cell.method, cell.parameters)]
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of a method. One that no plug-in brings, where a plug-in is broken, is as broken as that."""
@@ -275,10 +285,9 @@ class Registry:
         raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
 
 
-def _presets(entry: Entry) -> dict[str, Values]:
+def _presets(name: str, method: Description) -> dict[str, Values]:
     """Preset -> every parameter with its value; "" for the defaults."""
-    method = entry.described()
-    return {preset: method.resolve(entry.name, values) for preset, values in {"": {}, **method.presets}.items()}
+    return {preset: method.resolve(name, values) for preset, values in {"": {}, **method.presets}.items()}
 
 
 def _itself(entry: Entry) -> Entry:

@@ -18,27 +18,30 @@ def metrics_digest() -> str:
     return module_digest(*_METRICS)
 
 
-def _only_its_own(cell: Cell) -> tuple[str, ...]:
-    return (cell.method,)
+def _only_its_own(cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
+    return [(cell.method, cell.parameters)]
 
 
 @dataclass(frozen=True)
 class Standing:
     """Today's code. sources: method -> SHA-256 of its source; a method that is not there is not judged.
 
-    used: the methods that a cell goes through, by name, its own first. presets: method -> preset -> all parameters as
-    it has them; the preset "" has the defaults.
+    through: the methods that a cell goes through, each with its parameters, its own first. presets: method -> preset ->
+    all parameters as it has them; the preset "" has the defaults. described: method -> parameters that its rows' names
+    describe in words.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    used: Callable[[Cell], Sequence[str]] = _only_its_own
+    through: Callable[[Cell], Sequence[tuple[str, Mapping[str, object]]]] = _only_its_own
     presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
+    described: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def stale(self, record: Record) -> bool:
         """Whether the code of the method has changed since, and no later check covers the record."""
-        today = [self.sources.get(name) for name in self.used(record.cell)]
-        known = [each for each in today if each is not None]
-        return len(known) == len(today) and joined(known) not in valid_sources(record)
+        through = self.through(record.cell)
+        known = [self.sources[name] for name, _ in through if name in self.sources]
+        today = joined(known, [values for _, values in through[1:]]) if len(known) == len(through) else None
+        return today is not None and today not in valid_sources(record)
 
     def changed(self, cell: Cell, preset: str, ignored: Collection[str] = ()) -> bool:
         """Whether a cell has other parameters than the preset gives it today, those in ``ignored`` left out.
@@ -52,10 +55,19 @@ class Standing:
         whole = {**known[""], **cell.parameters}
         return any(whole.get(name) != value for name, value in known[preset].items() if name not in ignored)
 
+    def changed_preset(self, record: Record) -> str:
+        """The preset in the name of the record's row, where it has other values today that the name does not show."""
+        preset, *rest = record.method.variant.split(", ")
+        shown = {name for name, equals, _ in (each.partition("=") for each in rest) if equals}
+        described = self.described.get(record.cell.method, ())
+        return preset if preset and self.changed(record.cell, preset, {*shown, *described}) else ""
+
     def problem(self, record: Record) -> str:
         """A note for readers of the record's figures; empty if all is well."""
         if self.stale(record):
             return "stale: the method's code has changed since this result was made"
+        if preset := self.changed_preset(record):
+            return f"stale: the preset {preset} has had other values since this result was made"
         if record.protocol.version != protocol.VERSION:
             return f"stale: scored by version {record.protocol.version} of the metric protocol"
         return ""

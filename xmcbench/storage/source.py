@@ -2,8 +2,9 @@
 
 A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, or from
 ``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, formatting, type-checking imports,
-the arguments of ``raise`` and of ``Doc``, and the texts of ``choices`` are left out: a successful run does not depend
-on them. Packages of other authors are listed, so that a caller can add their versions.
+and the arguments of ``raise`` and of ``Doc`` are left out: a successful run does not depend on them. So are the presets
+of a method, the rows of its ablation and its ``choices``, with what a module has for them alone: the record of a cell
+has every value that it ran with. Packages of other authors are listed, so that a caller can add their versions.
 
 Two things are not seen: modules that are imported under a computed name, and data files that code reads.
 """
@@ -14,13 +15,14 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.syntax_cache import syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
@@ -53,9 +55,12 @@ def source_digest(method: type) -> str:
     return source_of(method).digest
 
 
-def joined(digests: Sequence[str]) -> str:
-    """The digest of several sources that a result runs through; of one it is that one."""
-    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+def joined(digests: Sequence[str], parts: Sequence[Mapping[str, object]] = ()) -> str:
+    """The digest of several sources that a result runs through; of one it is that one.
+
+    parts: the parameters of all but the first, which a preset may decide: no record and no source has them.
+    """
+    return digests[0] if len(digests) == 1 else sha256_json([list(digests), list(parts)])
 
 
 def module_digest(*modules: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+#: Attributes of the class of a method that no result depends on: a cell has every value that it runs with.
+_NAMED_VALUES = ("presets", "ablation", "choices")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
     try:
         tree = ast.parse(content)
         tree = _Strip("xmcbench.Doc" in _imports(tree, name, is_package)).visit(tree)
+        _leave_out_named_values(tree)
     except (SyntaxError, ValueError):  # a compiled module, or one that will not import
         return Syntax(hashlib.sha256(content).hexdigest(), ())
     imports = dict.fromkeys(_imports(tree, name, is_package))
@@ -29,7 +33,7 @@ def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
 
 
 class _Strip(ast.NodeTransformer):
-    """Removes what no result depends on: imports for type checkers, descriptions of parameters, and ``choices``."""
+    """Removes imports for type checkers and descriptions of parameters."""
 
     def __init__(self, documented: bool) -> None:
         self._documented = documented
@@ -45,22 +49,60 @@ class _Strip(ast.NodeTransformer):
             node.args = []  # its text; a keyword may be part of what a cell is
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        self.generic_visit(node)
-        node.body = [each for each in node.body if not _says_choices(each)]
-        return node
+
+def _leave_out_named_values(tree: ast.Module) -> None:
+    """Remove the attributes of classes that name sets of values, and what the module has for them alone.
+
+    That is: imports, and names with a leading underscore, which other modules do not import. An attribute that the
+    module itself reads remains.
+    """
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    named = [each for node in classes for each in node.body if _target(each) in _NAMED_VALUES]
+    read = _read(tree, but=named)
+    removed = [each for each in named if _target(each) not in read]
+    if not removed:
+        return
+    for node in classes:
+        node.body = [each for each in node.body if each not in removed]
+    while dead := _defining(tree, {name for name in _orphans(tree, removed) if name.startswith("_")}):
+        removed += dead
+        tree.body = [each for each in tree.body if each not in dead]
+    orphans = _orphans(tree, removed)
+    for each in tree.body:
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            each.names = [alias for alias in each.names if _bound(alias) not in orphans]
+    tree.body = [each for each in tree.body if not isinstance(each, ast.Import | ast.ImportFrom) or each.names]
 
 
-def _says_choices(statement: ast.stmt) -> bool:
-    """Whether this is the attribute of a method that says where the values of its presets come from, all as text."""
+def _orphans(tree: ast.Module, removed: Iterable[ast.AST]) -> set[str]:
+    """The names that only removed statements read."""
+    return set().union(*map(_read, removed)) - _read(tree)
+
+
+def _defining(tree: ast.Module, names: Collection[str]) -> list[ast.stmt]:
+    """The statements of a module that define one of these names."""
+    return [each for each in tree.body if _target(each) in names]
+
+
+def _bound(alias: ast.alias) -> str:
+    """The name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _target(statement: ast.stmt) -> str | None:
+    """The one name that a statement defines: by an assignment, or as a function."""
     match statement:
-        case ast.AnnAssign(target=ast.Name("choices"), value=ast.Dict() as said):
-            pass
-        case ast.Assign(targets=[ast.Name("choices")], value=ast.Dict() as said):
-            pass
-        case _:
-            return False
-    return all(isinstance(each, ast.Constant) for each in (*said.keys, *said.values))
+        case ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]) | ast.FunctionDef(name=name):
+            return name
+    return None
+
+
+def _read(tree: ast.AST, but: Iterable[ast.AST] = ()) -> set[str]:
+    """The names and attributes that are read in a tree, outside some parts of it."""
+    left_out = {id(inner) for each in but for inner in ast.walk(each)}
+    nodes = [node for node in ast.walk(tree) if id(node) not in left_out]
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
 
 
 def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:

@@ -194,7 +194,22 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
         parameters={"parts": "tfidf,bm25"},
         seed=0,
     )
-    assert Registry().standing().used(cell) == ("hybrid", "tfidf", "bm25")
+    assert [name for name, _ in Registry().standing().through(cell)] == ["hybrid", "tfidf", "bm25"]
+
+
+def test_a_hybrid_is_stale_when_a_preset_of_a_part_has_other_values(monkeypatch):
+    """The part is named in the cell, and its values are not."""
+
+    def digests():
+        registry = Registry()
+        return [registry.source("hybrid", {"parts": parts}) for parts in ("tfidf:pecos,bm25", "tfidf:sklearn,bm25")]
+
+    before, own = digests(), Registry().source("tfidf", {})
+    pecos = {**Tfidf.presets["pecos"], "max_df": 0.9}
+    monkeypatch.setattr(Tfidf, "presets", {**Tfidf.presets, "pecos": pecos})
+    after = digests()
+    assert (after[0] == before[0], after[1] == before[1]) == (False, True)
+    assert Registry().source("tfidf", {}) == own
 
 
 def test_whether_a_hybrid_is_stale_does_not_depend_on_what_is_installed(monkeypatch):
