@@ -133,6 +133,9 @@ class One:
         if x < 0:
             raise ValueError(f"{x} is negative", "take another")
         return [x, "text", math.pi, LONG]
+
+class Longer(One):
+    presets = {**One.presets, "huge": {"steps": 90}}
 '''
 SAME = {
     "a comment": ("import math", "import math  # for pi\n\n# and more"),
@@ -150,6 +153,7 @@ SAME = {
     "that no values were chosen": ('    choices = {"small": "an author"}\n', ""),
     "choices that are more than text": ('"an author"', "str(1)"),
     "a preset": ('"steps": 30', '"steps": 40'),
+    "a preset beside those of another class": ('"steps": 90', '"steps": 91'),
     "one preset more": ('"large": {', '"larger": {}, "large": {'),
     "what only presets are made of": ("_STEPS = 10", "_STEPS = 20"),
     "an import for presets alone": ("import LONG, SHORT", "import LONG, SHORTER as SHORT"),
