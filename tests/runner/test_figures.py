@@ -53,6 +53,7 @@ def stamps(folder):
         path: path.stat().st_mtime_ns
         for name in ("logs", "predictions", "artifacts", "ranks", "truth")
         for path in (folder / "runs" / name).rglob("*")
+        if path.is_file()
     }
 
 
@@ -129,15 +130,37 @@ def test_what_has_no_ranks_stays_as_it_is(run, folder, altered):
     assert {each["problem"] for each in document["records"]} == {"stale: scored by version 0 of the metric protocol"}
 
 
-def test_ranks_that_are_gone_are_named(inside, folder):
+def test_a_cell_whose_ranks_are_needed_and_gone_runs_again(inside, folder):
     (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace("a = 0.6", "a = 0.5"))
-    shutil.rmtree(folder / "runs" / "ranks")
+    lost = next((folder / "runs" / "ranks").rglob("bm25*"))
+    lost.unlink()
+    before = {record.cell.method: record for record in Store(folder / "runs").records()}
+    states = {
+        each["method"]: each["state"] for each in json.loads(inside(*WORDS, "--dry-run", "--json").stdout)["cells"]
+    }
+    assert states == {"BM25": "to run", "TF-IDF": "cached"}
     ended = inside(*WORDS)
-    assert ended.returncode == 1
-    error = ended.stderr.splitlines()[-1]
-    assert "cannot read the ranks" in error
-    assert "(run the cell again)" in error
-    assert "Traceback" not in ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    (said,) = [line for line in ended.stderr.splitlines() if line.startswith("xmcbench: cannot read the ranks")]
+    assert said.endswith("; the cell runs again")
+    after = {record.cell.method: record for record in Store(folder / "runs").records()}
+    assert {record.protocol.propensity for record in after.values()} == {(0.5, 2.6)}
+    assert after["tfidf"].measured == before["tfidf"].measured
+    assert after["bm25"].measured != before["bm25"].measured
+    assert lost.exists()
+
+
+def test_another_default_filter_is_seen_by_the_board(inside, folder, monkeypatch):
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(folder / "sets"))
+    (folder / "sets" / "sample" / "card.toml").write_text(CARD.replace('filter = "file"', 'filter = "self"'))
+    ended = inside("leaderboard", "--runs", "runs", "--out", "pages", "--check")
+    assert (ended.returncode, ended.stderr.count("another default filter")) == (1, 2)
+    assert {record.protocol.filter for record in Store(folder / "runs").records()} == {"file"}
+    # A run brings the row of one method up to date, the board those of all.
+    inside(*WORDS[:-1], "tfidf")
+    ended = inside("leaderboard", "--runs", "runs", "--out", "pages")
+    assert ended.returncode == 0, ended.stderr
+    assert {record.protocol.filter for record in Store(folder / "runs").records()} == {"self"}
 
 
 def test_two_definitions_of_propensity_stand_on_no_board(run, inside, folder, monkeypatch):

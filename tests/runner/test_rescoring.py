@@ -1,11 +1,12 @@
-"""Evaluations from stored ranks: under which constants, and what is missing."""
+"""What is computed from stored ranks: under which constants, what is missing, and what another run has meanwhile."""
 
 import msgspec
 import pytest
 
 from xmcbench.errors import DataError, StorageError
-from xmcbench.records import Store
-from xmcbench.runner.rescoring import evaluations
+from xmcbench.records import Store, as_json
+from xmcbench.runner.rescoring import evaluations, is_outdated, up_to_date
+from xmcbench.runner.scorer import Scorer
 
 
 @pytest.fixture
@@ -32,3 +33,54 @@ def test_a_filter_that_was_not_scored(stored):
     record, store = stored
     with pytest.raises(StorageError, match="was not scored under the filter file"):
         evaluations([record], store, "file")
+
+
+@pytest.fixture
+def outdated(stored, altered):
+    """A record whose figures are from other metrics, as it is in the store."""
+    record, store = stored
+    wrong = (("metrics", "none", "values", "P@1"), 9.0)
+    return store.write(altered(record, (("protocol", "source_sha256"), "0" * 64), wrong)), store
+
+
+def brought(record, store, filter_name="none"):
+    with Scorer() as scorer:
+        return up_to_date(record, filter_name, record.protocol.propensity, store, scorer)
+
+
+def test_figures_of_other_metrics_are_replaced(stored, outdated):
+    record, store = outdated
+    assert brought(record, store) == stored[0] == store.find(record.cell)
+
+
+def test_what_another_run_has_written_meanwhile_stays(outdated, altered):
+    """It has other ranks: the older record would stand beside them."""
+    record, store = outdated
+    newer = store.write(altered(record, (("measured", "started"), "2026-01-02T00:00:00+00:00")))
+    found = brought(record, store)
+    assert found.measured.started == newer.measured.started
+    assert found.metrics["none"].values["P@1"] != 9
+    assert store.find(record.cell) == found
+    written = store.write(altered(found, (("measured", "started"), "2026-01-03T00:00:00+00:00")))
+    assert brought(record, store) == written == store.find(record.cell)
+
+
+def test_a_cell_that_another_run_has_is_left_to_it(outdated):
+    record, store = outdated
+    with store.claim(record.cell) as claim:
+        assert claim.held
+        assert brought(record, store) is None
+        assert store.find(record.cell) == record
+    store.record_path(record.cell).unlink()
+    assert brought(record, store) is None
+
+
+def test_a_filter_that_was_not_scored_makes_no_record_outdated(stored, altered):
+    record, _ = stored
+    constants = record.protocol.propensity
+    assert not is_outdated(record, "none", constants)
+    assert not is_outdated(record, "file", constants)
+    assert is_outdated(record, "none", (9.0, 9.0))
+    other = altered(record, (("metrics", "self"), as_json(record)["metrics"]["none"]), (("protocol", "filter"), "self"))
+    assert is_outdated(other, "none", constants)
+    assert not is_outdated(msgspec.structs.replace(other, ranks=None), "none", constants)

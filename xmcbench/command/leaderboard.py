@@ -165,27 +165,31 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
 
 
 def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list[str]]:
-    """The records, scored again from their ranks where the metrics or a dataset's propensities have changed.
+    """The records, scored again from their ranks where metrics, propensities or the default filter have changed.
 
     With ``check`` nothing is written; the second part names the records that would be.
     """
     from xmcbench.data.catalog import known_datasets
-    from xmcbench.records.standing import figures_current
-    from xmcbench.runner.execution import rescored
+    from xmcbench.errors import StorageError
+    from xmcbench.runner.rescoring import is_outdated, up_to_date
     from xmcbench.runner.scorer import Scorer
 
     cards = {each.name: each.card for each in known_datasets() if each.card}
     records, outdated = [], []
     with Scorer() as scorer:
         for record in store.records():
-            card = cards.get(record.cell.dataset)
-            constants = (card.propensity.a, card.propensity.b) if card else record.protocol.propensity
-            if record.ok and record.ranks and constants and not figures_current(record, constants):
-                outdated.append(f"{store.record_path(record.cell)}: figures are from other metrics or propensities")
-                if not check:
-                    records.append(rescored(record, record.protocol.filter, constants, store, scorer))
-                    continue
-            records.append(record)
+            card, scored = cards.get(record.cell.dataset), record.protocol
+            constants = (card.propensity.a, card.propensity.b) if card else scored.propensity
+            default = card.filter if card else scored.filter
+            if not constants or not is_outdated(record, default, constants):
+                records.append(record)
+                continue
+            path = store.record_path(record.cell)
+            outdated.append(f"{path}: figures are from other metrics or propensities, or of another default filter")
+            found = record if check else up_to_date(record, default, constants, store, scorer)
+            if found is None:
+                raise StorageError(f"{path}: another run has this cell", "wait until it has ended")
+            records.append(found)
     return records, outdated
 
 

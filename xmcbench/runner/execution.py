@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,7 +18,6 @@ from xmcbench.processes.claim import Claim
 from xmcbench.progress import Report
 from xmcbench.records import Record, Store
 from xmcbench.records.record import Status
-from xmcbench.records.standing import figures_current
 from xmcbench.runner.estimate import pretraining_key, similar_records
 from xmcbench.runner.executors.base import Ended, Executor, Machine, Needs
 from xmcbench.runner.job import Outcome
@@ -28,13 +26,11 @@ from xmcbench.runner.opening import opened
 from xmcbench.runner.place import Place
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.recording import measured_of, record_of, status_of
+from xmcbench.runner.rescoring import up_to_date
 from xmcbench.runner.schedule import needs_of, pretrained, waits_for_parts
 from xmcbench.runner.scorer import Scored, Scorer
 from xmcbench.runner.tasks import cell_task, depth
 from xmcbench.runner.waiting import IN_VAIN, Waits
-
-if TYPE_CHECKING:
-    from xmcbench.data import Dataset
 
 #: Seconds between two looks at what runs, at what other runs have where nothing does, and two calls of ``Watch``.
 _LOOK_S, _IDLE_S, _WATCH_S = 0.05, 0.5, 0.25
@@ -67,8 +63,8 @@ def execute(
 
     A cell that fails, hangs or runs out of memory becomes a record that says so, and the others go on. A finished cell
     whose figures are from other metrics or propensities is scored again from its stored ranks. When two runs share a
-    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written, and
-    what ``opened`` raises; on Ctrl-C the finished records stay.
+    folder, a cell that the other one is running is left to it. Raises StorageError when a record cannot be written or
+    ranks have vanished since the plan was made, and what ``opened`` raises; on Ctrl-C the finished records stay.
     """
     sweep(place.store)
     with Scorer() as scorer, closing(_Run(plan, place, scorer, force)) as run:
@@ -76,23 +72,6 @@ def execute(
             with opened(place, waiting) as (executor, jobs):
                 run.run(executor, jobs, progress, watch)
     return [run.records[position] for position in sorted(run.records)]
-
-
-def up_to_date(record: Record, dataset: Dataset, store: Store, scorer: Scorer) -> Record:
-    """The record with the figures of today's metrics and card; written if they have changed.
-
-    A record without ranks stays as it is: nothing can be computed from it.
-    """
-    current = figures_current(record, dataset.propensity) and record.protocol.filter == dataset.card.filter
-    if not record.ok or current or record.ranks is None:
-        return record
-    return rescored(record, dataset.card.filter, dataset.propensity, store, scorer)
-
-
-def rescored(record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer) -> Record:
-    """The record with the figures of today's metrics from its ranks; replaces the old one."""
-    scored = scorer.rescore(record.cell, store.root, filter_name, propensity)
-    return store.write(msgspec.structs.replace(record, metrics=scored.metrics, protocol=scored.protocol))
 
 
 class _Cell:
@@ -138,10 +117,14 @@ class _Run:
         """Take the cells that have a record; returns the others."""
         for position, planned in enumerate(self._plan.cells):
             if planned.state != "to run" and planned.record is not None:
-                found = up_to_date(planned.record, planned.dataset, self._place.store, self._scorer)
-                self.records[position] = found
-            else:
-                self._waiting[position] = planned
+                dataset = planned.dataset
+                found = up_to_date(
+                    planned.record, dataset.card.filter, dataset.propensity, self._place.store, self._scorer
+                )
+                if found is not None:  # else another run has the cell
+                    self.records[position] = found
+                    continue
+            self._waiting[position] = planned
         return [*self._waiting.values()]
 
     def run(self, executor: Executor, jobs: int, progress: Progress, watch: Watch) -> None:

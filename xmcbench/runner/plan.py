@@ -13,6 +13,7 @@ from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.records.standing import valid_sources
+from xmcbench.runner.rescoring import is_outdated
 from xmcbench.runner.rows import Request, Row, Skipped, leave_out, resolve
 from xmcbench.setting import Setting, Subset, draw
 
@@ -194,7 +195,20 @@ def _planned(
     state: State = "to run"
     if record is not None and record.finished:
         state = "cached" if source in valid_sources(record) else "stale"
-    return PlannedCell(cell, row, dataset, number, request.dataset, subset, source, record, state, damage)
+        damage = _damage(record, dataset, store)
+    return PlannedCell(
+        cell, row, dataset, number, request.dataset, subset, source, record, "to run" if damage else state, damage
+    )
+
+
+def _damage(record: Record, dataset: Dataset, store: Store) -> str:
+    """What is wrong with the ranks of a record whose figures have to be computed again; empty if nothing."""
+    try:
+        if is_outdated(record, dataset.card.filter, dataset.propensity):
+            store.ranks(record, store.truth(record))
+    except StorageError as error:
+        return error.message
+    return ""
 
 
 def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:

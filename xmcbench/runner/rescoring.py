@@ -1,13 +1,20 @@
-"""Evaluations of records, computed from their stored ranks."""
+"""What is computed of records from their stored ranks: evaluations, and the figures of today's metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from xmcbench.errors import DataError, StorageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
 from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.records import Record, Store
+from xmcbench.records.standing import figures_current
+
+if TYPE_CHECKING:
+    from xmcbench.runner.scorer import Scorer
 
 
 def evaluations(
@@ -32,3 +39,31 @@ def evaluations(
         weights = inverse_propensity_of(truth.frequency, truth.instances, *constants) if enough else None
         found.append(evaluate_ranks(ranks.by_filter[filter_name], truth.pairs, weights))
     return found
+
+
+def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float]) -> bool:
+    """Whether the figures are from other metrics, propensity constants or another default filter.
+
+    A record without ranks is not outdated, and a filter under which it was not scored makes none so: nothing can be
+    computed.
+    """
+    other = filter_name != record.protocol.filter and filter_name in record.metrics
+    return record.ok and record.ranks is not None and (other or not figures_current(record, propensity))
+
+
+def up_to_date(
+    record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer
+) -> Record | None:
+    """The record with the figures of today's metrics, which are computed and written where they are outdated.
+
+    filter_name: the default filter of its dataset. Where another run has written the cell meanwhile, its record counts;
+    None where another run has the cell. Raises StorageError where the ranks are missing or damaged.
+    """
+    if not is_outdated(record, filter_name, propensity):
+        return record
+    with store.claim(record.cell) as claim:
+        found = store.sound(record.cell) if claim.held else None
+        if found is None or not is_outdated(found, filter_name, propensity):
+            return found
+        scored = scorer.rescore(found.cell, store.root, filter_name, propensity)
+        return store.write(msgspec.structs.replace(found, metrics=scored.metrics, protocol=scored.protocol))
