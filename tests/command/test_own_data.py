@@ -133,6 +133,26 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert {line[4] for line in lines[1:]} == {"the engine", "the bridge"}
 
 
+def test_predictions_that_are_not_those_of_the_record_are_made_again(inside, tiny, tmp_path):
+    """The file can be read, and its rankings are reversed."""
+    words = ("--dataset", tiny, "--setting", "ez")
+    assert inside("run", *words, "--methods", "tfidf").returncode == 0
+    suggested = ("suggest", *words, "--method", "tfidf", "--k", "2", "--out")
+    (record,) = Store(tmp_path / "runs").records()
+    file = tmp_path / "runs" / record.predictions.file
+    kept, right = file.read_bytes(), TopK.load(file)
+    TopK(np.ascontiguousarray(right.indices[:, ::-1]), right.scores).save(file)
+    ended = inside(*suggested, "one.tsv")
+    assert ended.returncode == 0, ended.stderr
+    assert f"{file.relative_to(tmp_path)}: checksum mismatch; the cell runs again" in ended.stderr
+    lines = [line.split("\t") for line in (tmp_path / "one.tsv").read_text().splitlines()[1:]]
+    assert [line[3] for line in lines[:2]] == [load_dataset(tiny).labels.uids[each] for each in right.indices[0, :2]]
+    assert file.read_bytes() == kept
+    again = inside(*suggested, "two.tsv")
+    assert (again.returncode, "1 of 1 cell cached" in again.stderr) == (0, True)
+    assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
+
+
 def test_documents_are_no_dataset_of_the_board(inside, tiny, tmp_path):
     """Two files of documents are two datasets of one name, which a board cannot have."""
     for name in ("one", "two"):

@@ -29,6 +29,15 @@ def stored(record: Record, store: Store) -> TopK | None:
     return _read(path, record.predictions.sha256)
 
 
+def required(record: Record, store: Store) -> TopK:
+    """The predictions of a record. Raises UsageError where the runs folder lacks them, and what ``stored`` raises."""
+    predictions = stored(record, store)
+    if predictions is None:
+        path = store.predictions_path(record.cell)
+        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again with --force")
+    return predictions
+
+
 def first_labels(
     record: Record, store: Store, dataset: Dataset, row: int, filter_name: str, k: int = 5
 ) -> tuple[str, ...] | None:
@@ -56,12 +65,9 @@ def ranking(predictions: TopK, dataset: Dataset, row: int, filter_name: str, k: 
 def filtered(record: Record, store: Store, dataset: Dataset, filter_name: str) -> TopK:
     """The predictions of a record after a filter, cut at the depth that is scored, with their scores.
 
-    Raises UsageError without stored predictions or for a dataset of another version, and what ``stored`` raises.
+    Raises UsageError for a dataset of another version, and what ``required`` raises.
     """
-    predictions = stored(record, store)
-    if predictions is None:
-        path = store.predictions_path(record.cell)
-        raise UsageError(f"the predictions {path} are not on this machine", "run the cell again with --force")
+    predictions = required(record, store)
     if dataset.digest != record.cell.dataset_sha256:
         raise UsageError(f"{dataset.name} on this machine is another version than that of the record")
     removed = dataset.filter(filter_name)  # type: ignore[arg-type] # it says what there is

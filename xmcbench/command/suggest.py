@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
-from xmcbench.errors import DataError, UsageError
+from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
-    from xmcbench.records import Record
+    from xmcbench.records import Record, Store
     from xmcbench.topk import TopK
 
 _HEADER = ("uid", "rank", "score", "label_uid", "label")
@@ -48,11 +48,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
+    from xmcbench.analysis.rankings import required
     from xmcbench.command import report
     from xmcbench.data.catalog import load_dataset
     from xmcbench.data.sources.finding import reference_to
     from xmcbench.experiment import Run
-    from xmcbench.topk import TopK
+    from xmcbench.records import Store
 
     if not 1 <= arguments.k <= 100:
         raise UsageError(f"--k {arguments.k} must be in 1..100")
@@ -78,23 +79,29 @@ def run(arguments: argparse.Namespace) -> int:
             f"suggest runs a single cell, but these options select {len(planned.plan.cells)}",
             "give one setting, one seed, and one value of each parameter",
         )
-    if (cached := planned.plan.cells[0].record) and not _has_predictions(options.runs, cached):
+    store = Store(options.runs)
+    if (cached := planned.plan.cells[0].record) and not _has_predictions(cached, store):
         planned = Run.planned([wanted], replace(options, force=True), registry, None)
     (record,) = report.carried_out(planned).records
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1
-    predictions = TopK.load(options.runs / record.predictions.file)
-    empty = write(arguments.out, dataset, predictions, arguments.k)
+    empty = write(arguments.out, dataset, required(record, store), arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     documents = counted(len(dataset.test), "document")
     print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {documents}{without}")
     return 0
 
 
-def _has_predictions(runs: Path, record: Record) -> bool:
-    """Whether the file is there: `xmcbench clean` removes predictions, and the result stays."""
-    return record.predictions is not None and (runs / record.predictions.file).is_file()
+def _has_predictions(record: Record, store: Store) -> bool:
+    """Whether they are there, and those of the record: `xmcbench clean` removes predictions, and the result stays."""
+    from xmcbench.analysis.rankings import stored
+
+    try:
+        return stored(record, store) is not None
+    except StorageError as error:
+        print(f"xmcbench: {error.message}; the cell runs again", file=sys.stderr)
+        return False
 
 
 def _check_uids(dataset: Dataset) -> None:
