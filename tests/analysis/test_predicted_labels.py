@@ -69,3 +69,28 @@ def test_a_method_without_a_result_is_trained(inside, runs, tiny):
     elsewhere = ("show", "tfidf", "--text", "the garden", "--dataset", tiny, "--setting", "full", "-k", "2", "--json")
     assert not list((runs / "records").rglob("full/tfidf*"))
     assert {each["text"] for each in json.loads(inside(*elsewhere).stdout)["labels"]} >= {"the garden"}
+
+
+def test_a_row_with_a_parameter_that_is_gone_is_not_answered_by_another_cell(inside, plugin, tiny):
+    """As `reproduce` says it; the method would run with its defaults."""
+    source = """
+        import numpy as np
+        from xmcbench import Method, TopK
+
+        class My(Method):
+            steps: int = 3
+
+            def fit(self, raw_X, raw_Y, pairs=None):
+                self.labels = len(raw_Y)
+
+            def predict(self, raw_X, k=100):
+                return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+    """
+    file = plugin(source)
+    where = ("--dataset", tiny, "--plugin", file)
+    assert inside("run", *where, "--setting", "full", "--methods", "my").returncode == 0
+    plugin(source.replace("steps: int = 3", ""))
+    for words in (("my",), ("my", "--setting", "full")):
+        ended = inside("show", *words, "--text", "a garden", *where)
+        assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+        assert "unknown parameter 'my.steps'" in ended.stderr

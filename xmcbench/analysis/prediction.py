@@ -182,13 +182,14 @@ def _planned(
 ) -> PlannedCell:
     try:
         record = choose_row(store, word, Choice(dataset, setting, seed)).records[0]
-        request = request_for(record, dataset or record.cell.dataset, registry)
     except UsageError as error:
         missing = isinstance(error, NoResult | UnknownName) or not store.root.is_dir()
         if not missing or word.partition(":")[0] not in {entry.name for entry in registry}:
             raise
         chosen = (seed or (0,))[:1]
         request = Request(dataset or default_dataset(), setting or Setting.of("ez"), (word,), None, {}, chosen)
+    else:
+        request = request_for(record, dataset or record.cell.dataset, registry)
     return plan([request], registry, store).cells[0]
 
 
