@@ -87,6 +87,8 @@ def test_what_cannot_be_ranked_is_refused(results):
         overall.overall(results(one=(0.5, 0.5, 0.5), two=(0.5, None, None)), EZ, "P@1")
     with pytest.raises(UsageError, match="D has no result"):
         overall.overall(results(one=(0.5, 0.5, 0.5)), EZ, "P@1", ["A", "D"])
+    with pytest.raises(UsageError, match="needs two datasets"):
+        overall.overall(results(one=(0.5, 0.5, 0.5), two=(0.4, 0.4, 0.4)), EZ, "P@1", ["A", "A"])
 
 
 def test_results_of_different_data_under_one_name_are_refused(results, record, altered):
@@ -163,6 +165,7 @@ def test_the_command(inside, tmp_path):
     assert "Not ranked, because a dataset is missing:" in ended.stdout
     for words, said in (
         (("--dataset", "lf-debian-20k"), "needs two"),
+        (("--dataset", "lf-debian-20k,LF-Debian-20K"), "needs two"),
         (("--metric", "X"), "unknown metric"),
         (("--runs", "nowhere"), "no runs folder"),
     ):

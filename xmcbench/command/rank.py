@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             records,
             request.only_setting(arguments),
             arguments.metric,
-            [spelled.get(name.casefold(), name) for name in dict.fromkeys(given)] or None,
+            [spelled.get(name.casefold(), name) for name in given] or None,
             request.registry(arguments.plugin).standing(),
         )
     if arguments.svg:

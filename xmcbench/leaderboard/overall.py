@@ -90,7 +90,7 @@ def overall(
     done = [record for record in records if record.ok]
     inside = [record for record in done if record.cell.setting == setting]
     there = sorted({record.cell.dataset for record in inside})
-    chosen = [name for name in there if not for_tuning(name)] if datasets is None else list(datasets)
+    chosen = [name for name in there if not for_tuning(name)] if datasets is None else [*dict.fromkeys(datasets)]
     for name in chosen:
         if name not in there:
             raise UsageError(
