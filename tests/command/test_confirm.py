@@ -72,7 +72,7 @@ def test_one_cell_vouches_for_all_that_the_same_code_made(inside, tiny, code, ru
         assert (check.same_ranks, check.largest_change) == (1.0, 0.0)
         assert check.key in {each.key for each in before}
         assert (new.metrics, new.measured, new.method) == (old.metrics, old.measured, old.method)
-    assert inside(*words).stdout == "no record is stale\n"
+    assert inside(*words).stdout == "nothing to confirm: no result is stale because of changed code\n"
     assert statuses(inside, code()) == ["ok"] * 4  # the code that made them still vouches for them
 
 
@@ -112,8 +112,29 @@ def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeyp
 def test_what_cannot_be_read_is_said(inside, code, runs):
     runs.record_path(runs.records()[0].cell).with_name("bad.json").write_text("{}")
     ended = inside("confirm", "--plugin", code())
-    assert (ended.returncode, ended.stdout) == (1, "no record is stale\n")
+    assert (ended.returncode, ended.stdout) == (1, "nothing to confirm: no result is stale because of changed code\n")
     assert ended.stderr.count("left out: ") == 1
+
+
+def test_what_another_run_has_is_not_written_and_said(inside, tiny, code, runs):
+    path, held = code("renamed"), runs.records()[0]
+    words = ("confirm", "--runs", "runs", "--plugin", path, "--dataset", tiny)
+    with runs.claim(held.cell):
+        ended = inside(*words)
+    assert ended.returncode == 1
+    (line,) = [line for line in ended.stdout.splitlines() if "another run has 1 record" in line]
+    assert ": confirmed: 100.00%" in line
+    assert [bool(each.checks) for each in runs.records()] == [each != held for each in runs.records()]
+    assert inside(*words).returncode == 0
+    assert all(each.checks for each in runs.records())
+
+
+def test_changed_data_are_not_blamed_on_parameters(inside, tiny, code, runs):
+    (tiny / "tst.json").write_bytes(gzip.decompress((tiny / "tst.json.gz").read_bytes()).split(b"\n", 1)[1])
+    (tiny / "tst.json.gz").unlink()
+    ended = inside("confirm", "--runs", "runs", "--plugin", code("renamed"), "--dataset", tiny)
+    assert ended.returncode == 1
+    assert ended.stderr.count("not confirmed: the data of tiny have changed since Base was run on them") == 2
 
 
 def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code, runs):
@@ -137,7 +158,7 @@ def test_the_board_does_not_add_a_cell_beside_the_stale_one(inside, tiny, code, 
     (tiny / "tst.json").write_bytes(gzip.decompress((tiny / "tst.json.gz").read_bytes()).split(b"\n", 1)[1])
     (tiny / "tst.json.gz").unlink()
     ended = inside("leaderboard", "--runs", "runs", "--out", "pages", "--plugin", path, "--dataset", tiny, "--refresh")
-    assert (ended.returncode, ended.stderr.count("now select a different cell")) == (1, 4), ended.stderr
+    assert (ended.returncode, ended.stderr.count("the data of tiny have changed since")) == (1, 4), ended.stderr
     assert runs.records() == before
 
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
 from xmcbench.metrics.corrections import holm
-from xmcbench.records import Cell, Record, Store
-from xmcbench.records.differences import differences
+from xmcbench.records import Record, Store
 from xmcbench.records.selection import Choice, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Place
-from xmcbench.runner.plan import plan
+from xmcbench.runner.plan import plan_again
 from xmcbench.runner.rescoring import evaluations
-from xmcbench.runner.rows import request_for
 
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
@@ -121,15 +117,7 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     if not record.key.startswith(key) or len(chosen.records) > 1:
         raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
-    planned = plan([request_for(record, name, registry)], registry, into.store, force=True)
-    today = planned.cells[0].cell
-    if today.dataset_sha256 != record.cell.dataset_sha256:
-        raise UsageError(
-            f"the data of {today.dataset} have changed since {record.name} was run on them",
-            "restore them, or give a folder that has them: --dataset FOLDER",
-        )
-    if apart := [place for place, *_ in _differences(record.cell, today)]:
-        raise UsageError(f"{record.name} now selects a different cell", f"changed since: {', '.join(apart)}")
+    planned = plan_again(record, name, registry, into.store, force=True, gained=True)
     (after,) = execute(planned, into, force=True)
     if not after.ok:
         raise MethodError(f"{record.name}: {after.status}: {after.reason}")
@@ -177,13 +165,6 @@ def _seeds(record: Record, store: Store) -> list[Record]:
         return cell.dataset_sha256, cell.setting, cell.method, cell.parameters, each.method.source_sha256
 
     return [each for each in store.records() if each.ok and row(each) == row(record)]
-
-
-def _differences(before: Cell, today: Cell) -> Iterator[tuple[str, object, object]]:
-    """In what two cells differ, parameters aside that only the one of today has."""
-    old, new = (msgspec.to_builtins(each) for each in (before, today))
-    new["parameters"] = {name: value for name, value in new["parameters"].items() if name in old["parameters"]}
-    yield from differences(old, new, "cell")
 
 
 def _device(record: Record) -> bool:

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]
     if not found:
-        print("no record is stale")
+        print("nothing to confirm: no result is stale because of changed code")
     if arguments.dry_run:
         for number, group in enumerate(found, 1):
             print(f"[{number}/{len(found)}] {group.name}, {group.records[0].measured.total_s:.0f} s when it last ran")
@@ -97,14 +97,19 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"{place}: not confirmed: {error}", file=sys.stderr)
                 refused += 1
                 continue
-            refused += not verdict.stands
+            refused += not verdict.stands or verdict.unwritten > 0
             print(f"{place}: {_said(verdict)}", flush=True)
     return max(report.warn_left_out(store), int(refused > 0))
 
 
 def _said(verdict: Verdict) -> str:
+    from xmcbench.output.quantities import counted
+
     if verdict.problem:
         return f"not confirmed: {verdict.problem}"
     seen = f"{100 * verdict.same_ranks:.2f}% of the ranks are equal, figures differ by at most "
     seen += f"{100 * verdict.largest_change:.3f} points"
-    return f"confirmed: {seen}" if verdict.stands else f"not confirmed: {seen}; run it again with --refresh"
+    if not verdict.stands:
+        return f"not confirmed: {seen}; run it again with --refresh"
+    held = f"; another run has {counted(verdict.unwritten, 'record')}: confirm again when it has ended"
+    return f"confirmed: {seen}{held if verdict.unwritten else ''}"

@@ -131,27 +131,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, standing: Standing) -> int:
-    """Run every stale cell again; returns how many still have no fresh result."""
+    """Run every cell again whose code has changed; returns how many still have no fresh result."""
     from xmcbench.command.progress import Display
     from xmcbench.environment import Compute
-    from xmcbench.errors import UsageError, XmcbenchError
+    from xmcbench.errors import XmcbenchError
     from xmcbench.runner.execution import execute
     from xmcbench.runner.place import Place
-    from xmcbench.runner.plan import plan
-    from xmcbench.runner.rows import request_for
+    from xmcbench.runner.plan import plan_again
 
     limits, failed = request.limits(arguments), 0
     datasets = request.named(arguments.dataset)
     for record in [each for each in store.records() if each.ok and standing.stale(each)]:
         name = record.cell.dataset
         try:
-            wanted = request_for(record, datasets.get(name, name), registry)
-            planned = plan([wanted], registry, store, refresh=True)
-            if planned.cells[0].cell.key != record.key:
-                raise UsageError(
-                    "its parameters or data now select a different cell",
-                    "delete the record, or restore its parameters and data",
-                )
+            planned = plan_again(record, datasets.get(name, name), registry, store, refresh=True)
             place = Place(store, limits, record.environment.compute or Compute())
             with Display(planned, store) as display:
                 (made,) = execute(planned, place, display.progress, watch=display.watch)

@@ -14,7 +14,7 @@ the older code on this machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,7 @@ from xmcbench.records.record import SourceCheck
 from xmcbench.records.standing import valid_sources
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
-from xmcbench.runner.plan import plan
-from xmcbench.runner.rows import request_for
+from xmcbench.runner.plan import plan_again
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -58,12 +57,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a check. problem: why the cell could not be run; empty if it was."""
+    """The outcome of a check. problem: why the cell has no result; empty if it has. unwritten: records of the group
+    that another run had, so that the check is not written into them."""
 
     group: Group
     same_ranks: float = 0.0
     largest_change: float = 1.0
     problem: str = ""
+    unwritten: int = 0
 
     @property
     def stands(self) -> bool:
@@ -102,15 +103,13 @@ def confirm(
 
     dataset: its name or folder. fresh: the runs folder in which it runs, empty but for other groups. reference:
     results of the older code on this machine; if it has one of a cell of the group, that cell is run, and compared with
-    this result. If the result is the same, the check is written into every record of the group. Raises what planning
-    the cell raises, and StorageError if the stored ranks are missing.
+    this result. If the result is the same, the check is written into every record of the group that no other run has.
+    Raises what planning the cell raises, and StorageError if the stored ranks are missing.
     """
     referred = _referred(group, reference) if reference else None
     before, base = (referred, reference) if referred and reference else (group.records[0], store)
     cell = before.cell
-    planned = plan([request_for(before, dataset, registry)], registry, fresh)
-    if planned.cells[0].cell.key != cell.key:
-        return Verdict(group, problem="its parameters now select a different cell")
+    planned = plan_again(before, dataset, registry, fresh)
     compute = before.environment.compute or Compute()
     (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
     if not after.ok:
@@ -130,6 +129,7 @@ def confirm(
                 # A run may have written another one meanwhile.
                 if claim.held and store.find(record.cell) == record:
                     store.write(msgspec.structs.replace(record, checks=(*record.checks, check)))
+                verdict = replace(verdict, unwritten=verdict.unwritten + (not claim.held))
     return verdict
 
 

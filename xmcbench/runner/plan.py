@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Cell, Record, Standing, Store
+from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.runner.rescoring import is_outdated
-from xmcbench.runner.rows import Request, Row, Skipped, leave_out, resolve
+from xmcbench.runner.rows import Request, Row, Skipped, leave_out, request_for, resolve
 from xmcbench.setting import Setting, Subset, draw
 
 if TYPE_CHECKING:
@@ -120,6 +123,36 @@ def plan(
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
     return Plan(tuple(requests), [*cells.values()], missing, registry.standing(used))
+
+
+def plan_again(
+    record: Record,
+    dataset: str,
+    registry: Registry,
+    store: Store,
+    *,
+    force: bool = False,
+    refresh: bool = False,
+    gained: bool = False,
+) -> Plan:
+    """The plan of the cell of a record, by the data and the methods of today.
+
+    dataset: its name or folder. gained: whether parameters that the method has gained since may be there, with their
+    defaults. Raises UsageError where another cell is selected today, and what ``plan`` raises.
+    """
+    planned = plan([request_for(record, dataset, registry)], registry, store, force=force, refresh=refresh)
+    today = planned.cells[0].cell
+    if today.dataset_sha256 != record.cell.dataset_sha256:
+        raise UsageError(
+            f"the data of {today.dataset} have changed since {record.name} was run on them",
+            "restore them, or give a folder that has them: --dataset FOLDER",
+        )
+    before, now = (msgspec.to_builtins(each) for each in (record.cell, today))
+    if gained:
+        now["parameters"] = {name: each for name, each in now["parameters"].items() if name in before["parameters"]}
+    if apart := [place for place, *_ in differences(before, now, "cell")]:
+        raise UsageError(f"{record.name} now selects a different cell", f"changed since: {', '.join(apart)}")
+    return planned
 
 
 def _check_names(datasets: Mapping[str, Dataset], store: Store) -> None:
