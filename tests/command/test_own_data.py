@@ -72,6 +72,7 @@ def test_datasets_are_a_list_of_places(tmp_path):
     assert request.only_dataset(argparse.Namespace(dataset="one", columns=None)) == "one"
     with pytest.raises(UsageError, match="names several datasets"):
         request.only_dataset(argparse.Namespace(dataset="one,two", columns=None))
+    assert request.named(["LF-Debian-2K", "lf-debian-2k"]) == {"LF-Debian-2K": "LF-Debian-2K"}
     one = argparse.Namespace(setting="fs", ratio="0.5", by=None)
     assert request.only_setting(one) == Setting.of("fs", 0.5)
     with pytest.raises(UsageError, match="several settings are given"):

@@ -72,6 +72,12 @@ def test_a_grid_is_every_dataset_in_every_setting(tiny, planned):
     assert len({each.cell.key for each in made.cells}) == len(names)
 
 
+def test_a_dataset_is_one_however_its_name_is_spelled(tiny):
+    names = [str(tiny), "lf-debian-2k", "LF-Debian-2K", "no-such-name"]
+    made = Grid(names, [EZ]).requests()
+    assert [each.dataset for each in made] == [str(tiny), "lf-debian-2k", "no-such-name"]
+
+
 def test_several_values_of_several_parameters_are_a_product(tiny, planned):
     made = planned(Grid([str(tiny)], [EZ], ["free"], None, {"free": {"size": [2, "3"], "rate": (0.1, 0.2)}}))
     values = [(each.cell.parameters["size"], each.cell.parameters["rate"]) for each in made.cells]

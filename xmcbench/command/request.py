@@ -89,13 +89,13 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 def named(places: Sequence[str]) -> dict[str, str]:
     """The places of a --dataset that may be repeated, by the name of the dataset. Raises UsageError for two of one."""
-    from xmcbench.data.catalog import load_dataset
+    from xmcbench.data.catalog import load_dataset, spelled_alike
 
     found: dict[str, str] = {}
     for place in places:
         name = load_dataset(place).name
         other = found.setdefault(name, place)
-        if Path(other).resolve() != Path(place).resolve():
+        if Path(spelled_alike(other)).resolve() != Path(spelled_alike(place)).resolve():
             raise UsageError(f"{other} and {place} are two datasets with the name {name}", "choose one of them")
     return found
 

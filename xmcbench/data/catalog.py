@@ -167,10 +167,20 @@ def locate(name_or_place: str | Path) -> Listing:
 
 def is_name(reference: str) -> bool:
     """Whether a reference is the name of a known dataset, instead of a place."""
+    return _known(reference) is not None
+
+
+def spelled_alike(reference: str) -> str:
+    """The slug of a known dataset for its name in any case; a place, and an unknown name, as they are."""
+    known = _known(reference)
+    return known.slug if known else reference
+
+
+def _known(reference: str) -> Listing | None:
     try:
-        return _named(place_of(reference)) is not None
+        return _named(place_of(reference))
     except UnknownName:
-        return False
+        return None
 
 
 def _named(place: Place) -> Listing | None:
