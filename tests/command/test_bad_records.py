@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
+from xmcbench import Artifacts
 from xmcbench.records import Store
+from xmcbench.storage.cache import received
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.naming import check_name
 
@@ -100,6 +103,30 @@ def test_doctor_reads_everything(inside, store, tmp_path, tiny):
     assert inside("doctor").returncode == 0
     inside("data", "info", tiny)
     assert inside("doctor", "--deep").returncode == 0
+
+
+def test_doctor_reads_the_true_pairs_of_every_dataset(inside, tmp_path, tiny, own_cache):
+    """Two datasets may have equal ones, each in a file of its own; a file that is gone is said once."""
+    shutil.copytree(tiny, tmp_path / "copy")
+    for data in (tiny, tmp_path / "copy"):
+        words = ("--dataset", data, "--setting", "ez", "--methods", "tfidf,bm25")
+        assert inside("run", *words).returncode == 0
+    assert inside("doctor", "--deep").returncode == 0
+    (truth,) = (tmp_path / "runs" / "truth").glob("copy-*")
+    truth.unlink()
+    ended = inside("doctor", "--deep", "--json")
+    (line,) = json.loads(ended.stdout)["broken"]
+    assert (ended.returncode, str(truth.relative_to(tmp_path)) in line) == (1, True)
+
+
+def test_doctor_reads_what_a_cluster_has_sent(inside, tmp_path, own_cache):
+    store = Artifacts(received() / "artifacts")
+    folder = store.get("made", {}, lambda folder: (folder / "it").write_bytes(b"12345"))
+    assert inside("doctor", "--deep").returncode == 0
+    (folder / "it").write_bytes(b"12346")
+    ended = inside("doctor", "--deep", "--json")
+    (line,) = json.loads(ended.stdout)["broken"]
+    assert (ended.returncode, str(folder) in line) == (1, True)
 
 
 @pytest.mark.parametrize(

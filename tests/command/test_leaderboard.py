@@ -99,6 +99,22 @@ def test_published_datasets_are_on_a_board_of_ones_own_if_asked_for(inside, runs
     assert r"\toprule" in (tmp_path / "tex" / "tiny" / "ez.tex").read_text()
 
 
+@pytest.mark.parametrize("layout", ["latex", "csv"])
+def test_tables_of_a_dataset_that_is_gone_are_removed(inside, runs, tmp_path, layout):
+    words = ("leaderboard", "--runs", "sent", "--out", "pages", "--format", layout)
+    assert inside(*words).returncode == 0
+    older = shutil.copytree(tmp_path / "pages" / "tiny", tmp_path / "pages" / "older")
+    mine = older / f"mine.{'tex' if layout == 'latex' else 'csv'}"
+    mine.write_text("a,b\n1,2\n")
+    ended = inside(*words, "--check")
+    obsolete = len([*older.iterdir()]) - 1
+    assert (ended.returncode, ended.stderr.count("generated but obsolete")) == (1, obsolete), ended.stderr
+    assert obsolete >= 2
+    assert inside(*words).returncode == 0
+    assert [*older.iterdir()] == [mine]
+    assert inside(*words, "--check").returncode == 0
+
+
 def test_results_are_listed(inside, runs):
     results = json.loads(inside("ls", "results", "--runs", "sent", "--json").stdout)
     assert {each["method"] for each in results} == {"BM25", "TF-IDF"}

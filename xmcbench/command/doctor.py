@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -80,8 +81,10 @@ def _damaged(cache: Path, runs: Path) -> list[str]:
     from xmcbench.records import Store
     from xmcbench.records.examination import damaged
     from xmcbench.storage import artifacts
+    from xmcbench.storage.cache import received
 
-    kept = [(folder, problem) for folder, problem in artifacts.examine(cache) if problem]
+    examined = chain.from_iterable(map(artifacts.examine, (cache, received() / "artifacts")))
+    kept = [(folder, problem) for folder, problem in examined if problem]
     found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
     return found + (list(damaged(Store(runs))) if runs.is_dir() else [])
 

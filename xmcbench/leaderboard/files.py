@@ -23,8 +23,10 @@ Format = Literal["markdown", "latex", "csv", "json", "html"]
 #: The subfolder of a board's figures.
 FIGURES = "figures"
 
-#: Suffix -> pattern of the generated files of a layout. The CSV beside a figure has the figure's name.
+#: Suffix -> pattern of the generated files of a layout. The CSV beside a figure has the figure's name; a layout with
+#: nothing but CSV has tables.
 _PLACES = {
+    ".csv": ("*/*.csv",),
     ".md": ("*.md", f"{FIGURES}/*.svg"),
     ".json": ("*.json",),
     ".tex": ("*/*.tex",),
@@ -116,9 +118,11 @@ def _generated(path: Path) -> bool:
 def _left_over(folder: Path, made: Mapping[str, str]) -> list[Path]:
     """Obsolete files of the layout: those that carry the mark of generated files, and their points.
 
-    The points of a site's figures have no drawing beside them, and are known by the columns that such files have.
+    Tables, and the points of a site's figures, which have no drawing beside them, are known by the columns that such
+    files have.
     """
-    suffixes = {Path(name).suffix for name in made}
+    every = {Path(name).suffix for name in made}
+    suffixes = every if every == {".csv"} else every - {".csv"}
     heads = {content.partition("\n")[0] for name, content in made.items() if name.endswith(".csv")}
     found: dict[Path, None] = {}
     for place in (place for suffix, places in _PLACES.items() if suffix in suffixes for place in places):

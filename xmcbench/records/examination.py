@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from xmcbench.errors import StorageError
 from xmcbench.records.ranks import Truth
@@ -14,7 +15,7 @@ from xmcbench.storage.canonical import sha256_file
 
 def damaged(store: Store) -> Iterator[str]:
     """What is wrong with a runs folder, a line each with the path. Raises StorageError for an unreadable folder."""
-    truths: dict[str, Truth] = {}
+    truths: dict[Path, Truth | None] = {}
     records = store.records()
     yield from map(str, store.left_out.values())
     for record in records:
@@ -24,13 +25,17 @@ def damaged(store: Store) -> Iterator[str]:
             yield f"{folder}: {problem}; it will be regenerated when needed"
 
 
-def _of_record(record: Record, store: Store, truths: dict[str, Truth]) -> Iterator[str]:
+def _of_record(record: Record, store: Store, truths: dict[Path, Truth | None]) -> Iterator[str]:
+    """truths: by file, those that were read before; None for one that could not be read, which is said once."""
     try:
         if record.ranks is not None:
-            key = record.ranks.truth_sha256
-            if key not in truths:
-                truths[key] = store.truth(record)
-            store.ranks(record, truths[key])
+            file = store.truth_path(record.cell.dataset, record.ranks.truth_sha256)
+            if file not in truths:
+                truths[file] = None
+                truths[file] = store.truth(record)
+            truth = truths[file]
+            if truth is not None:
+                store.ranks(record, truth)
         path = store.predictions_path(record.cell)
         if record.predictions is not None and path.exists() and sha256_file(path) != record.predictions.sha256:
             yield f"{path}: checksum mismatch; figures follow from the ranks, the predictions are lost"
