@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from xmcbench import Artifacts
 from xmcbench.records import Store, cleaning
-from xmcbench.records.cleaning import items, remove
+from xmcbench.records.cleaning import freed, items, remove
 from xmcbench.records.record import SubsetFacts
 from xmcbench.setting import Setting, draw
 from xmcbench.storage.artifacts import CONTENT
@@ -100,6 +100,29 @@ def test_sizes_count_a_shared_file_once(store):
     artifact(store, "tokens", b"y" * 1000)
     sizes = sorted(each.size // 10_000 for each in items(store))
     assert sizes == [0, 0, 104]
+
+
+def test_what_is_freed_goes_with_the_last_link(store, record):
+    """A ranking for other methods is a link to the predictions of the cell."""
+    artifact(store, "embeddings", LARGE, seed=0)
+    artifact(store, "embeddings", LARGE, seed=1)
+    done = store.write(record())
+    path = store.predictions_path(done.cell)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * 2_000_000)
+    _, folder = artifact(store, "ranking", b"")
+    os.link(path, folder / "ranking.npz")
+    groups = {}
+    for item in items(store):
+        groups.setdefault(item.kind, []).append(item)
+    of_kind = {kind: freed(store, group) // 1_000_000 for kind, group in groups.items()}
+    assert of_kind == {"embeddings": 1, "ranking": 0, "predictions": 0}
+    assert freed(store, groups["embeddings"][:1]) < 1000
+    assert freed(store, [*groups["ranking"], *groups["predictions"]]) // 1_000_000 == 2
+    everything = [item for group in groups.values() for item in group]
+    kept = {each.stat().st_ino: each.stat().st_size for each in store.root.rglob("*") if each.is_file()}
+    records = sum(each.stat().st_size for each in store.record_files())
+    assert sum(item.size for item in everything) == freed(store, everything) == sum(kept.values()) - records
 
 
 def test_the_age_is_that_of_the_last_use(store):

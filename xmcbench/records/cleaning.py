@@ -12,18 +12,22 @@ a runs folder may be that of a project with ``logs`` and ``artifacts`` of its ow
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from xmcbench.errors import StorageError
 from xmcbench.processes.claim import CLAIM, Claim, dead
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import COST, folders, forget_content
+from xmcbench.storage.artifacts import CONTENT, COST, folders, forget_content
 from xmcbench.storage.lock import exclusive
 
 
@@ -32,8 +36,9 @@ class Item:
     """Something that can be removed.
 
     kind: of artifact (``training``, ``tokens``, ...), ``unfinished``, ``predictions``, ``logs`` or ``subsets``. size:
-    bytes that its removal frees. used: time of its last use, in seconds since 1970. records: those that need it, by
-    dataset, setting, method, seed and key. lock: the lock file that users of it hold.
+    bytes of its files; one that several items have is counted with the first of them. used: time of its last use, in
+    seconds since 1970. records: those that need it, by dataset, setting, method, seed and key. lock: the lock file that
+    users of it hold.
     """
 
     kind: str
@@ -54,8 +59,19 @@ def items(store: Store) -> list[Item]:
 
     Raises StorageError for a folder that cannot be read.
     """
-    records = store.records()
-    return [*_artifacts(store, records), *_of_records(store, records)]
+    records, seen = store.records(), set[int]()
+    return [*_artifacts(store, records, seen), *_of_records(store, records, seen)]
+
+
+def freed(store: Store, chosen: Iterable[Item]) -> int:
+    """Bytes that the removal of items frees: a file with several links is gone with the last of them."""
+    links: Counter[int] = Counter()
+    found: dict[int, os.stat_result] = {}
+    for state in chain.from_iterable(_files(item.path) for item in chosen):
+        links[state.st_ino] += 1
+        found[state.st_ino] = state
+    shared = {state.st_ino for state in _files(store.artifacts / CONTENT)}
+    return sum(each.st_size for inode, each in found.items() if links[inode] + (inode in shared) >= each.st_nlink)
 
 
 def in_use(item: Item) -> bool:
@@ -95,12 +111,11 @@ def _removed(item: Item) -> bool:
     return True
 
 
-def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
+def _artifacts(store: Store, records: list[Record], seen: set[int]) -> Iterator[Item]:
     needed: dict[str, list[str]] = {}
     for record in records:
         for name in record.artifacts:
             needed.setdefault(name, []).append(str(record.cell.path))
-    seen: set[int] = set()
     for kind, folder, lock in folders(store.artifacts):
         cost = folder / COST
         with suppress(FileNotFoundError):  # a running cell has removed it
@@ -108,22 +123,26 @@ def _artifacts(store: Store, records: list[Record]) -> Iterator[Item]:
             yield Item(kind, folder, _size(folder, seen), used, tuple(needed.get(f"{kind}/{folder.name}", ())), lock)
 
 
-def _size(folder: Path, seen: set[int]) -> int:
-    """Bytes of a folder's files. seen: inodes of files that were counted already."""
+def _size(path: Path, seen: set[int]) -> int:
+    """Bytes of the files at a path. seen: inodes of files that were counted already."""
     size = 0
-    for file in (path for path in folder.rglob("*") if path.is_file()):
-        try:
-            state = file.stat()
-        except FileNotFoundError:
-            continue  # a running cell has removed it
-        # A file with several links is only freed with the last of them: count it once.
+    for state in _files(path):
         if state.st_ino not in seen:
             seen.add(state.st_ino)
             size += state.st_size
     return size
 
 
-def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
+def _files(path: Path) -> Iterator[os.stat_result]:
+    """The state of a file, or of every file in a folder."""
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        with suppress(FileNotFoundError):  # a running cell has removed it
+            state = file.stat()
+            if stat.S_ISREG(state.st_mode):
+                yield state
+
+
+def _of_records(store: Store, records: list[Record], seen: set[int]) -> Iterator[Item]:
     needed: dict[Path, list[str]] = {}
     for record in records:
         cell = record.cell
@@ -138,4 +157,4 @@ def _of_records(store: Store, records: list[Record]) -> Iterator[Item]:
             state, lock = path.stat(), path.with_suffix(".lock")
             if kind != "subsets":
                 lock = store.root / "logs" / path.relative_to(store.root / kind).with_suffix(CLAIM)
-            yield Item(kind, path, state.st_size, state.st_mtime, tuple(needed.get(path, ())), lock)
+            yield Item(kind, path, _size(path, seen), state.st_mtime, tuple(needed.get(path, ())), lock)
