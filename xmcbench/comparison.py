@@ -157,7 +157,7 @@ def compare(
     chosen = Setting.optional(setting, ratio, by)
     seeds = None if seed is None else seeds_of(seed)
     one, other = choose(Store(Path(runs)), first, second, Choice(dataset, chosen, seeds))
-    unpaired = _obstacle(one, other)
+    unpaired = obstacle(one, other)
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
@@ -175,7 +175,7 @@ def compare(
     )
 
 
-def _obstacle(first: Selected, second: Selected) -> str:
+def obstacle(first: Selected, second: Selected) -> str:
     """Why the instances of two rows cannot be paired; empty if they can."""
     one, other = first.records[0], second.records[0]
     if one.cell.dataset != other.cell.dataset:

@@ -16,16 +16,21 @@ from xmcbench.setting import Setting
 BOARD = Path(__file__).parents[2] / "leaderboards"
 
 
+def copy(files, root):
+    """Copy committed records and their ranks to a runs folder."""
+    for kind in ("records", "ranks"):
+        for path in (BOARD / kind).glob(files):
+            copied = root / path.relative_to(BOARD)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copied)
+
+
 @pytest.fixture
 def few(tmp_path):
     """A runs folder with some committed rows: TF-IDF by two recipes, BM25, XR-Linear; one has no ranks."""
     shutil.copytree(BOARD / "truth", tmp_path / "few" / "truth")
-    for kind in ("records", "ranks"):
-        for name in ("tfidf", "bm25", "xr-linear", "label-expansion"):
-            for path in (BOARD / kind / "lf-debian-20k" / "ez").glob(f"{name}-s*"):
-                copied = tmp_path / "few" / path.relative_to(BOARD)
-                copied.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, copied)
+    for name in ("tfidf", "bm25", "xr-linear", "label-expansion"):
+        copy(f"lf-debian-20k/ez/{name}-s*", tmp_path / "few")
     store = Store(tmp_path / "few")
     (one,) = [each for each in store.records() if each.cell.method == "label-expansion"]
     store.write(msgspec.structs.replace(one, ranks=None))
@@ -72,9 +77,30 @@ def test_rows_that_never_differ_are_left_out(inside, few):
     assert "Left out, with the same scores on every instance: BM25 and Twin." in ended.stdout
 
 
+def test_rows_of_two_datasets_are_refused(inside, few):
+    copy("lf-debian-de/ez/bm25-s*", few)
+    other = next(each for each in Store(few).records() if each.cell.dataset == "LF-Debian-de")
+    ended = inside("power", "tfidf:", other.key, "--detect", "1", "--runs", few)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "the two rows differ in their datasets: LF-Debian-20K and LF-Debian-de" in ended.stderr
+
+
+def test_rows_of_two_settings_are_said_to_be(inside, few):
+    """Their test instances are the same, so that they can be compared."""
+    copy("lf-debian-20k/full/knn-s*", few)
+    words = ("power", "tfidf:", "knn", "--detect", "1", "--runs", few)
+    ended = inside(*words)
+    assert ended.returncode == 0, ended.stderr
+    head, table, *_ = ended.stdout.split("\n\n")
+    assert head.startswith("LF-Debian-20K, zero-shot (no pairs) and full (all training pairs): to show a difference")
+    assert "TF-IDF and kNN" in table
+    (document,) = json.loads(inside(*words, "--json").stdout)
+    assert document["settings"] == ["ez", "full"]
+
+
 def test_many_pairs_are_summed_up():
     pairs = tuple(power.Pair("a", f"b{n}", Spread(0.01 * n, (), 100)) for n in range(1, 21))
-    made = power.Needed("D", Setting.of("ez"), "P@1", "none", 0.1, 0.8, 100, pairs, {})
+    made = power.Needed("D", (Setting.of("ez"),), "P@1", "none", 0.1, 0.8, 100, pairs, {})
     needed = [each.spread.rows_needed(0.1, 1) for each in pairs]
     text = str(made)
     assert str(needed[9]) in text

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xmcbench.comparison import obstacle
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.metrics import METRICS, Scores, protocol
@@ -28,7 +29,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows of one dataset and setting, and the variances of their difference."""
+    """Two rows of one dataset, and the variances of their difference."""
 
     first: str
     second: str
@@ -37,14 +38,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Needed:
-    """What shows a difference between two rows of one dataset and setting.
+    """What shows a difference between two rows of one dataset.
 
-    detect: the difference, as a fraction. pairs: all pairs of rows that can be compared. left_out: why others cannot
-    be -> their names. instances: of the test set.
+    settings: the setting of all rows; of two rows in different ones that of each, in their order. detect: the
+    difference, as a fraction. pairs: all pairs of rows that can be compared. left_out: why others cannot be -> their
+    names. instances: of the test set.
     """
 
     dataset: str
-    setting: Setting
+    settings: tuple[Setting, ...]
     metric: str
     filter: str
     detect: float
@@ -57,7 +59,7 @@ class Needed:
         """Everything as JSON values; null where no number is enough."""
         return {
             "dataset": self.dataset,
-            "setting": self.setting.slug,
+            "settings": [each.slug for each in self.settings],
             "metric": self.metric,
             "filter": self.filter,
             "detect": self.detect,
@@ -84,10 +86,10 @@ class Needed:
 
     def __str__(self) -> str:
         """A table with a line per pair, or, of many pairs, for half and nine tenths of them."""
+        where = " and ".join(each.title for each in self.settings)
         head = (
-            f"{self.dataset}, {self.setting.title}: to show a difference of {100 * self.detect:g} points of "
-            f"{self.metric} with {100 * self.power:g}% power at the 5% level; filter {self.filter}, metric protocol "
-            f"{protocol.VERSION}."
+            f"{self.dataset}, {where}: to show a difference of {100 * self.detect:g} points of {self.metric} with "
+            f"{100 * self.power:g}% power at the 5% level; filter {self.filter}, metric protocol {protocol.VERSION}."
         )
         seeds = self._seeds(self.pairs)
         lines = self._lines(seeds) if len(self.pairs) <= 10 else self._quantiles(seeds)
@@ -152,10 +154,12 @@ def needed(
 ) -> list[Needed]:
     """What shows a difference ``detect``, as a fraction, in each dataset and setting of a store.
 
-    first, second: two rows as in ``compare``; default is every pair of rows. choice: dataset, setting and seeds. A row
-    that depends on the seed and has one run is left out: how much its seed matters is not known.
+    first, second: two rows as in ``compare``, maybe of two settings; default is every pair of rows. choice: dataset,
+    setting and seeds. A row that depends on the seed and has one run is left out: how much its seed matters is not
+    known.
 
-    Raises UnknownName for a metric, UsageError where there are no two rows to judge, and what ``choose`` raises.
+    Raises UnknownName for a metric, UsageError where there are no two rows to judge or they cannot be paired, and what
+    ``choose`` raises.
     """
     if metric not in METRICS:
         raise UnknownName("metric", metric, METRICS)
@@ -166,6 +170,8 @@ def needed(
     chosen = choice or Choice()
     if first is not None and second is not None:
         rows = choose(store, first, second, chosen)
+        if unpaired := obstacle(*rows):
+            raise UsageError(f"the two rows differ in their {unpaired}", "power needs two rows that `compare` can pair")
         found = [_needed([*rows], metric, detect, power, filter)]
     else:
         found = [
@@ -214,8 +220,8 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
         else:
             left_out.setdefault("with the same scores on every instance", []).append(" and ".join(names_of_both))
     instances = next(iter(scores.values()))[0].scored if scores else 0
-    cell = record.cell
-    return Needed(cell.dataset, cell.setting, metric, chosen, detect, power, instances, tuple(pairs), left_out)
+    settings = tuple(dict.fromkeys(row.records[0].cell.setting for row in rows))
+    return Needed(record.cell.dataset, settings, metric, chosen, detect, power, instances, tuple(pairs), left_out)
 
 
 def _number(count: int | None) -> float:
