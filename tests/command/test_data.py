@@ -17,7 +17,7 @@ def test_info_verify_export_and_synth(inside, xmcbench, tiny, tmp_path):
     )
     assert (
         inside("data", "verify", "./tiny").stdout
-        == "./tiny can be read; it has no card to check counts and checksums against\n"
+        == "./tiny can be read; no card has counts or checksums to check it against\n"
     )
     exported = inside("data", "export", tiny, "--out", "pecos", "--format", "pecos")
     assert exported.returncode == 0, exported.stderr

@@ -120,6 +120,15 @@ def test_the_filter_file_is_found_under_either_name(write_folder, name):
     assert dataset.longest_filter == 2
 
 
+def test_a_filter_file_that_removes_nothing_is_noted(write_folder):
+    """As in the folders that others publish, which have no card."""
+    folder = write_folder(filter_labels_test__txt="0 1\n")
+    (note,) = load_dataset(folder).found
+    assert note.startswith("filter_labels_test.txt removes nothing unless --filter file is given")
+    (folder / "card.toml").write_text('name = "mine"\nslug = "mine"\nfilter = "file"\n')
+    assert load_dataset(folder).found == ()
+
+
 def test_a_broken_filter_file_is_found_on_loading(write_folder):
     with pytest.raises(DataError, match=r"filter_labels_test\.txt, line 2: label 3 is out of range"):
         load_dataset(write_folder(filter_labels_test__txt="0 1\n1 3\n"))

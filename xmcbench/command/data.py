@@ -153,7 +153,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     reference = request.reference(arguments.name, arguments.columns)
     verified, card = examine(reference), locate(reference).card
     bare = card is not None and not (card.files or card.counts or card.derive)
-    good = "can be read; it has no card to check counts and checksums against" if bare else "matches its card"
+    good = "can be read; no card has counts or checksums to check it against" if bare else "matches its card"
     print("\n".join([*verified.facts, *(verified.findings or [f"{arguments.name} {good}"])]))
     return 1 if verified.findings else 0
 
