@@ -113,6 +113,18 @@ def test_a_method_that_uses_the_pairs_of_its_seed_is_compared_with_that_seed(row
     assert table([*ours, unaware, shared], claim)["P@1 small"] == "+15.00 (2 of 2)"
 
 
+def test_a_preset_of_one_method_is_compared_with_rows_without_presets(row):
+    """Where two methods have one in common, such a preset is no column: TF-IDF's own, for example."""
+    claim = "TF-IDF is above SentBERT"
+    lexical, dense = row("TF-IDF", value=0.2), row("SentBERT", "small", 0.3)
+    assert table([lexical, dense], claim)["P@1 small"] == "-10.00 (0 of 1)"
+    assert not text([dense])
+    ours = [row("MACLR", "small", 0.5), row("ICT", "small", 0.4), row("TF-IDF", "pecos", 0.1)]
+    assert {*table([lexical, dense, *ours], claim)} == {
+        f"{metric} {column}" for metric in ("P@1", "R@100") for column in ("published", "small")
+    }
+
+
 def test_only_rows_that_a_preset_gives_unchanged_are_compared(row):
     changed = [row("MACLR", "small, steps=3", 0.9, steps=3), row("ICT", "small, steps=0", 0.1, steps=0)]
     whole = [row("MACLR", "small", 0.5, steps=20), row("ICT", "small", 0.4, steps=60)]

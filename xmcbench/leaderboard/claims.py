@@ -74,14 +74,16 @@ def _table(name: str, records: Sequence[Record], source: Source, standing: Stand
 
 
 def _shared_presets(records: Iterable[Record], claims: Iterable[Claim]) -> list[str]:
-    """The presets that two of the methods have in common."""
+    """The presets that two of the methods have in common; without any, those of one, beside rows without presets."""
     methods = {side.method for claim in claims for side in (claim.better, claim.worse)}
     found: dict[str, set[str]] = {}
     for record in records:
         preset = _preset(record)
-        if preset and record.method.title in methods:
+        if record.method.title in methods:
             found.setdefault(preset, set()).add(record.method.title)
-    return sorted(preset for preset, titles in found.items() if len(titles) > 1)
+    beside = found.pop("", set())
+    shared = [preset for preset, titles in found.items() if len(titles) > 1]
+    return sorted(shared or (found if beside else ()))
 
 
 def _tested(
