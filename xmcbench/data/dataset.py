@@ -244,9 +244,8 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     elif holding.test_filter:
         pairs = filter_store(holding.test_filter, corpora[1].rows, labels.rows)
         if card.filter == "none":
-            notes.append(
-                f"{holding.test_filter.name} removes nothing by default: choose --filter file, or say so in a card"
-            )
+            name = holding.test_filter.name
+            notes.append(f'{name} removes nothing unless --filter file is given, or filter = "file" in a card')
     files = holding.files
     named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
     train, test = corpora
