@@ -94,3 +94,29 @@ def test_a_row_with_a_parameter_that_is_gone_is_not_answered_by_another_cell(ins
         ended = inside("show", *words, "--text", "a garden", *where)
         assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
         assert "unknown parameter 'my.steps'" in ended.stderr
+
+
+def test_a_text_leaves_the_log_of_the_cell_alone(inside, plugin, tiny, tmp_path):
+    """A record names it; where it is asked about a text the method has a log of its own."""
+    file = plugin("""
+        from xmcbench import Method
+
+        class Bad(Method):
+            def fit(self, raw_X, raw_Y, pairs=None):
+                raise ValueError("no luck")
+
+            def predict(self, raw_X, k=100): ...
+    """)
+    where = ("--dataset", tiny, "--plugin", file)
+    assert inside("run", *where, "--setting", "ez", "--methods", "bad").returncode == 1
+    (log,) = (tmp_path / "runs" / "logs").rglob("*.log")
+    diagnosis = log.read_text()
+    assert "ValueError: no luck" in diagnosis
+    ended = inside("show", "bad", "--text", "x y", *where)
+    assert (ended.returncode, "bad: ValueError: no luck" in ended.stderr) == (1, True), ended.stderr
+    assert log.read_text() == diagnosis
+    own = log.with_name(f"text-{log.name}")
+    assert f"(log: {own.relative_to(tmp_path)})" in ended.stderr
+    assert "ValueError: no luck" in own.read_text()
+    assert json.loads(inside("clean", "--kind", "logs", "--unneeded", "--remove", "--json").stdout)["items"]
+    assert (log.exists(), own.exists()) == (True, False)

@@ -42,8 +42,9 @@ def asked(at_hand, plugin, tiny, tmp_path):
     """Ask a method for the best labels of the texts."""
     store, registry = Store(tmp_path / "runs"), Registry([plugin(METHODS)])
 
-    def ask(method, k):
-        (cell,) = plan([Request(str(tiny), Setting.of("ez"), methods=[method])], registry, store).cells
+    def ask(method, k, **parameters):
+        request = Request(str(tiny), Setting.of("ez"), methods=[method], overrides={method: parameters})
+        (cell,) = plan([request], registry, store).cells
         return predict_texts(cell, Place(store), TEXTS, k)
 
     ask.store = store
@@ -55,6 +56,16 @@ def test_a_method_is_asked_for_new_texts(asked, k):
     found = asked("lengths", k)
     assert found.indices.tolist() == np.array([[2, 1, 3], [5, 4, 6]])[:, :k].tolist()
     assert not [*asked.store.root.rglob("*.json")], "nothing is recorded"
+
+
+def test_nothing_that_is_made_of_the_texts_is_kept(asked):
+    """Of built-in methods, whose rankings others may use, and of methods that have them made."""
+    asked("tfidf", 3)
+    asked("hybrid", 3, parts="tfidf,bm25")
+    (kept,) = asked.store.artifacts.glob("*/*/cost.json")
+    assert kept.parent.parent.name == "tfidf"
+    assert not asked.store.record_files()
+    assert not asked.store.files("logs")
 
 
 def test_a_runs_folder_that_cannot_be_written_is_not_needed(asked, monkeypatch):
@@ -80,5 +91,17 @@ def test_a_runs_folder_that_cannot_be_written_is_not_needed(asked, monkeypatch):
 def test_what_stands_in_the_way_is_said(asked):
     with pytest.raises(Unavailable, match="the weights are not here"):
         asked("lacking", 3)
-    with pytest.raises(MethodError, match="broken: failed: ValueError: no luck|ValueError: no luck"):
+    assert not asked.store.files("logs")
+    with pytest.raises(MethodError, match="broken: failed: ValueError: no luck|ValueError: no luck") as raised:
         asked("broken", 3)
+    (log,) = asked.store.files("logs")
+    assert raised.value.hint == f"log: {log}"
+    assert log.name.startswith("text-broken-s0-")
+
+
+def test_a_log_that_cannot_be_kept_is_not_named(asked):
+    asked.store.root.mkdir()
+    (asked.store.root / "logs").touch()
+    with pytest.raises(MethodError, match="ValueError: no luck") as raised:
+        asked("broken", 3)
+    assert raised.value.hint == ""

@@ -258,6 +258,21 @@ def test_a_store_without_a_root_goes_with_its_object():
     assert not root.exists()
 
 
+def test_what_is_made_of_texts_for_a_single_use_goes_with_the_object(tmp_path):
+    def build(folder):
+        (folder / "x.txt").write_text("hello")
+
+    store = Artifacts(tmp_path, single_use="a" * 64)
+    kept = store.get("tfidf", {"labels": "b" * 64}, build)
+    gone = store.get("tokens", {"texts": {"digest": "a" * 64}}, build)
+    store.put("ranking", {"texts": ["b" * 64, "a" * 64]}, build, 1.0)
+    assert (gone / "x.txt").read_text() == "hello"
+    assert [*tmp_path.glob("*/*/cost.json")] == [kept / "cost.json"]
+    assert store.used == [f"tfidf/{kept.name}"]
+    del store
+    assert not gone.exists()
+
+
 def test_other_code_makes_an_artifact_of_its_own(tmp_path, monkeypatch):
     """The source and the packages of the build and of what it uses are part of the key."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +21,7 @@ from xmcbench.runner.place import Place
 from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import capacity, needs_of
 from xmcbench.runner.tasks import cell_task
+from xmcbench.storage.atomic import make_folder, move
 from xmcbench.storage.temporary import scratch
 from xmcbench.topk import TopK
 
@@ -35,8 +37,9 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
     """The k best labels of each text by the method of a planned cell, trained as that cell trains it.
 
     The method runs in a process of its own, as in a cell; features and pre-training that the runs folder has are used
-    again. Where that cannot be written, they are made in a temporary folder. Nothing is recorded. Raises Unavailable
-    where the method lacks something, MethodError where it fails, StorageError.
+    again. Where that cannot be written, they are made in a temporary folder. Nothing is recorded, nothing that is made
+    of the texts is kept, and the files of the cell stay as they are. Raises Unavailable where the method lacks
+    something, MethodError where it fails, naming its log, and StorageError.
     """
     from xmcbench.data.store import rows_of, write_texts
 
@@ -52,8 +55,12 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         depth = max(k, task.job.k)
         # The results are out of its reach, wherever it runs.
         kept = (str(path.resolve()) for path in hidden.of_runs(place.store.root))
-        job = msgspec.structs.replace(task.job, test=asked, k=depth, hidden=tuple({*task.job.hidden, *kept}))
-        executor.submit(replace(task, job=job))
+        job = msgspec.structs.replace(
+            task.job, test=asked, k=depth, hidden=tuple({*task.job.hidden, *kept}), single_use=True
+        )
+        # A record names the log of its cell, and another run may be writing that.
+        task = replace(task, job=job, log=staged.log_path(planned.cell))
+        executor.submit(task)
         while not (found := executor.watch(_LOOK_S)):
             pass
         (ended,) = found
@@ -61,10 +68,23 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         if status == "skipped":
             raise Unavailable(reason)
         if status != "ok":
-            raise MethodError(f"{planned.name}: {reason}", f"log: {task.log}" if store is place.store else "")
+            log = _kept_log(task.log, planned, store) if store is place.store else None
+            raise MethodError(f"{planned.name}: {reason}", f"log: {log}" if log else "")
         predictions = TopK.load(staged.predictions_path(planned.cell))
         predictions.check(len(texts), depth, planned.dataset.label_corpus.rows)
         return TopK(predictions.indices[:, :k], predictions.scores[:, :k])
+
+
+def _kept_log(log: Path, planned: PlannedCell, store: Store) -> Path | None:
+    """Where the log of a method that failed is from now on, beside that of its cell; None where it cannot be kept."""
+    cells_own = store.log_path(planned.cell)
+    kept = cells_own.with_name(f"text-{cells_own.name}")
+    try:
+        make_folder(kept.parent)
+        move(log, kept)
+    except StorageError:
+        return None
+    return kept
 
 
 def _stores(kept: Store, files: ExitStack) -> tuple[Store, Store]:

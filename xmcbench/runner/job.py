@@ -29,7 +29,8 @@ class Job(Struct, frozen=True, kw_only=True):
     compute: where the method computes. only: ``pretrain`` where that is all to be done.
     hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
     folder in which the process asks for artifacts, where the process that started it may put them; empty if none does.
-    imports: modules to be imported before anything is measured; one that cannot be is left to the method.
+    imports: modules to be imported before anything is measured; one that cannot be is left to the method. single_use:
+    whether nobody else asks about the test texts, so that nothing that is made of them is kept.
     """
 
     train: TextFile
@@ -50,6 +51,7 @@ class Job(Struct, frozen=True, kw_only=True):
     only: Literal["", "pretrain"] = ""
     wanted: str = ""
     imports: tuple[str, ...] = ()
+    single_use: bool = False
 
     def write(self, path: Path) -> None:
         """Write the job as JSON."""

@@ -83,7 +83,8 @@ def run(job: Job) -> Outcome:
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
-    artifacts = Artifacts(Path(job.artifacts), wanted.asking(Path(job.wanted)) if job.wanted else None)
+    supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
+    artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "")
     identity = {"method": job.method, "parameters": job.parameters}
     if job.only:
         return _pretrained(job, method, texts, artifacts, phases)

@@ -23,7 +23,7 @@ from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.storage.atomic import atomic_folder
-from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.canonical import canonical_json, sha256_file, sha256_json
 from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
@@ -70,9 +70,12 @@ class Artifacts:
     Large files with the same content are kept once: they are hard links to a file in ``content``.
 
     supplier: called with ``kind/hash`` before an artifact is made; it may put the folder there from elsewhere.
+    single_use: the digest of texts that nobody else asks about; what is made of them is removed with the object.
     """
 
-    def __init__(self, root: Path | None = None, supplier: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, root: Path | None = None, supplier: Callable[[str], None] | None = None, single_use: str = ""
+    ) -> None:
         self.reused_s, self._waited_s = 0.0, 0.0
         self.used: list[str] = []
         self._locks: list[IO[str]] = []
@@ -80,7 +83,8 @@ class Artifacts:
         if root is None:
             held, root = scratch_folder()
             weakref.finalize(self, remove_folder, held, root)
-        self.root, self._supplier = root, supplier
+        self.root, self._supplier, self._single_use = root, supplier, single_use
+        self._temporary: Artifacts | None = None
 
     def get(
         self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
@@ -95,6 +99,9 @@ class Artifacts:
         clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
         be read or written.
         """
+        if self._is_single_use(identity):
+            self._temporary = self._temporary or Artifacts()
+            return self._temporary.get(kind, identity, build, uses)
         key = _with_code(identity, build, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
         lock = folder.with_suffix(".lock")
@@ -130,6 +137,8 @@ class Artifacts:
         write: fills the folder; it stands in the module that has the ``build`` of whoever asks. wall_s: what it cost.
         Raises StorageError when it cannot be written.
         """
+        if self._is_single_use(identity):
+            return
         key = _with_code(identity, write, *uses)
         folder = self.root / kind / sha256_json(key)[:32]
         if _noted(folder) is None:
@@ -152,6 +161,9 @@ class Artifacts:
         folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
         return folder
+
+    def _is_single_use(self, identity: Mapping[str, object]) -> bool:
+        return bool(self._single_use) and self._single_use in canonical_json(identity)
 
     def _make(
         self,
