@@ -112,6 +112,17 @@ def test_what_is_chosen_goes_and_results_stay(inside, runs, choice, left):
     assert len(before) == 2
 
 
+def test_a_kind_of_which_nothing_is_left_is_known(inside, runs):
+    """A command that removes it may be given again."""
+    for kind in ("predictions", "training"):
+        for left in ([kind], []):
+            ended = inside("clean", "--kind", kind, "--remove", "--json")
+            assert sorted({*kinds(ended)}) == left
+    assert kinds(inside("clean", "--kind", "unfinished", "--kind", "subsets", "--json")) == []
+    ended = inside("clean", "--kind", "content")
+    assert (ended.returncode, "unknown kind 'content'" in ended.stderr) == (2, True)
+
+
 def test_what_is_in_use_is_left_alone_and_said(inside, runs):
     (done,) = runs.records()
     with runs.claim(done.cell):

@@ -20,7 +20,11 @@ from xmcbench.errors import UnknownName, UsageError
 from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
+    from xmcbench.records import Store
     from xmcbench.records.cleaning import Item
+
+#: The kinds of ``records.cleaning`` that are not artifacts.
+_NO_ARTIFACTS = ("unfinished", "predictions", "logs", "subsets")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     left_out = report.warn_left_out(store)
     if left_out and arguments.unneeded and arguments.remove:
         raise UsageError("what these records need is not known, so nothing is removed", "restore or delete them first")
-    known = {item.kind for item in found}
+    known = {item.kind for item in found} | _kinds(store)
     for kind in arguments.kind:
         if found and kind not in known:
             raise UnknownName("kind", kind, known)
@@ -83,6 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
         if busy:
             print(f"kept, because a running cell uses them: {len(busy)}")
     return left_out
+
+
+def _kinds(store: Store) -> set[str]:
+    """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
+    from xmcbench.storage.artifacts import CONTENT
+
+    made = {folder.name for folder in store.artifacts.glob("[!.]*/")}
+    return {*_NO_ARTIFACTS, *made - {CONTENT}}
 
 
 def _days(text: str) -> float:
