@@ -136,11 +136,11 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
 
 def test_predictions_that_are_not_those_of_the_record_are_made_again(inside, tiny, tmp_path):
     """The file can be read, and its rankings are reversed."""
-    words = ("--dataset", tiny, "--setting", "ez")
+    words = ("--dataset", tiny, "--setting", "ez", "--runs", "changed")  # files that were read stay in memory, by path
     assert inside("run", *words, "--methods", "tfidf").returncode == 0
     suggested = ("suggest", *words, "--method", "tfidf", "--k", "2", "--out")
-    (record,) = Store(tmp_path / "runs").records()
-    file = tmp_path / "runs" / record.predictions.file
+    (record,) = Store(tmp_path / "changed").records()
+    file = tmp_path / "changed" / record.predictions.file
     kept, right = file.read_bytes(), TopK.load(file)
     TopK(np.ascontiguousarray(right.indices[:, ::-1]), right.scores).save(file)
     ended = inside(*suggested, "one.tsv")
