@@ -123,6 +123,17 @@ def test_a_kind_of_which_nothing_is_left_is_known(inside, runs):
     assert (ended.returncode, "unknown kind 'content'" in ended.stderr) == (2, True)
 
 
+def test_what_is_said_to_be_freed_is_freed(inside, runs):
+    """Predictions are a link to the ranking that other methods use."""
+    (done,) = runs.records()
+    folder = next((runs.artifacts / "embeddings").glob("*/"))
+    os.link(runs.predictions_path(done.cell), folder / "ranking.npz")
+    ended = inside("clean", "--kind", "predictions", "--remove")
+    assert ended.stdout.splitlines()[-1] == "removed: 1 item, 0.0 MiB"
+    ended = inside("clean", "--kind", "embeddings", "--remove")
+    assert ended.stdout.splitlines()[-1] == "removed: 1 item, 2.0 MiB"
+
+
 def test_what_is_in_use_is_left_alone_and_said(inside, runs):
     (done,) = runs.records()
     with runs.claim(done.cell):

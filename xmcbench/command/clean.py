@@ -20,11 +20,7 @@ from xmcbench.errors import UnknownName, UsageError
 from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
-    from xmcbench.records import Store
     from xmcbench.records.cleaning import Item
-
-#: The kinds of ``records.cleaning`` that are not artifacts.
-_NO_ARTIFACTS = ("unfinished", "predictions", "logs", "subsets")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """List the selected items, or remove them."""
     from xmcbench.command import report
     from xmcbench.records import Store
-    from xmcbench.records.cleaning import in_use, items, remove
+    from xmcbench.records.cleaning import freed, in_use, items, kinds, remove
 
     store = Store(arguments.runs)
     store.check_exists()
@@ -51,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     left_out = report.warn_left_out(store)
     if left_out and arguments.unneeded and arguments.remove:
         raise UsageError("what these records need is not known, so nothing is removed", "restore or delete them first")
-    known = {item.kind for item in found} | _kinds(store)
+    known = {item.kind for item in found} | kinds(store)
     for kind in arguments.kind:
         if found and kind not in known:
             raise UnknownName("kind", kind, known)
@@ -62,11 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
         and (arguments.older_than is None or item.age_days > arguments.older_than)
         and not (arguments.unneeded and item.records)
     ]
+    idle = [item for item in chosen if not in_use(item)]
+    size = freed(store, idle)
     if arguments.remove:
         busy = remove(store, chosen)
         chosen = [item for item in chosen if item not in busy]
     else:
-        busy = [item for item in chosen if in_use(item)]
+        busy = [item for item in chosen if item not in idle]
     if arguments.json:
         entries = [
             {
@@ -83,18 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
         return left_out
     print(_table(chosen, busy))
     if arguments.remove:
-        print(f"\nremoved: {counted(len(chosen), 'item')}, {_size(sum(item.size for item in chosen))}")
+        print(f"\nremoved: {counted(len(chosen), 'item')}, {_size(size)}")
         if busy:
             print(f"kept, because a running cell uses them: {len(busy)}")
     return left_out
-
-
-def _kinds(store: Store) -> set[str]:
-    """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
-    from xmcbench.storage.artifacts import CONTENT
-
-    made = {folder.name for folder in store.artifacts.glob("[!.]*/")}
-    return {*_NO_ARTIFACTS, *made - {CONTENT}}
 
 
 def _days(text: str) -> float:

@@ -27,8 +27,11 @@ from xmcbench.errors import StorageError
 from xmcbench.processes.claim import CLAIM, Claim, dead
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT, COST, folders, forget_content
+from xmcbench.storage.artifacts import CONTENT, COST, UNFINISHED, folders, forget_content
 from xmcbench.storage.lock import exclusive
+
+#: The kinds that belong to records; the others are artifacts, and what is left of them.
+_OF_RECORDS = ("predictions", "logs", "subsets")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ def items(store: Store) -> list[Item]:
     """
     records, seen = store.records(), set[int]()
     return [*_artifacts(store, records, seen), *_of_records(store, records, seen)]
+
+
+def kinds(store: Store) -> set[str]:
+    """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
+    made = {folder.name for folder in store.artifacts.glob("[!.]*/")}
+    return {UNFINISHED, *_OF_RECORDS, *made - {CONTENT}}
 
 
 def freed(store: Store, chosen: Iterable[Item]) -> int:
@@ -152,7 +161,7 @@ def _of_records(store: Store, records: list[Record], seen: set[int]) -> Iterator
             paths += (store.root / "subsets").glob(f"*/{name}")
         for path in paths:
             needed.setdefault(path, []).append(str(cell.path))
-    for kind in ("predictions", "logs", "subsets"):
+    for kind in _OF_RECORDS:
         for path in store.files(kind):
             state, lock = path.stat(), path.with_suffix(".lock")
             if kind != "subsets":
