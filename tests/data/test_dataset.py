@@ -123,10 +123,10 @@ def test_the_filter_file_is_found_under_either_name(write_folder, name):
 def test_a_filter_file_that_removes_nothing_is_noted(write_folder):
     """As in the folders that others publish, which have no card."""
     folder = write_folder(filter_labels_test__txt="0 1\n")
-    (note,) = load_dataset(folder).found
-    assert note.startswith("filter_labels_test.txt removes nothing unless --filter file is given")
+    note = load_dataset(folder).notes[0]
+    assert note.startswith("the filter file removes nothing unless --filter file is given")
     (folder / "card.toml").write_text('name = "mine"\nslug = "mine"\nfilter = "file"\n')
-    assert load_dataset(folder).found == ()
+    assert note not in load_dataset(folder).notes
 
 
 def test_a_broken_filter_file_is_found_on_loading(write_folder):

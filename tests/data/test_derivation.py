@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,33 @@ def test_some_are_held_out_and_some_are_left(source, tmp_path, held_out, reason)
     (tmp_path / "sets" / "d" / "card.toml").write_text(_text(held_out, what="held_out"))
     with pytest.raises(DataError, match=reason):
         load_dataset("d")
+
+
+def test_corrected_uids_of_a_source_are_seen(write_folder, tmp_path, monkeypatch):
+    """The digest of the source does not cover them, and what is derived has them and a filter of them."""
+    monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
+    texts = [{"uid": f"wrong{row}", "title": f"text {row}", "target_ind": [row % 3]} for row in range(12)]
+    labels = [{"uid": f"right{row}", "title": f"label {row}"} for row in range(12)]
+    (tmp_path / "sets").mkdir()
+    for name, what, wanted in (("held", "held_out", 4), ("some", "labels", 9)):
+        (tmp_path / "sets" / name).mkdir()
+        card = _text(wanted, source="source", what=what).replace('slug = "d"', f'slug = "{name}"')
+        (tmp_path / "sets" / name / "card.toml").write_text(card)
+
+    def derived(word):
+        instances = [{**each, "uid": each["uid"].replace("wrong", word)} for each in texts]
+        named = [{**each, "uid": each["uid"].replace("right", word)} for each in labels]
+        folder = write_folder(trn=instances, tst=instances[:3], lbl=named)
+        card = folder.joinpath("card.toml")
+        card.write_text('name = "source"\nslug = "source"\n')
+        shutil.rmtree(tmp_path / "sets" / "source", ignore_errors=True)
+        shutil.move(folder, tmp_path / "sets" / "source")
+        return load_dataset("held"), load_dataset("some")
+
+    for word in ("wrong", "right"):
+        held, some = derived(word)
+        assert {uid.rstrip("0123456789") for uid in (*held.test.uids, *some.labels.uids)} == {word}
+    assert "self" in held.filters
 
 
 def test_the_digest_depends_on_source_and_draw(source, tmp_path):

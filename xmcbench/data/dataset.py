@@ -178,11 +178,20 @@ class Dataset:
         return csr_matrix((np.ones(len(rows), np.float32), (rows, self._own.labels[rows])), shape=shape)
 
     @property
+    def corpora(self) -> list[str]:
+        """The paths of training instances, test instances and labels in the cache, which identify their sources."""
+        parts = (self.train_corpus, self.test_corpus, self.label_corpus)
+        return [each.folder.relative_to(cache_root()).as_posix() for each in parts]
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of results has to know about the data: what was found, and what cannot be computed."""
-        few = self.train_corpus.rows < MIN_INSTANCES and self.test_corpus.pairs
-        psp = f"PSP is left out: propensities need {MIN_INSTANCES} training instances"
-        return (*self.found, *([psp] if few else []))
+        notes = [*self.found]
+        if self.filter_pairs and self.card.filter == "none":
+            notes.append('the filter file removes nothing unless --filter file is given, or filter = "file" in a card')
+        if self.train_corpus.rows < MIN_INSTANCES and self.test_corpus.pairs:
+            notes.append(f"PSP is left out: propensities need {MIN_INSTANCES} training instances")
+        return tuple(notes)
 
     @cached_property
     def longest_filter(self) -> int:
@@ -202,9 +211,7 @@ class Dataset:
             found = pc.index_in(test, value_set=labels)
             np.save(folder / "labels.npy", arrow.to_numpy(pc.fill_null(found, arrow.scalar(-1))))
 
-        # The path of a corpus in the cache identifies its source.
-        made_from = [str(each.folder.relative_to(cache_root())) for each in (self.test_corpus, self.label_corpus)]
-        folder = kept("own-labels", {"corpora": made_from}, fill)
+        folder = kept("own-labels", {"corpora": self.corpora[1:]}, fill)
         return _OwnLabels(np.load(folder / "labels.npy", allow_pickle=False))
 
 
@@ -243,9 +250,6 @@ def open_dataset(source: Source, card: Card) -> Dataset:
             notes.append(f"{holding.test_filter.name} is not used: it numbers the rows of another test set")
     elif holding.test_filter:
         pairs = filter_store(holding.test_filter, corpora[1].rows, labels.rows)
-        if card.filter == "none":
-            name = holding.test_filter.name
-            notes.append(f'{name} removes nothing unless --filter file is given, or filter = "file" in a card')
     files = holding.files
     named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
     train, test = corpora

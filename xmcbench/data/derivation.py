@@ -47,6 +47,11 @@ def draw(total: int, wanted: int, seed: int, name: str, what: str) -> np.ndarray
     return np.sort(order[:wanted])
 
 
+def _identity(parent: Dataset) -> dict[str, object]:
+    """What a derived dataset depends on in its source: the content, and the uids, which the digest does not cover."""
+    return {"from": parent.digest, "corpora": parent.corpora}
+
+
 def _restrict(pairs: csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, csr_matrix]:
     """The rows of ``pairs`` [N, L] with one of ``labels`` (ascending ids), and their pairs [rows, len(labels)].
 
@@ -61,7 +66,7 @@ def _restrict(pairs: csr_matrix, labels: np.ndarray) -> tuple[np.ndarray, csr_ma
 
 def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     wanted = derivation.labels or 0
-    identity = {"from": parent.digest, "labels": wanted, "seed": derivation.seed}
+    identity = {**_identity(parent), "labels": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
         labels = draw(parent.label_corpus.rows, wanted, derivation.seed or 0, card.name, "labels")
@@ -88,7 +93,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
 
 
 def _titles(parent: Dataset, card: Card) -> Dataset:
-    identity = {"from": parent.digest, "titles": True}
+    identity = {**_identity(parent), "titles": True}
 
     def fill(folder: Path) -> None:
         for name, texts, pairs in (
@@ -107,7 +112,7 @@ def _titles(parent: Dataset, card: Card) -> Dataset:
 def _held_out(parent: Dataset, card: Card, derivation: Derivation) -> Dataset:
     """All labels of the parent stay; its test instances, and the filter file about them, are not used."""
     wanted, total = derivation.held_out or 0, parent.train_corpus.rows
-    identity = {"from": parent.digest, "held_out": wanted, "seed": derivation.seed}
+    identity = {**_identity(parent), "held_out": wanted, "seed": derivation.seed}
 
     def fill(folder: Path) -> None:
         rows = draw(total, wanted, derivation.seed or 0, card.name, "training instances")

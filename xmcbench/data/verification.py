@@ -43,9 +43,9 @@ def verify(name_or_place: str | Path) -> list[str]:
 def examine(name_or_place: str | Path) -> Verified:
     """Hash and read every file of a dataset again, without the cache.
 
-    A derived dataset is derived again, after its source has been verified. A folder that holds a label matrix and
-    filters, but no texts, is verified too. Raises UnknownName, UsageError, and DataError if there are no data to
-    verify.
+    Of a derived dataset, the source is verified, and the counts of what is derived from it are compared. A folder that
+    holds a label matrix and filters, but no texts, is verified too. Raises UnknownName, UsageError, and DataError if
+    there are no data to verify.
     """
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
