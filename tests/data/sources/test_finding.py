@@ -147,6 +147,12 @@ def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkey
     assert [*both.test] == ["another one"]
     assert both.notes[0] == "test.parquet is not used: test.csv is read"
     (snapshot / "test.csv").unlink()
+    (snapshot / "validation.csv").write_text("text\nanother one\n")
+    assert load_dataset("hf:somebody/tea-set").notes[0] == "the validation set is not used: validation.csv"
+    (snapshot / "test.parquet").rename(snapshot / "test-00000-of-00002.parquet")
+    with pytest.raises(DataError, match="has 1 of 2 shards such as test-00000-of-00002.parquet"):
+        load_dataset("hf:somebody/tea-set")
+    (snapshot / "test-00000-of-00002.parquet").rename(snapshot / "test.parquet")
     monkeypatch.setattr("xmcbench.data.sources.hugging_face.cached", lambda name: name == "somebody/tea-set")
     assert load_dataset("somebody/tea-set").digest == dataset.digest
     assert not HuggingFace.recognize(place_of("somebody/else"))

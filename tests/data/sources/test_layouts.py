@@ -402,8 +402,47 @@ def test_a_file_that_only_begins_like_a_part_is_none_beside_one(made):
     folder = made({"train.csv": "text,labels\na,b\n", "train-small.jsonl": "", "test-1.csv": "text\nc\n"})
     made({"test-2.csv": "text\nd\n", "test-of-tea.csv": "text\ne\n", "valid.csv": "", "valid.tsv": ""})
     dataset = load_dataset(folder)
-    assert ([*dataset.train], [*dataset.test]) == (["a"], ["c", "d", "e"])
+    assert ([*dataset.train], [*dataset.test]) == (["a"], ["c", "d"])
     assert dataset.notes[0] == "the validation set is not used: valid.csv, valid.tsv"
+
+
+def test_shards_of_a_part_are_read_if_all_are_there(made):
+    shards = {f"train-0000{number}-of-00003.csv": f"text,labels\n{number},b\n" for number in range(3)}
+    folder = made({**shards, "train-small.csv": "text,labels\nsmall,b\n", "test.csv": "text,labels\nt,b\n"})
+    assert [*load_dataset(folder).train] == ["0", "1", "2"]
+    made({"train-00000-of-00001.csv": "text,labels\nwhole,b\n"})
+    with pytest.raises(DataError, match="set has train-00000-of-00001.csv and train-00000-of-00003.csv: only one"):
+        load_dataset(folder)
+    (folder / "train-00000-of-00001.csv").unlink()
+    (folder / "train-00001-of-00003.csv").unlink()
+    with pytest.raises(DataError, match="set has 2 of 3 shards such as train-00000-of-00003.csv"):
+        load_dataset(folder)
+    made({"train-0-of-00003.csv": ""})  # the number of another one
+    with pytest.raises(DataError, match="of 3 shards"):
+        load_dataset(folder)
+
+
+@pytest.mark.parametrize(
+    ("columns", "head", "texts"),
+    [
+        ("text=title", "title,abstract,labels", ["t"]),
+        ("title=abstract", "title,abstract,labels", ["a"]),
+        ("title=text", "text,labels", ["t"]),
+        ("title=title", "title,abstract,labels", ["t\ta"]),
+        ("uid=title", "title,labels", ["t"]),
+    ],
+)
+def test_a_named_column_is_title_or_text(made, columns, head, texts):
+    cells = {"title": "t", "text": "t", "abstract": "a", "labels": "b"}
+    folder = made({"train.csv": f"{head}\n{','.join(cells[each] for each in head.split(','))}\n"})
+    made({"test.csv": (folder / "train.csv").read_text()})
+    assert [*load_dataset(f"{folder}?{columns}").train] == texts
+
+
+def test_documents_do_not_depend_on_tables_of_labels(made):
+    folder = made({"train.csv": "text,labels\na,b\n", "test.csv": "text,labels\nc,b\n"})
+    made({"new/new.csv": "text\nd\n", "new/labels.csv": "", "new/labels.jsonl": ""})
+    assert [*load_dataset(f"{folder}?documents={folder / 'new' / 'new.csv'}").test] == ["d"]
 
 
 def test_a_code_without_a_name_is_no_label(made, tmp_path):
@@ -450,6 +489,7 @@ def test_parquet_and_arrow_files_name_their_codes(made):
             out.write_table(table)
         shards = made({"data/.keep": ""}, "shards")
         parquet.write_table(table, shards / "data" / f"{split}-00000-of-00001.parquet")
+    assert load_dataset(folder).notes[0] == "not used: validation"
     for place, layout in ((folder, "huggingface"), (shards, "tables")):
         assert source_at(place_of(place)).name == layout
         dataset = load_dataset(place)

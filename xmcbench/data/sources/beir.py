@@ -163,6 +163,6 @@ def _distinct_uids(dataset: Dataset) -> dict[str, list[str]]:
 
 
 def _cell(uid: str) -> str:
-    if any(each in uid for each in "\t\r\n") or uid.startswith("\ufeff"):
+    if any(each in uid for each in "\t\r\n"):
         raise DataError(f"uid {uid!r} has a tab or a line break, which a file of judgments cannot hold")
     return uid

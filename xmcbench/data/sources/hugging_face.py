@@ -13,7 +13,7 @@ from typing import Any
 
 from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
-from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, splits_of
+from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, splits_of, unused_splits, whole
 from xmcbench.errors import DataError, Unavailable
 from xmcbench.storage.reading import read_text
 
@@ -46,7 +46,7 @@ class HuggingFace(Tables):
     def files(self) -> Files:
         found = _hub_id(self.place)
         if found is None:
-            return Files(_saved(self.place.path))
+            return _saved(self.place.path)
         folder = _snapshot(found, self.place.options.get("revision"))
         config = self.place.options.get("config")
         places = [folder / config, folder] if config else [folder, folder / "default"]
@@ -60,8 +60,9 @@ class HuggingFace(Tables):
                     for files, *others in filter(None, (*parts.values(), labels))
                     for other in others
                 )
-                read = {name: found[0] for name, found in parts.items() if found}
-                return Files(read, labels[0] if labels else (), notes)
+                notes += unused_splits(each)
+                read = {name: whole(found[0]) for name, found in parts.items() if found}
+                return Files(read, whole(labels[0]) if labels else (), notes)
         below = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
         raise DataError(
             f"{found} has no train or test file ending in {', '.join(SUFFIXES)}",
@@ -85,7 +86,7 @@ def cached(name: str) -> bool:
     return (hub / f"datasets--{name.replace('/', '--')}").is_dir()
 
 
-def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:
+def _saved(folder: Path) -> Files:
     """The Arrow files of the splits that have any. Raises DataError where neither train nor test does."""
     splits = _listed(folder / _SPLITS, "splits") if (folder / _SPLITS).is_file() else [""]
     found = {}
@@ -98,7 +99,8 @@ def _saved(folder: Path) -> dict[str, tuple[Path, ...]]:
                 found[split or "train"] = tuple(folder / split / name for name in files)
     if not found:
         raise DataError(f"{folder} has no train or test split", "save a split with rows under one of these names")
-    return found
+    unused = [split for split in splits if split not in ("", *_TRAIN, *_TEST)]
+    return Files(found, notes=(f"not used: {', '.join(unused)}",) if unused else ())
 
 
 def _listed(path: Path, key: str) -> list[str]:

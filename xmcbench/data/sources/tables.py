@@ -14,6 +14,7 @@ from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.records import ENDINGS, Record, columns_of, records
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.errors import DataError, UsageError
+from xmcbench.output.quantities import counted
 
 #: The columns that are tried for each role where none is named.
 DEFAULTS = {
@@ -28,6 +29,9 @@ _OTHER = ("validation", "valid", "dev", "val")
 
 #: What follows the name of a split in the name of a shard, without its ending.
 _SHARD = re.compile(r"-[0-9]+(-of-[0-9]+)?")
+
+#: The end of the name of a shard, up to the first dot, that says how many there are: its number and the total.
+_NUMBER_OF = re.compile(r"-([0-9]+)-of-([0-9]+)$")
 
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
@@ -61,14 +65,18 @@ class Columns:
     def of(cls, present: Sequence[str], options: Mapping[str, str], where: Path, labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
 
-        Raises UsageError for a column that is not there, and where there is no text.
+        A column that is named as the title is not the text too, and the other way round. Raises UsageError for a column
+        that is not there, and where there is no text.
         """
         found: dict[str, str | None] = {}
+        options = {} if labels else options
+        other = {"title": options.get("text"), "text": options.get("title")}
         for role, usual in DEFAULTS.items():
-            wanted = None if labels else options.get(role)
+            wanted = options.get(role)
             if wanted is not None and wanted not in present:
                 raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
-            found[role] = wanted or next((name for name in usual if name in present), None)
+            free = (name for name in usual if name in present and name != other.get(role))
+            found[role] = wanted or next(free, None)
         if found["text"] is None and found["title"] is None:
             hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
             raise UsageError(f"{where} has no text column with a known name", f"{hint}; it has: {', '.join(present)}")
@@ -113,10 +121,8 @@ class Tables(Source):
         parts = {name: _only(path, splits_of(path, names)) for name, names in (("train", _TRAIN), ("test", _TEST))}
         if not any(parts.values()):
             raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
-        unused = [each.name for files in splits_of(path, _OTHER) for each in files]
-        notes = (f"the validation set is not used: {', '.join(unused)}",) if unused else ()
         labels = _only(path, splits_of(path, _LABELS))
-        return Files({name: each for name, each in parts.items() if each}, labels, notes)
+        return Files({name: each for name, each in parts.items() if each}, labels, unused_splits(path))
 
     def holding(self) -> Holding:
         files = self.files()
@@ -126,7 +132,9 @@ class Tables(Source):
         return Holding(table.label_part(), made.get("train"), made.get("test"), notes=notes, **self.filters())
 
     def documents(self) -> Part:
-        parts = self.files().parts
+        path = self.place.path
+        # Labels beside a file do not matter to its texts.
+        parts = {"train": (path,)} if path.is_file() else self.files().parts
         chosen = parts.get("test") or parts["train"]
         return _Table({"test": chosen}, (), self.place.options).document_part(chosen)
 
@@ -278,7 +286,8 @@ def _whole_files(folder: Path, names: Iterable[str]) -> list[Path]:
 def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
     """What could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
 
-    Files that only begin like one (train-small.csv) count where there is nothing else.
+    Shards of different totals are different splits. Files that only begin like one (train-small.csv) count where there
+    is nothing else.
     """
     found: list[tuple[Path, ...]] = []
     others: list[tuple[Path, ...]] = []
@@ -286,16 +295,42 @@ def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
         for place in (folder, folder / "data"):
             found += [(path,) for path in _whole_files(place, (name,))]
             for ending in ENDINGS if place.is_dir() else ():
-                shards = tuple(path for path in sorted(place.glob(f"{name}-*{ending}")) if path.is_file())
-                numbered = any(_SHARD.fullmatch(path.name.removesuffix(ending), len(name)) for path in shards)
-                if shards:
-                    (found if numbered else others).append(shards)
+                shards: dict[int | None, list[Path]] = {}
+                rest = []
+                for path in filter(Path.is_file, sorted(place.glob(f"{name}-*{ending}"))):
+                    if _SHARD.fullmatch(path.name.removesuffix(ending), len(name)):
+                        numbered = _number_of(path)
+                        shards.setdefault(numbered[1] if numbered else None, []).append(path)
+                    else:
+                        rest.append(path)
+                found += map(tuple, shards.values())
+                others += [tuple(rest)] if rest else []
     return found or others
 
 
+def unused_splits(folder: Path) -> tuple[str, ...]:
+    """A note on the validation set, if there is one."""
+    unused = [each.name for files in splits_of(folder, _OTHER) for each in files]
+    return (f"the validation set is not used: {', '.join(unused)}",) if unused else ()
+
+
+def _number_of(path: Path) -> tuple[int, int] | None:
+    """The number of a shard and their total, where its name has both."""
+    found = _NUMBER_OF.search(path.name.partition(".")[0])
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def whole(files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files of a split. Raises DataError where some of its shards are missing."""
+    if (first := _number_of(files[0])) and len({*map(_number_of, files)}) != first[1]:
+        said = f"{len(files)} of {counted(first[1], 'shard')}"
+        raise DataError(f"{files[0].parent} has {said} such as {files[0].name}", "get the others too")
+    return files
+
+
 def _only(folder: Path, found: Sequence[tuple[Path, ...]]) -> tuple[Path, ...]:
-    """The files of a split, if any were found. Raises DataError where several could be meant."""
+    """The files of a split, if any were found. Raises DataError where several could be meant, or some are missing."""
     if len(found) > 1:
         names = " and ".join(str(files[0].relative_to(folder)) for files in found)
         raise DataError(f"{folder} has {names}: only one of them can be read", "move the others to another folder")
-    return found[0] if found else ()
+    return whole(found[0]) if found else ()
