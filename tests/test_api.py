@@ -240,6 +240,9 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
         (lambda tiny: xmcbench.run(tiny, methods="bm25", set=["b"]), "is not method -> parameter -> value"),
         (lambda tiny: xmcbench.run(tiny, methods="bm25", options={"runs": "x"}), "options are of type dict"),
         (lambda tiny: xmcbench.ablation(tiny, BM25()), "is not the name of a method"),
+        (lambda tiny: xmcbench.run(tiny, methods=BM25(), set={"tfidf": {"ngrams": 1}}), "tfidf"),
+        (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[0, 1], by="foo"), "foo"),
+        (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[]), "ratios is empty"),
         (lambda tiny: xmcbench.evaluate([[1, 2]], tiny), "predictions are of type list"),
         (lambda _: xmcbench.compare("bm25", "bm25", seed="a"), "the seed 'a' is not an integer"),
         (lambda _: Options(on="x"), "--on 'x' is not local"),
@@ -456,6 +459,9 @@ def test_predictions_are_evaluated_on_a_dataset(tiny, tmp_path):
             assert (scores.values["P@1"], scores.values["R@3"], scores.scored) == (1, 1, 30)
     with pytest.raises(UsageError, match="has no filter 'self'"):
         xmcbench.evaluate(perfect(), tiny, filter="self")
+    for wrong in (TopK(perfect().indices[0], perfect().scores[0]), TopK([[0]], [[1.0]])):
+        with pytest.raises(MethodError, match="must be arrays of shape"):
+            xmcbench.evaluate(wrong, tiny)
     with pytest.raises(MethodError, match="shapes"):
         xmcbench.evaluate(TopK(perfect().indices[:3], perfect().scores[:3]), tiny)
     with pytest.raises(MethodError, match=r"names a label outside 0\.\.9"):

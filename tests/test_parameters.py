@@ -48,6 +48,7 @@ def test_parses_text_and_checks_values():
         ({"k1": "nan"}, "is not a finite number"),
         ({"k1": "inf"}, "is not a finite number"),
         ({"k1": -math.inf}, "is not a finite number"),
+        ({"k1": 10**400}, "is not a finite number"),
         ({"fast": "yes"}, "is not of type bool"),
         ({"mode": "tow"}, "did you mean 'two'"),
     ],

@@ -14,11 +14,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xmcbench import metrics
 from xmcbench.data import Dataset, load_dataset
 from xmcbench.data.catalog import default_dataset
 from xmcbench.data.sealing import check_open
-from xmcbench.errors import PluginError, UnknownName, UsageError
+from xmcbench.errors import MethodError, PluginError, UnknownName, UsageError
 from xmcbench.experiment import AblationRun, CurveRun, Options, Run, only_ablation
 from xmcbench.method import Method
 from xmcbench.metrics import Scores, inverse_propensity
@@ -101,6 +103,9 @@ def curve(
     Methods that never look at pairs run once. execute_missing: False only reads finished cells. Raises what ``run``
     raises.
     """
+    if len(ratios) == 0:
+        raise UsageError("ratios is empty", f"for example ratios={RATIOS}")
+    settings(["fs"], [0.5], [by])  # at the shares 0 and 1 `by` makes no difference, and is not looked at
     wanted = {"dataset": dataset, "methods": methods, "preset": preset, "set": _parameters(set), "seed": seed}
     grids, options = _grids([wanted], _checked(options), [Setting.at(share, by) for share in ratios])
     planned = CurveRun.planned(grids, options, options.registry(), filter, by, ratios)
@@ -150,6 +155,8 @@ def evaluate(
         raise UsageError(f"predictions are of type {type(predictions).__name__}", "a TopK, or the path of its file")
     data = load_dataset(dataset) if isinstance(dataset, str | Path) else dataset
     answer = TopK.load(Path(predictions)) if isinstance(predictions, str | Path) else predictions
+    if not all(isinstance(each, np.ndarray) and each.ndim == 2 for each in (answer.indices, answer.scores)):
+        raise MethodError("indices and scores of predictions must be arrays of shape [n, k]", "see `xmcbench.TopK`")
     answer.check(len(data.test), answer.k, len(data.labels))
     removed = data.filter(data.chosen_filter(filter))
     weights = None
@@ -181,7 +188,8 @@ def _grids(
             else:
                 name = names[type(instance)]
                 values = {**instance.parameters(), **sets.get(name, {})}
-                grids.append(replace(named, methods=(name,), preset=None, overrides={name: values}, complete=True))
+                own = {**sets, name: values}
+                grids.append(replace(named, methods=(name,), preset=None, overrides=own, complete=True))
         if not methods:
             grids.append(named)
     return grids, replace(options, plugins=files)

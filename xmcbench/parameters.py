@@ -15,6 +15,7 @@ import difflib
 import inspect
 import math
 import operator
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -99,7 +100,7 @@ class Parameter(Struct, frozen=True):
         if value is None and self.optional:
             return None
         if self.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            value = float(value) if abs(value) <= sys.float_info.max else math.inf
         if type(value) is not _KINDS[self.kind]:
             raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}", self.doc.text)
         if isinstance(value, float) and not math.isfinite(value):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from xmcbench.texts import Texts
 
 _RUN = ("query", "Q0", "document", "rank", "score", "tag")
+#: Scores are kept as float32.
+_LARGEST = float(np.finfo(np.float32).max)
 _QRELS = ("query", "iteration", "document", "relevance")
 
 
@@ -166,10 +168,10 @@ def _numbers(path: Path, column: pd.Series, what: str) -> np.ndarray:
     import pandas as pd
 
     values = np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
-    wrong = ~np.isfinite(values)
+    wrong = ~(np.abs(values) <= _LARGEST)  # NaN too
     if wrong.any():
         value = column.iloc[int(wrong.argmax())]
-        raise DataError(f"{_line(path, column, wrong)} has the {what} {value!r}, not a finite number")
+        raise DataError(f"{_line(path, column, wrong)} has the {what} {value!r}, not a finite 32-bit number")
     return values
 
 
