@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from xmcbench import Texts
 
+#: Labels that are expanded at a time.
+_LABELS = 16_384
+
 
 class LabelExpansion(Method):
     """TF-IDF over labels that have the words of their nearest training documents too.
@@ -49,7 +52,7 @@ class LabelExpansion(Method):
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Find the nearest documents of every label, or take the expanded labels from the store."""
-        from scipy.sparse import load_npz, save_npz
+        from scipy.sparse import load_npz, save_npz, vstack
 
         features = AnalyzedFeatures.shared(
             self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
@@ -59,11 +62,18 @@ class LabelExpansion(Method):
         def build(folder: Path) -> None:
             instances = features.transform(raw_X)
             nearest = SparseIndex(instances).search(features.labels, self.documents)
-            save_npz(
-                folder / "labels.npz",
-                expanded(features.labels, instances, nearest, self.weight, self.terms),
-                compressed=False,
-            )
+            # In blocks: before it is cut, a label has the features of all its documents.
+            parts = [
+                expanded(
+                    features.labels[start : start + _LABELS],
+                    instances,
+                    TopK(nearest.indices[start : start + _LABELS], nearest.scores[start : start + _LABELS]),
+                    self.weight,
+                    self.terms,
+                )
+                for start in range(0, len(nearest), _LABELS)
+            ]
+            save_npz(folder / "labels.npz", vstack(parts, format="csr"), compressed=False)
 
         folder = self.artifacts.get("label-expansion", identity, build)
         self._features = features

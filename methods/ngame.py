@@ -42,8 +42,8 @@ class NGAME(DualEncoder):
     The score of a label is (1 - fusion) x cosine with its vector + fusion x cosine with its classifier. A label without
     a known pair has its vector for a classifier.
 
-    Vectors are compared by cosine throughout, so a head with inner products is refused. Several processes train the
-    encoder and embed texts. One process trains the classifiers, on every machine.
+    Vectors are compared by cosine in training, so a head with inner products is refused there. Several processes train
+    the encoder and embed texts. One process trains the classifiers, on every machine.
     """
 
     title = "NGAME"

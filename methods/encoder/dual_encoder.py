@@ -115,7 +115,7 @@ class DualEncoder(Method):
         Interval(ge=0, le=1),
         Doc(
             "share of the fine-tuned weights when averaged with the initial ones; none: chosen on held-out labels of "
-            "the known pairs, after a fine-tuning on the others",
+            "the known pairs, after a fine-tuning on the others, which is slow where many labels are known",
             "WiSE-FT, Wortsman et al. 2022",
         ),
     ] = 1.0

@@ -37,8 +37,8 @@ class Segments:
     def drawn(cls, words: np.ndarray, shortest: int, longest: int, rng: np.random.Generator) -> Segments:
         """Split every document into segments of a random number of words, ``shortest`` to ``longest``.
 
-        words: of the content of each document, int64 [n]. A last segment with fewer than half of ``shortest`` joins
-        the one before; a document with fewer is one segment, and one without words has none.
+        words: of the content of each document, int64 [n]. A last segment with fewer than ``shortest // 2`` joins the
+        one before; a document with fewer is one segment, and one without words has none.
         """
         most = -(-words // shortest)
         documents = np.repeat(np.arange(len(words)), most)

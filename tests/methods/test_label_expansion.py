@@ -45,6 +45,23 @@ def test_nothing_is_shared_with_other_parameters(tmp_path):
     assert len(found) == 4
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_labels_are_expanded_in_blocks(fitted, monkeypatch, size):
+    whole = fitted(LabelExpansion, RAW_X, RAW_Y)._features.labels
+    sizes = []
+
+    def counted(labels, *rest):
+        sizes.append(labels.shape[0])
+        return expanded(labels, *rest)
+
+    monkeypatch.setattr("xmcbench.methods.label_expansion._LABELS", size)
+    monkeypatch.setattr("xmcbench.methods.label_expansion.expanded", counted)
+    parts = fitted(LabelExpansion, RAW_X, RAW_Y)._features.labels
+    assert sizes == {1: [1, 1, 1], 2: [2, 1]}[size]
+    assert (parts.indptr.tolist(), parts.indices.tolist()) == (whole.indptr.tolist(), whole.indices.tolist())
+    assert parts.data.tobytes() == whole.data.tobytes()
+
+
 def test_no_label_and_no_document_in_common(fitted):
     method = fitted(LabelExpansion, Texts.from_lists(["a b"]), Texts.from_lists(["one", ""]))
     method.predict(Texts.from_lists(["one", ""]), 3).check(2, 3, 2)
