@@ -75,6 +75,12 @@ def test_a_cell_that_another_run_has_is_left_to_it(outdated):
     assert brought(record, store) is None
 
 
+def test_a_record_keeps_its_filter_where_the_other_was_not_scored(stored, outdated):
+    """The figures are computed again all the same."""
+    record, store = outdated
+    assert brought(record, store, "file") == stored[0] == store.find(record.cell)
+
+
 def test_a_filter_that_was_not_scored_makes_no_record_outdated(stored, altered):
     record, _ = stored
     constants = record.protocol.propensity

@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         and not (arguments.unneeded and item.records)
     ]
     idle = [item for item in chosen if not in_use(item)]
-    size = freed(store, idle)
     if arguments.remove:
+        size = freed(store, idle)
         busy = remove(store, chosen)
         chosen = [item for item in chosen if item not in busy]
     else:

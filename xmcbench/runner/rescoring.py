@@ -56,8 +56,9 @@ def up_to_date(
 ) -> Record | None:
     """The record with the figures of today's metrics, which are computed and written where they are outdated.
 
-    filter_name: the default filter of its dataset. Where another run has written the cell meanwhile, its record counts;
-    None where another run has the cell. Raises StorageError where the ranks are missing or damaged.
+    filter_name: the default filter of its dataset; one under which it was not scored leaves the record's own. Where
+    another run has written the cell meanwhile, its record counts; None where another run has the cell. Raises
+    StorageError where the ranks are missing or damaged.
     """
     if not is_outdated(record, filter_name, propensity):
         return record
@@ -65,5 +66,6 @@ def up_to_date(
         found = store.sound(record.cell) if claim.held else None
         if found is None or not is_outdated(found, filter_name, propensity):
             return found
-        scored = scorer.rescore(found.cell, store.root, filter_name, propensity)
+        default = filter_name if filter_name in found.metrics else found.protocol.filter
+        scored = scorer.rescore(found.cell, store.root, default, propensity)
         return store.write(msgspec.structs.replace(found, metrics=scored.metrics, protocol=scored.protocol))
