@@ -171,6 +171,39 @@ def test_settings_of_malloc_that_the_user_has_made_stay(run_here, at_hand, metho
     assert at_hand.environment["MALLOC_TRIM_THRESHOLD_"] == "1048576"
 
 
+@pytest.mark.gpu
+def test_attention_builds_no_plans_for_new_shapes(run_here, at_hand, methods, monkeypatch):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    monkeypatch.delenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", raising=False)
+    run_here(methods, methods=["chance"])
+    script = """
+import torch
+heads = torch.randn(2, 12, 40, 32, device="cuda", dtype=torch.bfloat16)
+mask = torch.ones(2, 1, 40, 40, device="cuda", dtype=torch.bool)
+with torch.profiler.profile() as profile:
+    torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask)
+print(*(each.key for each in profile.key_averages()))
+"""
+    called = subprocess.run(
+        [sys.executable, "-c", script], env=at_hand.environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "aten::scaled_dot_product_attention" in called
+    assert "cudnn" not in called
+
+
+@pytest.mark.parametrize("set_by_user", ["0", None])
+def test_attention_of_a_cell_avoids_cudnn_unless_the_user_wants_it(
+    run_here, at_hand, methods, monkeypatch, set_by_user
+):
+    monkeypatch.delenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", raising=False)
+    if set_by_user:
+        monkeypatch.setenv("TORCH_CUDNN_SDPA_DEPRIORITIZED", set_by_user)
+    run_here(methods, methods=["chance"])
+    assert at_hand.environment["TORCH_CUDNN_SDPA_DEPRIORITIZED"] == (set_by_user or "1")
+
+
 def test_limits_are_in_seconds_and_bytes(run_here, at_hand, methods):
     run_here(methods, methods=["chance"], limits=Limits(5.0, 0.5))
     assert at_hand.limits == (5.0, 2**29)
