@@ -40,6 +40,8 @@ class ICT(ContextEncoder):
         "small": (
             f"{_DEV}:small\n{_DEV}:small --set ict.learning_rate=1e-5\n{_DEV}:small --set ict.learning_rate=5e-5"
         ),
+        "hour": "the rate of small; nothing else was chosen",
+        "gpu": "for large corpora; the rate of small, nothing else was chosen",
         "scratch": (
             f"{_DEV}:scratch\n{_DEV}:scratch --set ict.learning_rate=3e-4\n{_DEV}:scratch --set ict.head=paper"
         ),

@@ -41,6 +41,8 @@ class SimCSE(PretrainedEncoder):
         "small": (
             f"{_DEV}:small\n{_DEV}:small --set simcse.learning_rate=1e-5\n{_DEV}:small --set simcse.learning_rate=5e-5"
         ),
+        "hour": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
+        "gpu": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
         "scratch": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
     }
     _projection: ClassVar[bool] = True

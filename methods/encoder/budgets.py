@@ -40,7 +40,7 @@ HOUR: dict[str, object] = {
     "finetune_steps": 120,
     "finetune_batch": 64,
 }
-#: ``gpu``: an hour on one.
+#: ``gpu``: for corpora of hundreds of thousands of documents, an hour or less on one.
 GPU: dict[str, object] = {
     **FINETUNING,
     "steps": 6000,

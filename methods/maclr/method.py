@@ -33,8 +33,8 @@ class MACLR(SelfTraining):
 
     The preset ``paper`` is the paper, ``reference`` its authors' code. What is left between these and ours: losses are
     means over a batch, not sums (with Adam that only affects gradient clipping); AdamW without weight decay is Adam;
-    Punkt learns from the corpus, where NLTK includes an English model; M, which the paper does not name, is the code's;
-    the code's choice of a checkpoint by test figures is left out. docs/reproduction.md lists all of them.
+    Punkt learns from the corpus, where NLTK includes an English model; M, which the paper does not name, is the code's.
+    docs/reproduction.md lists all of them.
     """
 
     title = "MACLR"

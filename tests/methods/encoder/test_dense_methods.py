@@ -24,6 +24,34 @@ def values_of(kind, checkpoint):
     return {"backbone": str(checkpoint), **QUICK, **(LEARNING if hasattr(kind, "pretrain") else {})}
 
 
+#: How MACLR fine-tunes (section 5.1).
+FINE_TUNED = {
+    "instance_length": 288, "label_length": 64, "temperature": 0.05, "warmup": 0.1, "negatives": "all",
+    "finetune_steps": 2000, "finetune_growth": "labels", "finetune_batch": 256, "finetune_rate": 5e-6,
+    "finetune_full_rate": 0, "finetune_epochs": None, "finetune_share": 1.0, "finetune_balanced": False,
+}  # fmt: skip
+#: What each paper states, beside.
+PAPERS = [
+    (SentBERT, {"backbone": "sentence-transformers/bert-base-nli-mean-tokens", "head": "native", "clip": None}),
+    (MPNet, {"backbone": "sentence-transformers/paraphrase-mpnet-base-v2", "head": "native", "clip": None}),
+    (SimCSE, {
+        "backbone": "bert-base-uncased", "head": "cls", "steps": 10_000, "batch": 64, "learning_rate": 3e-5,
+        "clip": 1.0,
+    }),
+    (ICT, {
+        "backbone": "bert-base-uncased", "head": "paper", "steps": 100_000, "batch": 256, "learning_rate": 1e-5,
+        "min_sentences": 1, "title_dropout": 0.0, "clip": None,
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "stated"), PAPERS)
+def test_the_preset_of_a_paper(kind, stated):
+    stated = FINE_TUNED | stated
+    values = kind(**kind.presets["paper"]).parameters()
+    assert {each: values[each] for each in stated} == stated
+
+
 @pytest.fixture
 def run(tmp_path_factory):
     """Train as the harness does; returns the predictions and the method."""

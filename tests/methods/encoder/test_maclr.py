@@ -141,7 +141,10 @@ PAPER = {
     "min_pseudo_score": None, "min_pseudo_margin": 0.0, "pseudo_own_title": True, "min_sentences": 1,
     "title_dropout": 0.0, "negatives": "all", "clip": None, "finetune_rate": 5e-6, "finetune_steps": 2000,
     "finetune_growth": "labels", "finetune_batch": 8 * 32, "finetune_share": 1.0, "finetune_replay": 0.0,
-    "finetune_balanced": False, "finetune_epochs": None, "finetune_full_rate": 0,
+    "finetune_balanced": False, "finetune_epochs": None, "finetune_full_rate": 0, "temperature": 0.05,
+    "label_temperature": 0.15, "adaptive_clustering": True, "label_regularization": True, "sampled_labels": 32,
+    "cluster_length": 288, "kmeans_points": 256, "kmeans_restarts": 5, "sentences": "regex", "precision": "auto",
+    "pseudo_encoder": True, "pseudo_tfidf": True, "pseudo_recipe": "pecos", "held_out": 0,
 }  # fmt: skip
 CODE = {
     "batch": 8 * 16, "clusters": 2500, "clusters_updated_every": 5000, "twins": "cluster", "kmeans_points": 1000,
