@@ -141,6 +141,7 @@ def test_help_shows_lists_where_a_command_takes_them_and_defaults(inside, monkey
         (["--versoin"], "unrecognized argument '--versoin': did you mean --version?"),
         (["--debug"], "unrecognized argument '--debug': put it after the command that takes it"),
         (["--setting", "ez"], "unrecognized argument '--setting': put it after the command that takes it"),
+        (["data", "info", "x", "--max-unpacked", "none"], "'none' is not a number of GiB"),
         (["--print-completion", "bsh"], "invalid choice: 'bsh': did you mean 'bash'?"),
         (["run", "--setting", "ez", "--method", "tfidf"], "argument '--method': did you mean --methods? (see"),
         (["run", "--setting=ez", "--dry_run"], "unrecognized argument '--dry_run': did you mean --dry-run?"),

@@ -60,7 +60,7 @@ def test_a_caption_says_what_the_figures_are(some, record):
     assert (
         "Tiny, few-shot, 1% of the labels: 12 known pairs of 5 labels. Percent ± half-width of the 95% bootstrap "
         "interval over 30 test instances (and over seeds, where there are several); filter self, metric protocol 2; "
-        "row names contain preset, encoder and the budget of the training without pairs."
+        "row names contain preset, encoder and training budget."
     ) in page
     assert "interval over 30 test instances; filter self" in files(pages([record()]))["tiny.md"]
 

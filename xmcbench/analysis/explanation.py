@@ -107,7 +107,7 @@ class Explanation:
         if self.found:
             verdict = f"The difference is unlike that of the other instances in: {'; '.join(self.found)}."
         elif self.slices:
-            verdict = "In no slice is the difference unlike that of the other instances at the 5% level."
+            verdict = "No slice differs significantly from the other instances (5% level)."
         else:
             verdict = f"No slice has {LEAST_ROWS} instances inside and outside, so none was tested."
         about = f"Permutation test, Holm's correction over {len(self.slices)} slices"

@@ -112,10 +112,16 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     """
     if into.store.root.resolve() == runs.resolve():
         raise UsageError(f"--out {into.store.root} holds the record itself", "choose another folder")
-    chosen = choose_row(Store(runs), key, Choice(dataset))
+    store = Store(runs)
+    store.check_exists()
+    with store.noting_left_out():
+        if not any(record.key.startswith(key) for record in store.records()):
+            raise UsageError(
+                f"no record in {runs} has a key that begins with {key!r}",
+                f"`xmcbench ls results --runs {runs} --json` lists the keys",
+            )
+    chosen = choose_row(store, key, Choice(dataset))
     record = chosen.records[0]
-    if not record.key.startswith(key) or len(chosen.records) > 1:
-        raise UsageError(f"{key} is not a record key", f"for example {record.key[:12]}, as on its page")
     name = dataset or record.cell.dataset
     planned = plan_again(record, name, registry, into.store, force=True, gained=True)
     (after,) = execute(planned, into, force=True)

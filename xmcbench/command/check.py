@@ -24,7 +24,7 @@ _SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing", "timeout":
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench check``."""
-    parser.add_argument("method", metavar="NAME|FILE.py", help="each with :PRESET if needed")
+    parser.add_argument("method", metavar="NAME|FILE.py", help="a method, with :PRESET if needed, or a plug-in file")
     flags.add_set(parser, several=False)
     flags.add_limits(parser, default_s=600, whose="the whole check of a method")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -3,8 +3,10 @@
 For each metric it prints the difference with its interval and p-value, then what else differs between the rows.
 
 A row is a method (NAME, NAME:VARIANT, or NAME: for the row without a variant), the first letters of a record's key, or
-a record's file. Differences are A - B. With several seeds the test is over instances and seeds. It uses only the ranks
-that are stored with the records. --setting and --ratio choose a setting if there are results in several.
+a record's file. VARIANT is the text in parentheses in a table, or a part of it between commas.
+
+Differences are A - B. With several seeds the test is over instances and seeds. It uses only the ranks that are stored
+with the records. --setting and --ratio choose a setting if there are results in several.
 
   xmcbench compare tfidf bm25 --setting ez
   xmcbench compare tfidf:pecos bm25 --dataset lf-debian-20k --setting ez --runs leaderboards

@@ -136,8 +136,8 @@ def _fetch(arguments: argparse.Namespace) -> int:
         paths = fetch_data(arguments.name, arguments.out, offline=arguments.offline, force=arguments.force)
     elif arguments.offline or arguments.out is None:
         raise UsageError(
-            f"{card.name} is built from files that are fetched into a folder: --out DIR, without --offline",
-            f"xmcbench data build {card.slug}",
+            f"{card.name} is not downloaded but built from other files",
+            f"fetch these with --out DIR and without --offline, or run `xmcbench data build {card.slug}`",
         )
     else:
         paths = fetch(arguments.name, arguments.out)

@@ -181,16 +181,24 @@ def parser() -> Parser:
         sub = verbs.add_parser(
             verb, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        sub.add_argument("--debug", action="store_true", help="show the traceback of errors")
-        sub.add_argument(
-            FLAG,
-            type=_gib,
-            metavar="GIB",
-            help="raise the limits on the size of unpacked data to GIB (default: 2 for arrays, 64 for text files)",
-        )
+        _add_common(sub)
         module.add(sub)
+        for below in sub.commands().values():
+            _add_common(below, default=argparse.SUPPRESS)  # what stands before it counts too
         sub.set_defaults(run=module.run)
     return top
+
+
+def _add_common(to: Parser, **options: Any) -> None:
+    """The flags that every command takes."""
+    to.add_argument("--debug", action="store_true", help="show the traceback of errors", **options)
+    to.add_argument(
+        FLAG,
+        type=_gib,
+        metavar="GIB",
+        help="raise the limits on the size of unpacked data to GIB (default: 2 for arrays, 64 for text files)",
+        **options,
+    )
 
 
 def _gib(text: str) -> float:

@@ -24,7 +24,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     flags.add_dataset(what)
     flags.add_setting(what, required=True, help="zero-shot, few-shot or all pairs")
     what.add_argument(
-        "--methods", default="all", metavar="A,B|all", help="names, each with :PRESET if needed, or all that can run"
+        "--methods",
+        default="all",
+        metavar="A,B|all",
+        help="names, each with :PRESET if needed, or all that can run (default: all)",
     )
     flags.add_methods(what)
     flags.add_config(what)

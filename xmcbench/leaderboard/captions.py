@@ -18,8 +18,8 @@ seeds has its own column. A row with one seed says nothing about how much seeds 
 measured row is bold and the second underlined. Rows share a rank when they differ by no more than the root of the sum
 of squares of their half-widths, which is the half-width for a difference of independent rows. Rows of one table are
 measured on the same instances, so most differences are more certain than that; `xmcbench compare` runs a paired test
-of two rows. The name of a row contains its preset, its encoder and the budget of the training that needs no pairs; its
-record has all parameters.
+of two rows. The name of a row contains its preset, its encoder and the budget of its training: of the one without
+pairs, or, in methods that need pairs, of the one on pairs. Its record has all parameters.
 
 Published rows are italic and cited. Their figures are shown as printed and are ranked only among themselves, because
 machine, protocol and filter are not ours. Letters refer to the notes below a table.
@@ -29,9 +29,9 @@ cells took to make the artifacts that this cell reused (features, pre-training);
 
 P@k is the share of true labels among the first k predictions, R@k the share of an instance's true labels that are among
 them. nDCG@k discounts a hit by its rank and divides by the highest possible value. PSP@k is precision in which rare
-labels weigh more, divided by its highest possible value, sum by sum. Averages are over the test instances with a true
-label. Labels with equal scores are ordered by number. Filters apply before a ranking is cut at {protocol.DEPTH} labels.
-This is metric protocol {protocol.VERSION}.
+labels weigh more: its sum over all instances, divided by the highest sum that a ranking could reach. Averages are over
+the test instances with a true label. Labels with equal scores are ordered by number. Filters apply before a ranking is
+cut at {protocol.DEPTH} labels. This is metric protocol {protocol.VERSION}.
 
 Filter *self*: an instance that is also a label, such as a package that others suggest, is removed from its own ranking.
 Its own name is the easiest label to find, so figures without this filter are not comparable with ours.
@@ -132,7 +132,7 @@ def measured(dataset: str, setting: Setting, records: Sequence[Record], filter_n
     done = [record for record in records if record.ok]
     return (
         f"{dataset}, {setting.title}{_known(done)}. {_figures(done, filter_name)}; "
-        "row names contain preset, encoder and the budget of the training without pairs."
+        "row names contain preset, encoder and training budget."
     )
 
 
