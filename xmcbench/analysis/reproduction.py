@@ -115,12 +115,14 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
     store = Store(runs)
     store.check_exists()
     with store.noting_left_out():
-        if not any(record.key.startswith(key) for record in store.records()):
+        keys = [record.key for record in store.records() if record.key.startswith(key)]
+        if len(keys) != 1:
+            some = f"{len(keys)} records" if keys else "no record"
             raise UsageError(
-                f"no record in {runs} has a key that begins with {key!r}",
+                f"{some} in {runs} with a key that begins with {key!r}",
                 f"`xmcbench ls results --runs {runs} --json` lists the keys",
             )
-    chosen = choose_row(store, key, Choice(dataset))
+    chosen = choose_row(store, keys[0], Choice(dataset))
     record = chosen.records[0]
     name = dataset or record.cell.dataset
     planned = plan_again(record, name, registry, into.store, force=True, gained=True)
