@@ -163,6 +163,17 @@ def test_two_settings_of_one_method_are_compared_by_their_keys(inside, runs):
     assert document["metrics"]["P@1"]["p"] == 1.0
 
 
+def test_a_verdict_on_a_single_run_is_about_the_method_if_no_seed_matters_to_it(inside, runs, altered):
+    """A side of several runs shows itself whether it does."""
+    store, words = Store(runs), ("compare", "tfidf:pecos", keys(runs, "ez/bm25-s0*.json")[0])
+    said = [inside(*words).stdout]
+    for method in ("tfidf", "bm25"):
+        for record in [each for each in store.records() if each.cell.method == method]:
+            store.write(altered(record, (("method", "deterministic"), False)))
+        said.append(inside(*words).stdout)
+    assert ["The verdict is about these runs" in each for each in said] == [False, False, True]
+
+
 def test_the_words_must_name_one_row_each(inside, runs):
     for words, message in (
         (("tfidf", "bm25"), "tfidf matches 2 rows"),
