@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from xmcbench.analysis.reproduction import one_more
+from xmcbench.analysis.reproduction import compared, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
 from xmcbench.storage.canonical import canonical_json
@@ -166,6 +166,18 @@ def test_a_cell_is_reproduced_and_a_changed_figure_is_found(inside, runs, tiny):
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 
 
+@pytest.mark.parametrize("gpu", [True, False])
+def test_what_a_gpu_made_a_cpu_of_its_machine_need_not_repeat_to_the_digit(runs, tmp_path, gpu):
+    fresh = Store(shutil.copytree(runs, tmp_path / "fresh"))
+    (after,) = fresh.records()
+    changed(runs, 1)
+    store = Store(runs)
+    (before,) = store.records()
+    measured = msgspec.structs.replace(before.measured, peak_gpu_memory_bytes=2**30 if gpu else None)
+    found = compared(msgspec.structs.replace(before, measured=measured), store, after, fresh)
+    assert (found.same_class, found.agrees) == (not gpu, gpu)
+
+
 def test_a_key_names_one_record(inside, runs):
     store = Store(runs)
     (record,) = store.records()
@@ -215,6 +227,18 @@ def test_on_another_machine_a_stochastic_method_may_be_as_far_off_as_one_more_se
     document = json.loads(ended.stdout)
     assert (document["agrees"], document["same_class"], document["seeds"]) == (agrees, False, 2)
     assert document["largest_change"] == pytest.approx(0.1)
+
+
+def test_seeds_that_other_code_made_say_nothing(runs):
+    store = Store(runs)
+    (after,) = store.records()
+    stochastic(runs, 0.1, 0.1, 0.3)
+    before, _, other = sorted(store.records(), key=lambda record: record.cell.seed)
+    assert compared(before, store, after, store).agrees
+    method = msgspec.structs.replace(other.method, source_sha256="0" * 64)
+    store.write(msgspec.structs.replace(other, method=method))
+    found = compared(before, store, after, store)
+    assert (found.over, found.agrees) == (2, False)
 
 
 @pytest.mark.parametrize(
