@@ -135,6 +135,22 @@ def test_a_result_that_is_another_stands_no_more(confirm, group, tiny):
     assert not any(each.checks for each in store.records())
 
 
+@pytest.mark.parametrize("changed", ["none", "file"])
+def test_a_result_that_is_another_under_one_filter_stands_no_more(confirm, run_here, plugin, tiny, tmp_path, changed):
+    (tiny / "filter_labels_test.txt").write_text("0 1\n")
+    file, store = plugin(METHOD), Store(tmp_path / "runs")
+    (record,) = run_here(file, methods=["chance"])
+    ranks = store.ranks(record, store.truth(record))
+    each = ranks.by_filter[changed]
+    other = Ranks({**ranks.by_filter, changed: np.where(each > 5, 0, each)}, ranks.seen)
+    other.save(store.ranks_path(record.cell))
+    facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
+    first = store.write(msgspec.structs.replace(record, ranks=facts))
+    verdict = confirm(Group((first,)), str(tiny), store, Registry([file]))
+    assert verdict.same_ranks == pytest.approx(np.mean(each <= 5))
+    assert not verdict.stands
+
+
 def test_a_cell_that_does_not_run_any_more_says_why(confirm, group, tiny, plugin):
     checked, _, store = group
     broken = Registry([plugin(METHOD.replace("self.labels = len(raw_Y)", "raise ValueError('gone')"), "broken.py")])
