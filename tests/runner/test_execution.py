@@ -132,10 +132,11 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
 
 def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, store, tiny, monkeypatch):
     monkeypatch.delenv("TMPDIR", raising=False)
-    run_here(methods, methods=["chance"])
+    with store.staging() as of_another:
+        run_here(methods, methods=["chance"])
     hidden = {each.resolve() for each in at_hand.hidden}
     results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}
-    assert hidden >= {cache_root().resolve(), *results}
+    assert hidden >= {cache_root().resolve(), of_another.root.resolve(), *results}
     assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
     assert [each.name for each in at_hand.needed] == ["artifacts", "sources", "plugin.py", "ez"]
     assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
