@@ -1,8 +1,11 @@
 """`xmcbench show`: what a stored run predicts, and what a method predicts for a text of one's own."""
 
+import gzip
 import json
 
 import pytest
+
+from xmcbench.records import Store
 
 
 @pytest.fixture
@@ -59,6 +62,18 @@ def test_what_cannot_be_shown_is_refused(inside, runs, tiny):
     ended = inside("show", "tfidf")
     assert ended.returncode == 2
     assert "--instance --text" in ended.stderr
+
+
+def test_an_instance_of_another_version_of_the_dataset_is_not_shown(inside, runs, tiny):
+    """A key names the version that was there."""
+    (record,) = Store(runs).records()
+    words = ("show", record.key, "--instance", "0100", "--dataset", tiny)
+    assert inside(*words).returncode == 0
+    path = tiny / "lbl.json.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"the apple", b"the pear")))
+    ended = inside(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "tiny on this machine is a different version from the record's" in ended.stderr
 
 
 def test_a_method_without_a_result_is_trained(inside, runs, tiny):
