@@ -127,6 +127,23 @@ def test_a_pretraining_that_fails_says_why(planned, store, at_hand, tmp_path):
     assert not [*store.artifacts.rglob("*.claim")]
 
 
+def test_what_another_run_pretrains_is_waited_for_ahead_of_the_cells(planned, store, at_hand, monkeypatch):
+    made = planned(["learner", "plain"], seeds=[0], settings=[EZ])
+    other = store.pretraining_claim(pretraining_key(made.cells[0]))
+    other.__enter__()
+    order = []
+
+    def progress(cell, position, ended):
+        order.append((cell.cell.method, ended and ended.ok))
+        if order == [("plain", None), ("plain", True)]:
+            other.__exit__()
+
+    monkeypatch.setattr(waiting, "_LEAST_S", 0.01)
+    pretrain(made, Place(store), progress)
+    assert order == [("plain", None), ("plain", True), ("learner", None), ("learner", True)]
+    assert not [*store.root.rglob("*.claim")]
+
+
 def test_what_another_run_pretrains_is_waited_for(planned, store, at_hand, monkeypatch):
     """Its claim is asked for again; meanwhile other cells run."""
     made = planned(["learner", "plain"], seeds=[0], settings=[EZ])
