@@ -189,6 +189,31 @@ def test_another_record_of_a_cell_is_replaced_on_demand_alone(inside, tiny, runs
     assert there.read_bytes() == path.read_bytes() != before
 
 
+def test_of_two_records_of_a_cell_that_are_sent_at_once_the_second_is_refused(inside, tiny, runs, tmp_path):
+    again = shutil.copytree(runs, tmp_path / "again")
+    path = one_of(again)
+    forged(lambda record, _: record["measured"].update(started="2001-02-03T04:05:06+00:00"))(path)
+    ended = inside("leaderboard", "add", "sent", "again", "--out", "board", "--dataset", tiny)
+    assert (ended.returncode, ended.stdout.count("added: ")) == (1, 4)
+    place = path.relative_to(again)
+    said = f"refused: again/{place}: sent/{place} is a record of the same cell (send only one of them)"
+    assert (ended.stderr.count("is a record of the same cell"), said in ended.stderr) == (4, True), ended.stderr
+    assert (tmp_path / "board" / place).read_bytes() == (runs / place).read_bytes()
+
+
+def test_a_stale_cell_is_run_again_on_the_data_that_are_named(inside, tiny, runs, tmp_path, altered):
+    """They are not found by their name."""
+    store = Store(runs)
+    first, *others = store.records()
+    store.write(altered(first, (("method", "source_sha256"), "0" * 64)))
+    elsewhere = shutil.copytree(tiny, tmp_path / "elsewhere" / "tiny")
+    shutil.rmtree(tiny)
+    ended = inside("leaderboard", "--runs", "sent", "--out", "pages", "--dataset", elsewhere, "--refresh")
+    assert (ended.returncode, ended.stderr.count(": ok, ")) == (0, 1), ended.stderr
+    again, *rest = store.records()
+    assert (again.method, rest) == (first.method, others)
+
+
 def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs):
     inside("leaderboard", "--out", "sent")
     path = one_of(runs)
