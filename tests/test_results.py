@@ -50,6 +50,26 @@ def test_results_have_a_part_for_each_dataset_and_setting(two):
     assert list(results.frame()["filter"][:2]) == ["self", "none"]
 
 
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("out of luck", ": out of luck"),
+        ("ValueError: no", ""),
+        ("no", ""),
+        ("[worker 1] ValueError: no", ""),
+        ("", ""),
+    ],
+)
+def test_a_problem_says_nothing_twice(record, altered, tmp_path, last, said):
+    """The last line of its log may be a part of the reason, or hold it."""
+    log = tmp_path / "x.log"
+    log.write_text(f"{last}\n\n")
+    failed = altered(record(status="failed"), (("log",), "x.log"))
+    assert Results((failed,), "self", tmp_path).problems() == [
+        f"TFIDF, seed 0: failed: ValueError: no (log: {log}{said})"
+    ]
+
+
 def test_a_curve_of_several_datasets_is_one_for_each(two):
     made = [each for share in (0, 0.5, 1) for each in two("a", setting=Setting.at(share, "label"), value=share)]
     expected = {"Tiny": (("A", 0.1, 0),), "Other": (("A", 0.2, 0),)}
