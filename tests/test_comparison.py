@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench import comparison
-from xmcbench.records import Store
+from xmcbench.records import Store, as_json
 from xmcbench.records.selection import Selected
 from xmcbench.setting import Setting
 
@@ -33,3 +33,12 @@ def test_runs_belong_together_where_they_saw_the_same_subsets(monkeypatch, recor
     ]
     comparison._differences(*rows, None, False)
     assert asked[0]["matched"] is matched
+
+
+def test_another_default_filter_is_no_obstacle_where_a_filter_is_named(record, altered):
+    one = record()
+    figures = as_json(one)["metrics"]["self"]
+    other = altered(one, (("metrics", "none"), figures), (("protocol", "filter"), "none"))
+    rows = [Selected((each,), Store(Path("runs"))) for each in (one, other)]
+    assert comparison.obstacle(*rows) == "filters: self and none"
+    assert not comparison.obstacle(*rows, "none")

@@ -5,6 +5,7 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.choice import choices
+from xmcbench.records import Standing
 from xmcbench.results import Ablated, Coverage, Results
 from xmcbench.setting import Setting
 
@@ -68,6 +69,15 @@ def test_a_problem_says_nothing_twice(record, altered, tmp_path, last, said):
     assert Results((failed,), "self", tmp_path).problems() == [
         f"TFIDF, seed 0: failed: ValueError: no (log: {log}{said})"
     ]
+
+
+def test_a_row_has_its_problems_in_each_dataset_by_itself(two, altered):
+    tiny, other = two("a")
+    fresh = altered(other, (("method", "source_sha256"), "f" * 64))
+    standing = Standing({"a": "f" * 64})
+    stale = "stale: the method's code has changed since this result was made"
+    assert Results((tiny, fresh), "", "runs", standing).problems() == [f"A, Tiny: {stale}"]
+    assert Results((tiny, other), "", "runs", standing).problems() == [f"A: {stale}"]
 
 
 def test_a_curve_of_several_datasets_is_one_for_each(two):

@@ -117,6 +117,20 @@ def test_what_a_reader_of_a_table_calls_it():
     assert Setting.of("fs", 1, "pair").title == "few-shot, 100% of the pairs"
 
 
+@pytest.mark.parametrize("name", ["slug", "flags", "title"])
+def test_two_ratios_never_have_one_name(name):
+    ratios = (1 / 3, 0.3333333333, 0.33333334, 0.01, 0.07, 0.1, 1e-05, 1.0)
+    named = [getattr(Setting.of("fs", ratio), name) for ratio in ratios]
+    assert len({*named}) == len(ratios)
+    assert [each for each in named if each.endswith(("0.1", "10% of the labels"))]
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.07, 1 / 3, 1e-05, 1.0])
+def test_its_flags_mean_the_same_setting(ratio):
+    words = Setting.of("fs", ratio, "pair").flags.split()
+    assert Setting.of(words[1], float(words[5]), words[3]) == Setting.of("fs", ratio, "pair")
+
+
 def test_a_share_is_one_key_however_it_is_written():
     same = [Setting.of("fs", ratio) for ratio in (1, 1.0)]
     assert len({*same}) == 1

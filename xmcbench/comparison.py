@@ -157,7 +157,7 @@ def compare(
     chosen = Setting.optional(setting, ratio, by)
     seeds = None if seed is None else seeds_of(seed)
     one, other = choose(Store(Path(runs)), first, second, Choice(dataset, chosen, seeds))
-    unpaired = obstacle(one, other)
+    unpaired = obstacle(one, other, filter)
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
@@ -175,14 +175,14 @@ def compare(
     )
 
 
-def obstacle(first: Selected, second: Selected) -> str:
-    """Why the instances of two rows cannot be paired; empty if they can."""
+def obstacle(first: Selected, second: Selected, filter_name: str | None = None) -> str:
+    """Why the instances of two rows cannot be paired; empty if they can. filter_name: default is that of each row."""
     one, other = first.records[0], second.records[0]
     if one.cell.dataset != other.cell.dataset:
         return f"datasets: {one.cell.dataset} and {other.cell.dataset}"
     if one.cell.dataset_sha256 != other.cell.dataset_sha256:
         return f"versions of {one.cell.dataset}"
-    if one.protocol.filter != other.protocol.filter:
+    if filter_name is None and one.protocol.filter != other.protocol.filter:
         return f"filters: {one.protocol.filter} and {other.protocol.filter}"
     return ""
 

@@ -20,7 +20,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, Unit
 from msgspec import Struct
@@ -29,6 +29,8 @@ from xmcbench.errors import PluginError, UnknownName, UsageError
 
 #: What a hyperparameter can be: a JSON value.
 Scalar = bool | int | float | str | None
+#: Such a value, or one that is not known to be one.
+Value = TypeVar("Value")
 
 _KINDS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "str": str}
 _SCALARS = (bool, int, float, str)
@@ -265,7 +267,7 @@ def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, obje
     return values
 
 
-def identity(known: Mapping[str, Parameter], values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def identity(known: Mapping[str, Parameter], values: Mapping[str, Value]) -> dict[str, Value]:
     """The values that tell a cell from others: all but the defaults of parameters that were added later."""
     return {
         name: value for name, value in values.items() if not (known[name].doc.added and value == known[name].default)

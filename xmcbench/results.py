@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,19 +94,31 @@ class Results:
     def problems(self) -> list[str]:
         """One line for each cell without figures, with its predictions or the last line of its log; and for each row
         that is stale, or without predictions for many instances."""
-        datasets = len({record.cell.dataset for record in self.records}) > 1
-        settings = len({record.cell.setting for record in self.records}) > 1
         found = []
         for record in (each for each in self.records if not each.ok):
-            where = f"{record.cell.dataset}, " if datasets else ""
-            where += f"{record.cell.setting.slug}, " if settings else ""
             said = f"{record.status}: {record.reason}{files_of(record, self.runs)}"
+            where = "".join(f"{each}, " for each in self._place(record))
             found.append(f"{record.name}, {where}seed {record.cell.seed}: {said}")
-        groups = grouped(record for record in self.records if record.finished)
-        for key, name in names(groups).items():
-            stale = self.standing.problems(record for record in groups[key] if record.ok)
-            found += [f"{name}: {problem}" for problem in (*stale, *silence(groups[key]))]
+        # Each dataset and setting by itself: one may be stale and another not. A problem of all is said once.
+        rows: Counter[str] = Counter()
+        places: dict[tuple[str, str], list[str]] = {}
+        for part in self._groups(lambda record: (record.cell.dataset, record.cell.setting)):
+            groups = grouped(record for record in part if record.finished)
+            for key, name in names(groups).items():
+                rows[name] += 1
+                stale = self.standing.problems(record for record in groups[key] if record.ok)
+                for problem in (*stale, *silence(groups[key])):
+                    places.setdefault((name, problem), []).append(" ".join(self._place(part[0])))
+        for (name, problem), of in places.items():
+            row = name if len(of) == rows[name] else ", ".join([name, *of])
+            found.append(f"{row}: {problem}")
         return found
+
+    def _place(self, record: Record) -> list[str]:
+        """The dataset and the setting of a record, each if there are several."""
+        datasets = len({each.cell.dataset for each in self.records}) > 1
+        settings = len({each.cell.setting for each in self.records}) > 1
+        return [record.cell.dataset] * datasets + [record.cell.setting.slug] * settings
 
     def __str__(self) -> str:
         """For each of the ``parts``, its tables as text; then failed and stale cells."""

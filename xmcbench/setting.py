@@ -14,6 +14,7 @@ import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -79,20 +80,26 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def slug(self) -> str:
         """The setting as a folder name: ``ez``, ``full``, ``fs-label-0.01``."""
-        return self.kind if self.kind != "fs" else f"fs-{self.by}-{self.ratio:g}"
+        return self.kind if self.kind != "fs" else f"fs-{self.by}-{_exactly(self.ratio or 0)}"
 
     @property
     def flags(self) -> str:
         """The setting as a command takes it: ``--setting fs --by label --ratio 0.01``."""
-        few = f" --by {self.by} --ratio {self.ratio:g}" if self.kind == "fs" else ""
+        few = f" --by {self.by} --ratio {_exactly(self.ratio or 0)}" if self.kind == "fs" else ""
         return f"--setting {self.kind}{few}"
 
     @property
     def title(self) -> str:
         """The name of the setting in tables."""
         if self.kind == "fs":
-            return f"few-shot, {100 * (self.ratio or 0):g}% of the {self.by}s"
+            return f"few-shot, {(100 * Decimal(repr(self.ratio))).normalize():f}% of the {self.by}s"
         return "zero-shot (no pairs)" if self.kind == "ez" else "full (all training pairs)"
+
+
+def _exactly(ratio: float) -> str:
+    """A ratio as short text that means no other ratio: 0.01, 1, 0.3333333333333333."""
+    short = f"{ratio:g}"
+    return short if float(short) == ratio else repr(ratio)
 
 
 def settings(kinds: Sequence[str], ratios: Sequence[float] = (), by: Sequence[str] = ()) -> tuple[Setting, ...]:

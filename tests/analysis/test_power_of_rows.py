@@ -77,6 +77,21 @@ def test_rows_that_never_differ_are_left_out(inside, few):
     assert "Left out, with the same scores on every instance: BM25 and Twin." in ended.stdout
 
 
+def test_rows_of_another_default_filter_are_left_out_unless_one_is_named(inside, few):
+    """As `compare` refuses them."""
+    store = Store(few)
+    (one,) = [each for each in store.records() if each.cell.method == "bm25"]
+    store.write(msgspec.structs.replace(one, protocol=msgspec.structs.replace(one.protocol, filter="none")))
+    ended = inside("power", "--detect", "1", "--runs", few)
+    assert "Left out, with another default filter than self: BM25." in ended.stdout
+    assert "BM25 and" not in ended.stdout
+    ended = inside("power", "--detect", "1", "--runs", few, "--filter", "none")
+    assert "BM25 and TF-IDF" in ended.stdout
+    assert inside("power", "bm25", "tfidf:", "--detect", "1", "--runs", few).returncode == 2
+    named = inside("power", "bm25", "tfidf:", "--detect", "1", "--runs", few, "--filter", "none")
+    assert named.returncode == 0, named.stderr
+
+
 def test_rows_of_two_datasets_are_refused(inside, few):
     copy("lf-debian-de/ez/bm25-s*", few)
     other = next(each for each in Store(few).records() if each.cell.dataset == "LF-Debian-de")

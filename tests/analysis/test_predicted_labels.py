@@ -76,6 +76,19 @@ def test_an_instance_of_another_version_of_the_dataset_is_not_shown(inside, runs
     assert "tiny on this machine is a different version from the record's" in ended.stderr
 
 
+@pytest.mark.parametrize("by_key", [True, False])
+def test_a_row_of_other_data_is_not_trained_on_these(inside, runs, tiny, by_key):
+    word = Store(runs).records()[0].key[:12] if by_key else "tfidf"
+    labels = tiny / "lbl.json.gz"
+    with gzip.open(labels, "rt") as stream:
+        changed = stream.read().replace("apple", "cherry")
+    with gzip.open(labels, "wt") as stream:
+        stream.write(changed)
+    ended = inside("show", word, "--text", "apple", "--dataset", tiny)
+    said = "the data of tiny have changed" if by_key else "tfidf has no result on the data at"
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
 def test_a_method_without_a_result_is_trained(inside, runs, tiny):
     shown = inside("show", "bm25", "--text", "the garden and the harbor", "--dataset", tiny, "-k", "2", "--json")
     assert shown.returncode == 0, shown.stderr

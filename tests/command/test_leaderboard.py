@@ -214,6 +214,39 @@ def test_a_stale_cell_is_run_again_on_the_data_that_are_named(inside, tiny, runs
     assert (again.method, rest) == (first.method, others)
 
 
+def test_a_cell_that_failed_on_the_board_gives_way(inside, tiny, runs, tmp_path):
+    ended = inside(
+        "run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--time-limit", "0.01", "--runs", "board"
+    )
+    (failed,) = Store(tmp_path / "board").records()
+    assert (ended.returncode, failed.status) == (1, "timeout")
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert (ended.returncode, ended.stdout.count("added: ")) == (0, 4), ended.stderr
+
+
+def test_a_cell_that_a_run_has_on_the_board_is_left_to_it(inside, tiny, runs, tmp_path):
+    board = Store(tmp_path / "board")
+    record = Store(runs).find(Store(runs).records()[0].cell)
+    with board.claim(record.cell) as claim:
+        assert claim.held
+        ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny)
+    assert (ended.returncode, "a run has this cell (wait until it has ended)" in ended.stderr) == (1, True), (
+        ended.stderr
+    )
+    assert not board.predictions_path(record.cell).exists()
+
+
+def test_the_card_of_a_named_folder_decides_the_filter(inside, tiny, tmp_path):
+    """The folder is not found by its name in the records."""
+    (tiny / "filter_labels_test.txt").write_text("0 1\n")
+    words = ("--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "own")
+    assert inside("run", *words).returncode == 0
+    (tiny / "card.toml").write_text('name = "tiny"\nfilter = "file"\n')
+    ended = inside("leaderboard", "--runs", "own", "--out", "board", "--dataset", tiny)
+    assert ended.returncode == 0, ended.stderr
+    assert [each.protocol.filter for each in Store(tmp_path / "own").records()] == ["file"]
+
+
 def test_a_digit_changed_by_hand_is_named_by_check_and_by_add(inside, tiny, runs):
     inside("leaderboard", "--out", "sent")
     path = one_of(runs)

@@ -283,6 +283,8 @@ def test_doctor_examines_this_machine(xmcbench, plugin):
     assert document["methods"]["tfidf"] == "ok"
     assert document["machine"]["cores"] >= 1
     assert document["datasets"]["lf-debian-20k"] == "ok"
+    ignored = xmcbench("doctor", "--runs", "leaderboards")
+    assert (ignored.returncode, "--runs names what --deep reads (add --deep)" in ignored.stderr) == (2, True)
     broken = xmcbench("doctor", "--plugin", plugin("1 / 0"))
     assert broken.returncode == 1
     assert "ZeroDivisionError" in broken.stdout

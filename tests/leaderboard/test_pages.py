@@ -41,6 +41,12 @@ def test_a_row_with_fewer_subsets_says_so_where_they_decide_the_labels(some):
     assert said not in files(pages(some))["tiny.md"]
 
 
+def test_a_row_without_a_result_is_named_where_there_are_few_pairs_too(some, record):
+    page = files(pages([*some, record("c", status="failed", setting=Setting.of("fs", 0.01, "label"))]))["tiny.md"]
+    assert "C, seed 0: failed: ValueError: no" in page
+    assert "seen and unseen labels are those of" not in page
+
+
 def test_a_page_in_the_order_of_the_paper(some):
     page = files(pages(some))["tiny.md"]
     headings = re.findall(r"^##+ .*", page, re.MULTILINE)

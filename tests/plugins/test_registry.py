@@ -73,6 +73,19 @@ def test_a_broken_file_is_an_entry_with_its_reason(plugin, source, problem):
         entry.usable()
 
 
+def test_a_class_with_two_names_is_one_method(plugin):
+    file = plugin("""
+        from xmcbench import Method
+
+        class Mine(Method):
+            def fit(self, raw_X, raw_Y, pairs=None): ...
+            def predict(self, raw_X, k=100): ...
+
+        METHOD = Mine
+    """)
+    assert Registry([file])["mine"].usable()
+
+
 def test_two_of_one_name_are_refused_with_both_origins(plugin):
     path = plugin(GOOD.format(name="Tfidf"))
     with pytest.raises(

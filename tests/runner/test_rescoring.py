@@ -4,9 +4,16 @@ import msgspec
 import pytest
 
 from xmcbench.errors import DataError, StorageError
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, as_json
+from xmcbench.runner.execution import execute
+from xmcbench.runner.grid import Grid, requests_of
+from xmcbench.runner.place import Place
+from xmcbench.runner.plan import plan
 from xmcbench.runner.rescoring import evaluations, is_outdated, up_to_date
 from xmcbench.runner.scorer import Scorer
+from xmcbench.runner.waiting import Waits
+from xmcbench.setting import Setting
 
 
 @pytest.fixture
@@ -90,3 +97,25 @@ def test_a_filter_that_was_not_scored_makes_no_record_outdated(stored, altered):
     other = altered(record, (("metrics", "self"), as_json(record)["metrics"]["none"]), (("protocol", "filter"), "self"))
     assert is_outdated(other, "none", constants)
     assert not is_outdated(msgspec.structs.replace(other, ranks=None), "none", constants)
+
+
+def test_a_cell_that_another_run_scores_again_is_not_trained_again(chance, outdated, tiny, monkeypatch):
+    """It is held for as long as that takes."""
+    record, store = outdated
+    made = plan(requests_of([Grid([str(tiny)], [Setting.of("ez")], ["chance"])]), Registry([chance]), store)
+    assert [each.state for each in made.cells] == ["cached"]
+    claim = store.claim(record.cell)
+    assert claim.__enter__().held
+    asked = []
+
+    def busy(waits, name):
+        asked.append(name)
+        if len(asked) == 2:
+            claim.__exit__(None, None, None)
+
+    monkeypatch.setattr(Waits, "busy", busy)
+    (found,) = execute(made, Place(store))
+    assert found.measured.started == record.measured.started
+    assert found.metrics["none"].values["P@1"] != 9
+    assert store.find(record.cell) == found
+    assert asked == [record.key] * 2

@@ -44,8 +44,12 @@ PLUGIN = """
 
     class Whole(Plain):
         part: str = "plain"
+        presets = {"alone": {"part": "plain"}}
         def uses(self):
             return (self.part,)
+
+    class Twin(Whole):
+        ...
 """
 EZ, HALF, FULL = Setting.of("ez"), Setting.of("fs", 0.5), Setting.of("full")
 GONE = Ending(1, False, False, 0)
@@ -190,6 +194,25 @@ def test_a_part_is_waited_for(staged, tiny):
     (whole, other) = [task for task in stage.started if task.job.method == "whole"]
     assert whole.job.pairs is None  # that of the part that ended first
     assert other.job.pairs is not None
+
+
+def test_two_methods_that_are_parts_of_each_other_do_not_wait_forever(staged, tiny):
+    """Each uses the other one with parameters that end the chain, so neither cell is a part of the other."""
+    mutual = {"whole": {"part": "twin:alone"}, "twin": {"part": "whole:alone"}}
+    stage, *_ = staged(Grid([str(tiny)], [EZ], ["whole", "twin"], None, mutual), jobs=1)
+    assert [task.job.method for task in stage.started] == ["whole", "twin"]
+
+
+def test_a_part_with_other_parameters_is_not_waited_for(staged, tiny):
+    values = {"whole": {"part": "twin:alone"}, "twin": {"part": "counted"}}
+    seen = []
+
+    def look(stage):
+        seen.append(len(stage.started))
+        return []
+
+    staged(Grid([str(tiny)], [EZ], ["whole", "twin"], None, values), jobs=4, script=[look])
+    assert seen == [2]
 
 
 def test_cells_that_wait_for_one_pretraining_ask_for_it_once(staged, tiny, tmp_path, monkeypatch):

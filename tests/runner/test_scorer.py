@@ -1,5 +1,8 @@
 """The scoring process as the run sees it: its answers, its errors, its end."""
 
+import fcntl
+import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -15,6 +18,8 @@ from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw
 from xmcbench.topk import TopK
 
+#: A descriptor that ``select`` does not know.
+HIGH = 1500
 SAMPLE = str(Path(__file__).parents[1] / "sample")
 
 
@@ -172,3 +177,20 @@ def test_there_is_something_to_wait_for_while_an_answer_is_due(scorer, cell, sto
     assert len(scorer.files) == 1
     scorer.answer()
     assert scorer.files == []
+
+
+def test_an_answer_is_seen_where_many_files_are_open(monkeypatch):
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= HIGH:
+        pytest.skip(f"fewer than {HIGH} files may be open here")
+    read, write = os.pipe()
+    high = fcntl.fcntl(read, fcntl.F_DUPFD, HIGH)
+    scorer = Scorer()
+    scorer.asked = True
+    monkeypatch.setattr(Scorer, "files", [high])
+    try:
+        assert not scorer.answered
+        os.write(write, b"{}")
+        assert scorer.answered
+    finally:
+        for descriptor in (read, write, high):
+            os.close(descriptor)

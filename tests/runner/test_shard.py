@@ -56,8 +56,9 @@ def store(tmp_path):
 def planned(tiny, plugin, tmp_path, store):
     registry = Registry([plugin(PLUGIN)])
 
-    def make(methods, seeds=(0, 1), settings=(EZ, HALF, FULL)):
-        noted = {name: {"noted": str(tmp_path)} for name in methods}
+    def make(methods, seeds=(0, 1), settings=(EZ, HALF, FULL), told=True):
+        """told: whether the methods get a folder to note their pre-trainings in; a part has its defaults."""
+        noted = {name: {"noted": str(tmp_path)} for name in methods} if told else {}
         return plan(requests_of([Grid([str(tiny)], settings, methods, None, noted, seeds)]), registry, store)
 
     return make
@@ -80,7 +81,7 @@ def test_every_cell_is_in_one_shard(planned, parts):
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_method_is_in_a_shard_with_its_parts(planned, number):
     """Another shard may have them too; they run in one. Without this they would be trained in both."""
-    made = planned(["whole", "plain", "learner"], seeds=range(8))
+    made = planned(["whole", "plain", "learner"], seeds=range(8), told=False)
     of = Shard(number, 2).of(made)
     own = [each for each in made.cells if int(each.cell.key[:12], 16) % 2 == number - 1]
     wholes = [each.cell for each in own if each.cell.method == "whole"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -170,7 +171,7 @@ def needed(
     chosen = choice or Choice()
     if first is not None and second is not None:
         rows = choose(store, first, second, chosen)
-        if unpaired := obstacle(*rows):
+        if unpaired := obstacle(*rows, filter):
             raise UsageError(f"the two rows differ in their {unpaired}", "power needs two rows that `compare` can pair")
         found = [_needed([*rows], metric, detect, power, filter)]
     else:
@@ -193,7 +194,8 @@ def _rows(records: Sequence[Record], store: Store) -> list[Selected]:
 
 def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, filter_name: str | None) -> Needed:
     record = rows[0].records[0]
-    chosen = filter_name or record.protocol.filter
+    # Rows with another default filter are measured on other instances.
+    chosen = filter_name or Counter(row.records[0].protocol.filter for row in rows).most_common(1)[0][0]
     called = names({str(place): row.records for place, row in enumerate(rows)})
     scores: dict[int, list[Scores]] = {}
     left_out: dict[str, list[str]] = {}
@@ -201,6 +203,9 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
         name = called[str(place)]
         if not all(each.ranks for each in row.records):
             left_out.setdefault("without stored ranks", []).append(name)
+            continue
+        if filter_name is None and row.records[0].protocol.filter != chosen:
+            left_out.setdefault(f"with another default filter than {chosen}", []).append(name)
             continue
         scores[place] = evaluations(row.records, row.store, chosen, record.protocol.propensity)
         if metric not in scores[place][0].per_instance:  # without propensities there is no PSP

@@ -18,8 +18,8 @@ from xmcbench.records.selection import Choice, Selected, choose_row
 from xmcbench.records.store import Store
 from xmcbench.runner.fitting import predict_texts
 from xmcbench.runner.place import Place
-from xmcbench.runner.plan import plan
-from xmcbench.runner.rows import Request, request_for
+from xmcbench.runner.plan import plan, plan_again
+from xmcbench.runner.rows import Request
 from xmcbench.setting import Setting
 from xmcbench.texts import Texts
 
@@ -188,9 +188,8 @@ def _planned(
             raise
         chosen = (seed or (0,))[:1]
         request = Request(dataset or default_dataset(), setting or Setting.of("ez"), (word,), None, {}, chosen)
-    else:
-        request = request_for(record, dataset or record.cell.dataset, registry)
-    return plan([request], registry, store).cells[0]
+        return plan([request], registry, store).cells[0]
+    return plan_again(record, dataset or record.cell.dataset, registry, store, gained=True).cells[0]
 
 
 def _row_of(uid: str, data: Dataset) -> int:

@@ -33,11 +33,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if something is broken, 0 if at most something optional is missing."""
     from xmcbench import environment
     from xmcbench.data import known_datasets
+    from xmcbench.errors import UsageError
     from xmcbench.records import Store
     from xmcbench.runner.rows import status
     from xmcbench.storage.cache import cache_root
 
     if arguments.runs is not None:
+        if not arguments.deep:
+            raise UsageError("--runs names what --deep reads", "add --deep")
         Store(arguments.runs).check_exists()
     cache, entries, datasets = cache_root(), list(request.registry(arguments.plugin)), known_datasets()
     methods = {entry.name: status(entry) for entry in entries}

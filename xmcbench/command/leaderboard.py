@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check)
+    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments.dataset))
     left_out = report.warn_left_out(store)
     # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
     own = not arguments.published and not (runs / "published").is_dir()
@@ -157,17 +158,19 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     return failed
 
 
-def _with_current_figures(store: Store, check: bool) -> tuple[list[Record], list[str]]:
+def _with_current_figures(store: Store, check: bool, places: Mapping[str, str]) -> tuple[list[Record], list[str]]:
     """The records, scored again from their ranks where metrics, propensities or the default filter have changed.
 
-    With ``check`` nothing is written; the second part names the records that would be.
+    places: where datasets are that are not found by their names. With ``check`` nothing is written; the second part
+    names the records that would be.
     """
-    from xmcbench.data.catalog import known_datasets
+    from xmcbench.data.catalog import known_datasets, load_dataset
     from xmcbench.errors import StorageError
     from xmcbench.runner.rescoring import is_outdated, up_to_date
     from xmcbench.runner.scorer import Scorer
 
     cards = {each.name: each.card for each in known_datasets() if each.card}
+    cards |= {name: load_dataset(place).card for name, place in places.items()}
     records, outdated = [], []
     with Scorer() as scorer:
         for record in store.records():

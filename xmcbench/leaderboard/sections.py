@@ -112,10 +112,14 @@ def _groups(
 
 
 def _with_subsets(made: Sequence[Row]) -> list[Row]:
-    """Rows with a note where they lack subsets of others, as is so for one that ignores them and is run once."""
+    """Rows with a note where they lack subsets of others, as is so for one that ignores them and is run once.
+
+    A row without a result has no seeds, and no note.
+    """
     seeds = {seed for row in made for seed in row.seeds}
     return [
-        row if {*row.seeds} == seeds else replace(row, marks=(*row.marks, captions.subsets(row.seeds))) for row in made
+        replace(row, marks=(*row.marks, captions.subsets(row.seeds))) if row.seeds and {*row.seeds} != seeds else row
+        for row in made
     ]
 
 

@@ -113,9 +113,11 @@ def from_file(path: Path) -> list[Imported]:
             spec.loader.exec_module(module)
     except BaseException as error:  # as in _imported
         return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}{line_of(error, str(path))}")]
+    # A class with two names is one method.
+    members = dict.fromkeys(member for _, member in inspect.getmembers(module, inspect.isclass))
     classes = [
         member
-        for _, member in inspect.getmembers(module, inspect.isclass)
+        for member in members
         if issubclass(member, Method) and member.__module__ == module_name and not inspect.isabstract(member)
     ]
     if not classes:

@@ -223,7 +223,7 @@ class Registry:
 
         Raises what ``used`` raises.
         """
-        through = self._through(name, values)
+        through = self.through(name, values)
         return joined([self[each].source_sha256 for each, _ in through], [inner for _, inner in through[1:]])
 
     def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
@@ -232,9 +232,9 @@ class Registry:
         A method may use itself with other parameters. Raises UnknownName, PluginError, UsageError for a method that
         uses itself with the same ones.
         """
-        return tuple(dict.fromkeys(each for each, _ in self._through(name, values)))
+        return tuple(dict.fromkeys(each for each, _ in self.through(name, values)))
 
-    def _through(self, name: str, values: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
+    def through(self, name: str, values: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
         """A method and all that it uses, each with its parameters and once, itself first. Raises what ``used`` does."""
         found = list(self._chain(name, values, ()))
         return [each for place, each in enumerate(found) if each not in found[:place]]
@@ -271,7 +271,7 @@ class Registry:
 
     def _through_cell(self, cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
         try:
-            return self._through(cell.method, cell.parameters)
+            return self.through(cell.method, cell.parameters)
         except XmcbenchError:
             return [(cell.method, cell.parameters)]
 

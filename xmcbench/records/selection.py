@@ -135,7 +135,7 @@ def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]
         # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
         found = _placed(records, choice, any_version=not by_method)
         if not found and _placed(records, choice, any_version=True):
-            raise NoResult(
+            raise UsageError(
                 f"{word} has no result on the data at {choice.dataset}",
                 "it has results on other data of the same name: run it again, or name a row by its key",
             )

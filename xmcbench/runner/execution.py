@@ -116,16 +116,19 @@ class _Run:
     def finished(self) -> list[PlannedCell]:
         """Take the cells that have a record; returns the others."""
         for position, planned in enumerate(self._plan.cells):
-            if planned.state != "to run" and planned.record is not None:
-                dataset = planned.dataset
-                found = up_to_date(
-                    planned.record, dataset.card.filter, dataset.propensity, self._place.store, self._scorer
-                )
-                if found is not None:  # else another run has the cell
-                    self.records[position] = found
-                    continue
-            self._waiting[position] = planned
+            found = self._found(planned)
+            if found is None:
+                self._waiting[position] = planned
+            else:
+                self.records[position] = found
         return [*self._waiting.values()]
+
+    def _found(self, planned: PlannedCell) -> Record | None:
+        """The record of a cell that needs no run, with current figures; None where another run has the cell."""
+        if planned.state == "to run" or planned.record is None:
+            return None
+        dataset = planned.dataset
+        return up_to_date(planned.record, dataset.card.filter, dataset.propensity, self._place.store, self._scorer)
 
     def run(self, executor: Executor, jobs: int, progress: Progress, watch: Watch) -> None:
         """Run the others, so many at once."""
@@ -166,6 +169,17 @@ class _Run:
             if not self._others.due(key) or not self._others.due(shared):
                 continue
             if self._waits(planned, executor) or not executor.fits(needs[key]):
+                continue
+            if planned.state != "to run" and (there := self._place.store.sound(planned.cell)) is not None:
+                # Another run had it when this one began, maybe only to compute its figures again.
+                if (found := self._found(replace(planned, record=there))) is None:
+                    self._others.busy(key)
+                    in_vain += 1
+                    continue
+                self._others.free(key)
+                del self._waiting[position]
+                self.records[position] = found
+                progress(planned, position, found)
                 continue
             with ExitStack() as files, ExitStack() as leading:
                 claim = files.enter_context(self._place.store.claim(planned.cell))

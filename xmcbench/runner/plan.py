@@ -32,8 +32,8 @@ _RENAME = "rename a folder, or set another name in its card.toml"
 class PlannedCell:
     """A cell with everything needed to run it.
 
-    request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. uses: its
-    method and those that it uses, by name. needs, packages: what they declare.
+    request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. parts: the
+    methods whose rankings it uses, each with all its parameters. needs, packages: what it and they declare.
     """
 
     cell: Cell
@@ -46,7 +46,7 @@ class PlannedCell:
     record: Record | None
     state: State
     damage: str = ""
-    uses: tuple[str, ...] = ()
+    parts: tuple[tuple[str, Mapping[str, object]], ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
 
@@ -90,7 +90,11 @@ def plan(
         for row in rows:
             try:
                 source = registry.source(row.entry.name, row.values)
-                uses = registry.used(row.entry.name, row.values)
+                through = registry.through(row.entry.name, row.values)
+                uses = tuple(dict.fromkeys(name for name, _ in through))
+                parts = tuple(
+                    (name, parameters.identity(registry[name].usable().parameters, each)) for name, each in through[1:]
+                )
                 needs = _needs(uses, registry)
                 packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
                 made = [
@@ -100,7 +104,7 @@ def plan(
                 made = [
                     replace(
                         each,
-                        uses=uses,
+                        parts=parts,
                         needs=needs,
                         packages=packages,
                         state="to run" if each.state in again else each.state,

@@ -9,6 +9,7 @@ from xmcbench.environment import accelerators, machine_cores
 from xmcbench.errors import UsageError
 from xmcbench.runner.executors.base import Needs, Room
 from xmcbench.runner.executors.local import Capacity
+from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
     from xmcbench.environment import Compute
@@ -64,12 +65,15 @@ def waits_for_parts(planned: PlannedCell, unfinished: Iterable[PlannedCell]) -> 
 
 def parts_of(planned: PlannedCell, cells: Iterable[PlannedCell]) -> Iterator[PlannedCell]:
     """Those of the cells whose rankings a cell may use."""
-    parts = {*planned.uses} - {planned.cell.method}
-    return (each for each in cells if each.cell.method in parts and _is_part(each, planned)) if parts else iter(())
+    return (each for each in cells if _is_part(each, planned)) if planned.parts else iter(())
 
 
 def _is_part(other: PlannedCell, planned: PlannedCell) -> bool:
-    """Whether the ranking of a cell may be one that another cell uses."""
+    """Whether the ranking of a cell is one that another cell uses."""
     one, whole = other.cell, planned.cell
+    parts = [values for name, values in planned.parts if name == one.method]
     same = (one.dataset_sha256, one.subset_sha256) == (whole.dataset_sha256, whole.subset_sha256)
-    return same and (one.seed == whole.seed or other.row.method.deterministic)
+    if not parts or not same or not (one.seed == whole.seed or other.row.method.deterministic):
+        return False
+    # By parameters too: two methods may each use the other one with parameters that end the chain.
+    return canonical_json(one.parameters) in map(canonical_json, parts)

@@ -123,7 +123,12 @@ class Scorer:
     @property
     def answered(self) -> bool:
         """Whether ``answer`` would not wait."""
-        return self.asked and (not self.files or bool(select.select(self.files, [], [], 0)[0]))
+        if not self.asked or not self.files:
+            return self.asked
+        watched = select.poll()  # not select, which knows 1,024 descriptors
+        for descriptor in self.files:
+            watched.register(descriptor, select.POLLIN)
+        return bool(watched.poll(0))
 
     def rescore(self, cell: Cell, root: Path, filter_name: str, propensity: tuple[float, float]) -> Scored:
         """The figures of a record from its stored ranks, under these constants. Raises StorageError."""

@@ -32,7 +32,7 @@ class Shard:
         return found
 
     def of(self, plan: Plan) -> Plan:
-        """The plan with the cells of this shard. Their keys choose it: each cell is in one shard, always the same.
+        """The plan with the cells of this shard: each cell is in the shard that its key chooses.
 
         Cells whose rankings others use are in the shards of these too, and run in the one that is first: otherwise they
         would be trained twice.

@@ -113,14 +113,17 @@ def examine(
 def add(accepted: Sequence[Candidate], board: Store, scorer: Scorer) -> Iterator[Path]:
     """Copy records with their predictions to the board, and write their ranks there; gives the place of each.
 
-    Raises StorageError where something cannot be written.
+    Raises StorageError where something cannot be written, and for a cell that a run has there.
     """
     for each in accepted:
         record, cell = each.record, each.record.cell
         assert record.predictions is not None
-        copy(each.sent.predictions_path(cell), board.predictions_path(cell))
-        scorer.score(cell, board.root, each.source, record.predictions.depth)  # writes the ranks
-        board.write(record)
+        with board.claim(cell) as claim, board.staging() as staged:
+            if not claim.held:
+                raise StorageError(f"{board.record_path(cell)}: a run has this cell", "wait until it has ended")
+            copy(each.sent.predictions_path(cell), staged.predictions_path(cell))
+            scorer.score(cell, staged.root, each.source, record.predictions.depth)  # writes the ranks
+            board.write(record, staged)
         yield board.record_path(cell)
 
 
@@ -169,8 +172,9 @@ def _skeleton_of_title(title: str) -> str:
 
 
 def _check_free(record: Record, board: Store, force: bool) -> None:
-    place = board.record_path(record.cell)
-    if place.exists() and not force and (here := read_record(place)) != record:
+    here = board.sound(record.cell)
+    if here is not None and here.finished and here != record and not force:
+        place = board.record_path(record.cell)
         raise StorageError(
             f"{place} already holds another record of this cell, from {here.measured.started}", "--force replaces it"
         )

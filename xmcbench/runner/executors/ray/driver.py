@@ -7,7 +7,6 @@ one asks for them, chunk by chunk, through the ``Mailbox``. A task whose worker 
 from __future__ import annotations
 
 import secrets
-import select
 import socket
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any, Self
 
 from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.output.escaping import visible
-from xmcbench.processes.supervisor import Ending
+from xmcbench.processes.supervisor import Ending, wait
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Ended, Needs, Room, Task
 from xmcbench.runner.executors.ray.connection import Cluster
@@ -46,7 +45,8 @@ _AGAIN_S = 0.5
 
 @dataclass
 class _Sent:
-    """A task that was sent. tries: how often. started: where it is, None while it waits."""
+    """A task that was sent. tries: how often. started: where it is, None while it waits. homeless: no machine is left
+    that could run it."""
 
     task: Task
     tries: int = 0
@@ -56,6 +56,7 @@ class _Sent:
     started: Started | None = None
     report: Report | None = None
     homeless_since: float | None = None
+    homeless: bool = False
 
 
 class Ray:
@@ -122,7 +123,7 @@ class Ray:
     def watch(self, timeout_s: float, files: Sequence[int] = ()) -> list[Ended]:
         """The tasks that have ended, each with what its process wrote."""
         if not (ended := self._ended()):
-            select.select([self._awake.fileno(), *files], [], [], timeout_s)
+            wait((), timeout_s, [self._awake.fileno(), *files])
             with suppress(BlockingIOError):
                 self._awake.recv(1 << 16)
             ended = self._ended()
@@ -240,6 +241,8 @@ class Ray:
         except (errors.RayError, CancelledError, Lost) as error:
             lost = error
         reason = f"{type(lost).__name__}: {_first_line(lost)}"
+        if sent.homeless:
+            return self._failed(sent, _first_line(lost))
         if sent.tries >= ATTEMPTS:
             return self._failed(sent, f"lost {sent.tries} times by the Ray cluster, most recently with {reason}")
         said = f"xmcbench: cell {sent.task.key[:12]} was lost and is run again: {reason}"
@@ -279,7 +282,7 @@ class Ray:
             elif now - sent.homeless_since > _PATIENCE_S and not sent.answer.done():
                 self._cluster.ray.cancel(sent.reference, force=True)
                 asked = f"{needs.threads} cores and {needs.gpus} GPUs"
-                sent.tries, sent.answer = ATTEMPTS, Future()
+                sent.homeless, sent.answer = True, Future()
                 sent.answer.set_exception(Lost(f"no machine of the cluster has {asked} anymore"))
 
     def _cancel(self, sent: Sequence[_Sent]) -> None:
