@@ -241,7 +241,7 @@ def test_the_card_of_a_named_folder_decides_the_filter(inside, tiny, tmp_path):
     (tiny / "filter_labels_test.txt").write_text("0 1\n")
     words = ("--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "own")
     assert inside("run", *words).returncode == 0
-    (tiny / "card.toml").write_text('name = "tiny"\nfilter = "file"\n')
+    (tiny / "card.toml").write_text('name = "tiny"\nslug = "tiny"\nfilter = "file"\n')
     ended = inside("leaderboard", "--runs", "own", "--out", "board", "--dataset", tiny)
     assert ended.returncode == 0, ended.stderr
     assert [each.protocol.filter for each in Store(tmp_path / "own").records()] == ["file"]
