@@ -44,7 +44,8 @@ class Hybrid(Method):
     }
 
     choices: ClassVar = {
-        "small": "normalizations compared on rankings of TF-IDF and ICT for lf-debian-20k-dev; equal weights"
+        "small": "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods hybrid:small\n"
+        "the same with --set hybrid.normalization=range, shift and rank; equal weights"
     }
 
     parts: Annotated[str, Doc("comma-separated methods, each NAME or NAME:PRESET")] = "tfidf,sentbert:quick"

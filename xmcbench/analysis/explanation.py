@@ -105,7 +105,7 @@ class Explanation:
             f"protocol {protocol.VERSION}."
         )
         if self.found:
-            verdict = f"The difference is unlike that of the other instances in: {'; '.join(self.found)}."
+            verdict = f"Slices that differ significantly from the other instances: {'; '.join(self.found)}."
         elif self.slices:
             verdict = "No slice differs significantly from the other instances (5% level)."
         else:
