@@ -62,7 +62,7 @@ def recall(documents, labels, pairs):
     return float(100 * (hits / np.maximum(1, np.diff(pairs.indptr))).mean())
 
 
-def test_encoding(benchmark, prepared):
+def test_encoding(benchmark, prepared, capsys):
     """Texts to vectors, tokenizing included, against SentenceTransformer.encode with its defaults."""
     from sentence_transformers import SentenceTransformer
 
@@ -99,11 +99,13 @@ def test_encoding(benchmark, prepared):
         sentence_transformers_s=round(shortest, 2),
         recall_at_100=[round(each, 2) for each in recalls],
     )
+    with capsys.disabled():
+        print(f"\n{benchmark.extra_info}")
     assert abs(recalls[0] - recalls[1]) <= 0.2
     assert ratio >= at_least(encoder.precision)
 
 
-def test_training_step(benchmark, prepared):
+def test_training_step(benchmark, prepared, capsys):
     """A step on (document, title) pairs against a plain loop: fp32, both sides padded to the batch's longest text."""
     import torch
     from transformers import AutoModel, AutoTokenizer
@@ -159,5 +161,7 @@ def test_training_step(benchmark, prepared):
     benchmark.extra_info.update(
         ratio=round(ratio, 2), precision=encoder.precision, plain_s_per_step=round(shortest / steps, 2)
     )
+    with capsys.disabled():
+        print(f"\n{benchmark.extra_info}")
     if encoder.precision == "bf16":
         assert ratio >= 1.8
