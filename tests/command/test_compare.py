@@ -216,8 +216,9 @@ def test_data_at_a_place_are_the_version_that_is_there(inside, tiny, tmp_path):
         assert inside("show", "tfidf", "--text", "fruit", "--dataset", place).returncode == 0
     rows = json.loads(inside("ls", "results", "--json").stdout)
     assert len({each["key"] for each in rows}) == 3
-    for each in rows:
-        assert inside("show", each["key"], "--text", "fruit").returncode == 0
+    for each in rows:  # a key is one of a version
+        shown = [inside("show", each["key"], "--text", "fruit", "--dataset", place) for place in (tiny, other)]
+        assert sorted(ended.returncode for ended in shown) == [0, 2]
     # The data at a place that was changed since are no version that has a result.
     shutil.rmtree(other)
     shutil.copytree(tiny, other)
