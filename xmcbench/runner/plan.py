@@ -90,10 +90,10 @@ def plan(
         for row in rows:
             try:
                 source = registry.source(row.entry.name, row.values)
-                through = registry.through(row.entry.name, row.values)
-                uses = tuple(dict.fromkeys(name for name, _ in through))
+                uses = registry.used(row.entry.name, row.values)
                 parts = tuple(
-                    (name, parameters.identity(registry[name].usable().parameters, each)) for name, each in through[1:]
+                    (name, parameters.identity(registry[name].usable().parameters, values))
+                    for name, values in registry.through(row.entry.name, row.values)[1:]
                 )
                 needs = _needs(uses, registry)
                 packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
