@@ -269,6 +269,62 @@ def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
     assert (tmp_path / "count").read_text() == "x"
 
 
+EDITED = """
+    from pathlib import Path
+
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    VERSION = 1
+
+    class Edited(Method):
+        supervision = "unused"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            # What an editor does while the cell runs.
+            own, helper = Path(__file__), Path(__file__).with_name("beside.py")
+            own.write_text(own.read_text().replace("VERSION = 1", "VERSION = 2"))
+            helper.write_text("x = 2")
+            folder = self.artifacts.get("made", {}, lambda folder: (folder / "by").write_text(str(VERSION)))
+            self.notes["versions"] = [VERSION, int((folder / "by").read_text())]
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+"""
+
+
+def test_a_method_that_is_edited_while_it_runs_is_what_was_imported(inside, tiny, plugin, tmp_path):
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "edited", "--plugin", plugin(EDITED))
+
+    def versions(*more):
+        ended = inside(*words, *more)
+        assert ended.returncode == 0, ended.stderr
+        (made,) = records(tmp_path / "runs").values()
+        return made["notes"]["versions"]
+
+    assert versions() == [1, 1]
+    assert "stale" in inside(*words).stdout
+    assert versions("--refresh") == [2, 2]
+
+
+def test_a_method_that_is_edited_between_two_cells_fails(inside, tiny, plugin):
+    words = ("--setting", "ez", "--methods", "edited", "--seed", "0,1", "--plugin", plugin(EDITED))
+    ended = inside("run", "--dataset", tiny, *words)
+    assert ended.returncode == 1
+    assert "the code of edited has changed since the run was planned (run again)" in ended.stderr
+
+
+def test_a_module_that_is_edited_before_a_cell_imports_it_fails(inside, tiny, plugin, tmp_path):
+    late = EDITED.replace("self.labels =", "from beside import x\n            self.labels =")
+    file = plugin(late)
+    file.with_name("beside.py").write_text("x = 1")
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "edited", "--plugin", file)
+    assert ended.returncode == 1
+    said = "beside.py has changed while edited ran, and was imported after that (run again)"
+    assert said in ended.stderr
+
+
 def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, tmp_path):
     words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "base", "--plugin")
     stale = "base: stale: the method's code has changed since this result was made"

@@ -146,6 +146,7 @@ def job(tmp_path):
         pairs_sha256="p",
         k=5,
         method="plain",
+        source_sha256="s",
         plugin=None,
         parameters={},
         seed=0,

@@ -7,7 +7,9 @@ from scipy.sparse import csr_matrix
 from xmcbench import Artifacts, Method, Texts, TopK
 from xmcbench.environment import Compute
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.runner.parts import Part, classes, keep_ranking
+from xmcbench.plugins.registry import Registry
+from xmcbench.runner.parts import Part, keep_ranking, source, through
+from xmcbench.storage.source import source_of
 
 
 class Frequent(Method):
@@ -90,10 +92,14 @@ def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkey
     assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
 
 
-def test_the_classes_of_a_method_are_those_of_its_parts_too():
-    hybrid = Part.of("hybrid", Frequent()).kind(parts="tfidf,bm25")
-    assert [each.__name__ for each in classes(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
-    assert classes(Frequent()) == [Frequent]
+def test_the_source_of_a_method_is_that_of_its_parts_too():
+    kind = Part.of("hybrid", Frequent()).kind
+    values = {"parts": "tfidf,bm25:lucene,tfidf"}
+    hybrid, registry = kind(**values), Registry()
+    assert [each.__name__ for each, _ in through(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
+    assert source(hybrid).digest == registry.source("hybrid", values)
+    assert {"numpy", "scipy", "bm25s"} <= {*source(hybrid).packages}
+    assert source(Frequent()) == source_of(Frequent)
 
 
 def test_names_of_parts():

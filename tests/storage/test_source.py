@@ -343,8 +343,8 @@ def test_a_plugin_that_builds_on_a_method_depends_on_it(of_plugin, monkeypatch):
     before = of_plugin(text)
     parsed = source.syntax_of
 
-    def with_a_change(file, name, changed):
-        found = parsed(file, name, changed)
+    def with_a_change(file, name):
+        found = parsed(file, name)
         return found if file.name != "ngrams.py" else Syntax("changed", found.imports)
 
     monkeypatch.setattr(source, "syntax_of", with_a_change)
@@ -364,9 +364,7 @@ def test_the_modules_that_every_result_runs_through_count(monkeypatch):
         monkeypatch.setattr(
             source,
             "syntax_of",
-            lambda file, name, when, changed=changed: (
-                Syntax("changed", ()) if file.name == changed else parsed(file, name, when)
-            ),
+            lambda file, name, changed=changed: Syntax("changed", ()) if file.name == changed else parsed(file, name),
         )
         assert source_digest(Path) != before, changed
 

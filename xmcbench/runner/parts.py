@@ -17,6 +17,7 @@ from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.pairs import pairs_digest
+from xmcbench.storage.source import Source, joined, source_of
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
@@ -93,13 +94,21 @@ class Part:
         return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
 
 
-def classes(method: Method) -> list[type[Method]]:
-    """The class of a method, and those of all parts that it uses."""
-    found: list[type[Method]] = [type(method)]
+def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
+    """The class of a method and those of all parts that it uses, each with its parameters and once, itself first."""
+    found: list[tuple[type[Method], Mapping[str, Any]]] = [(type(method), method.parameters())]
     for spec in method.uses():
         part = Part.of(spec, method)
-        found += classes(part.kind(**part.values))
-    return found
+        found += through(part.kind(**part.values))
+    return [each for place, each in enumerate(found) if each not in found[:place]]
+
+
+def source(method: Method) -> Source:
+    """The source of a method and of all parts that it uses: its digest is what the plan of the cell says of it."""
+    used = through(method)
+    read = [source_of(kind) for kind, _ in used]
+    packages = sorted({package for each in read for package in each.packages})
+    return Source(joined([each.digest for each in read], [values for _, values in used[1:]]), tuple(packages))
 
 
 def keep_ranking(

@@ -59,6 +59,7 @@ def cell_job(
         pairs_sha256=planned.cell.subset_sha256,
         k=depth(planned),
         method=planned.cell.method,
+        source_sha256=planned.source_sha256,
         plugin=str(planned.row.entry.plugin.resolve()) if planned.row.entry.plugin else None,
         parameters=planned.cell.parameters,
         seed=planned.cell.seed,

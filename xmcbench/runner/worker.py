@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -25,12 +25,12 @@ from xmcbench.method import Method
 from xmcbench.plugins.loading import load
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.runner.parts import classes, keep_ranking
+from xmcbench.runner.parts import keep_ranking, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
-from xmcbench.storage.source import source_of
-from xmcbench.storage.syntax_cache import notes_folder
+from xmcbench.storage.source import Source
+from xmcbench.storage.syntax_cache import edited, keep_first, notes_folder
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
 
@@ -83,9 +83,11 @@ def run(job: Job) -> Outcome:
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
+    code = _code(job, method)
     supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
     artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "")
     identity = {"method": job.method, "parameters": job.parameters}
+    known = frozenset(sys.modules)
     if job.only:
         return _pretrained(job, method, texts, artifacts, phases)
     predictions = predict(
@@ -100,6 +102,7 @@ def run(job: Job) -> Outcome:
         phases=phases,
     )
     TopK.save_joined(Path(job.predictions), predictions, len(texts[2]), job.k)
+    _check_unchanged(job, known)
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     if not job.plugin and not method.uses():
         own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
@@ -107,7 +110,7 @@ def run(job: Job) -> Outcome:
     return Outcome(
         status="ok",
         notes=json_notes(method),
-        packages=distribution_versions(source_of(*classes(method)).packages),
+        packages=distribution_versions(code.packages),
         wall_s=phases.seconds,
         reused_s=artifacts.reused_s,
         artifacts=tuple(dict.fromkeys(artifacts.used)),
@@ -115,6 +118,27 @@ def run(job: Job) -> Outcome:
         peak_memory_bytes=memory,
         peak_gpu_memory_bytes=gpu_memory,
     )
+
+
+def _code(job: Job, method: Method) -> Source:
+    """The source that runs here, for everything that this process keeps. Raises XmcbenchError if it is not the planned
+    one: the record would be that of other code.
+    """
+    keep_first()
+    code = source(method)
+    if code.digest != job.source_sha256:
+        raise XmcbenchError(f"the code of {job.method} has changed since the run was planned", "run again")
+    return code
+
+
+def _check_unchanged(job: Job, known: Collection[str]) -> None:
+    """Raise XmcbenchError if a module that a method imported during its work was edited before that.
+
+    known: the modules that had been imported when the work began; what becomes of their files means nothing here.
+    """
+    files = {Path(file) for name in {*sys.modules} - {*known} if (file := getattr(sys.modules[name], "__file__", None))}
+    for file in edited(files):
+        raise XmcbenchError(f"{file} has changed while {job.method} ran, and was imported after that", "run again")
 
 
 def _pretrained(

@@ -77,7 +77,7 @@ def plugin_files(plugin: Path) -> list[Path]:
         name, file = waiting.pop()
         if file not in found:
             found[file] = None
-            for imported in syntax_of(file, name, file.stat().st_mtime_ns).imports:
+            for imported in syntax_of(file, name).imports:
                 waiting += package.files(imported) if package.imported(imported) else ()
     return [*found]
 
@@ -208,7 +208,7 @@ class Sources:
 
     def _module(self, package: _Package, name: str, file: Path) -> _Module:
         if (package, file) not in self._modules:
-            parsed = syntax_of(file, name, file.stat().st_mtime_ns)
+            parsed = syntax_of(file, name)
             found = {imported: self._found(package, imported) for imported in parsed.imports}
             foreign = frozenset(imported.split(".")[0] for imported, each in found.items() if each is None)
             self._modules[package, file] = _Module(parsed.tree, tuple(filter(None, found.values())), foreign)

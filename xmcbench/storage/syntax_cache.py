@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,18 +18,44 @@ from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.reading import read_text
 from xmcbench.storage.syntax import Syntax, parsed
 
+#: What was read of each file, by its module; None where a new version is read again.
+_kept: dict[tuple[Path, str], Syntax] | None = None
+
 
 def notes_folder() -> Path:
     """The folder of what is remembered of files. Nothing in it is secret, so that cells may read it."""
     return cache_root() / "sources"
 
 
-@cache
-def syntax_of(file: Path, name: str, _changed: int) -> Syntax:
-    """The syntax of the file of a module. _changed: when it was written, so that a new version is read again.
+def syntax_of(file: Path, name: str) -> Syntax:
+    """The syntax of the file of a module, which is read again when it has changed, unless ``keep_first`` was called.
 
     Raises OSError when it cannot be read.
     """
+    if _kept is None:
+        return _now(file, name)
+    if (file, name) not in _kept:
+        _kept[file, name] = _now(file, name)
+    return _kept[file, name]
+
+
+def keep_first() -> None:
+    """From now on, read each file once: in a process that has imported it, a later version means nothing."""
+    global _kept
+    _kept = {}
+
+
+def edited(files: Collection[Path]) -> list[Path]:
+    """Those of some files that were read since ``keep_first`` and are different code now."""
+    return [file for (file, name), read in (_kept or {}).items() if file in files and _now(file, name) != read]
+
+
+def _now(file: Path, name: str) -> Syntax:
+    return _syntax(file, name, file.stat().st_mtime_ns)
+
+
+@cache
+def _syntax(file: Path, name: str, _changed: int) -> Syntax:
     content = file.read_bytes()
     is_package = file.name == "__init__.py"
     key = hashlib.sha256(b"\0".join([_reader(), name.encode(), b"package" * is_package, content])).hexdigest()

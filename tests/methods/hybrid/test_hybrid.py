@@ -178,8 +178,8 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
     before, parsed = digests(), source.syntax_of
     assert before[0] != before[1] != Registry().source("bm25", {})
 
-    def with_a_change(file, name, changed):
-        found = parsed(file, name, changed)
+    def with_a_change(file, name):
+        found = parsed(file, name)
         return found if file.name != "ngrams.py" else Syntax("changed", found.imports)
 
     monkeypatch.setattr(source, "syntax_of", with_a_change)
