@@ -18,8 +18,13 @@ from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.reading import read_text
 from xmcbench.storage.syntax import Syntax, parsed
 
-#: What was read of each file, by its module; None where a new version is read again.
-_kept: dict[tuple[Path, str], Syntax] | None = None
+class _Readings:
+    """kept: what was read of each file, by its module; None where a new version is read again."""
+
+    kept: dict[tuple[Path, str], Syntax] | None = None
+
+
+_readings = _Readings()
 
 
 def notes_folder() -> Path:
@@ -32,22 +37,22 @@ def syntax_of(file: Path, name: str) -> Syntax:
 
     Raises OSError when it cannot be read.
     """
-    if _kept is None:
+    kept = _readings.kept
+    if kept is None:
         return _now(file, name)
-    if (file, name) not in _kept:
-        _kept[file, name] = _now(file, name)
-    return _kept[file, name]
+    if (file, name) not in kept:
+        kept[file, name] = _now(file, name)
+    return kept[file, name]
 
 
 def keep_first() -> None:
     """From now on, read each file once: in a process that has imported it, a later version means nothing."""
-    global _kept
-    _kept = {}
+    _readings.kept = {}
 
 
 def edited(files: Collection[Path]) -> list[Path]:
     """Those of some files that were read since ``keep_first`` and are different code now."""
-    return [file for (file, name), read in (_kept or {}).items() if file in files and _now(file, name) != read]
+    return [file for (file, name), read in (_readings.kept or {}).items() if file in files and _now(file, name) != read]
 
 
 def _now(file: Path, name: str) -> Syntax:
