@@ -1,7 +1,9 @@
 import pytest
 
+from xmcbench import Method
 from xmcbench.errors import PluginError
-from xmcbench.plugins.inspection import Inspection, Plugin, Question
+from xmcbench.plugins import loading
+from xmcbench.plugins.inspection import Answer, Inspection, Plugin, Question
 
 ENDS = """
     import os
@@ -38,3 +40,27 @@ def test_a_question_that_ends_the_process_does_not_lose_the_others(plugin, tmp_p
         else:
             assert answer.taken() == f"step {step}"
     assert log.read_text().split() == ["0", "1", "2", "3", "4"], "nothing is asked twice"
+
+
+def test_an_interrupt_ends_a_plan_and_not_a_process_that_looks_at_a_plugin(plugin, monkeypatch):
+    class Interrupted(Method):
+        def describe(self):
+            raise KeyboardInterrupt
+
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+
+        def predict(self, raw_X, k=100): ...
+
+    question = Question("ends", "describe", {})
+    with pytest.raises(KeyboardInterrupt):
+        Answer.of(Interrupted, question)
+    inspection = Inspection(Plugin(file=str(plugin(ENDS.replace("os._exit(3)", "raise KeyboardInterrupt")))), "here")
+    answer = inspection.answer(Question("ends", "describe", {"step": 1, "log": "/dev/null"}))
+    assert answer.message == "ends cannot be inspected: KeyboardInterrupt"
+
+    def load(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.metadata.EntryPoint.load", load)
+    with pytest.raises(KeyboardInterrupt):
+        loading.from_point(loading.point("tfidf"))

@@ -21,7 +21,7 @@ from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.hub import offline_without_address
-from xmcbench.plugins.loading import Imported, from_file, from_point, point
+from xmcbench.plugins.loading import Imported, from_file, from_point, origin_of, point
 from xmcbench.processes.supervisor import supervise
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_digest
@@ -58,7 +58,7 @@ class Answer(Struct, frozen=True):
 
     @classmethod
     def of(cls, method: type[Method], question: Question) -> Answer:
-        """Ask a method that is imported here."""
+        """Ask a method that is imported here. Raises KeyboardInterrupt: a user may stop a run while it plans."""
         try:
             made = method(**question.values)
             if question.about == "describe":
@@ -71,6 +71,8 @@ class Answer(Struct, frozen=True):
             # An unknown name in a request ends the plan; a name that a method does not know leaves out the method.
             kind = UsageError.__name__ if isinstance(error, UnknownName) else errors.kind_of(error)
             return cls("", kind, error.message, error.hint)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:  # a method can raise anything, even SystemExit
             return cls.none(question, errors.told(error))
         return cls()
@@ -183,17 +185,31 @@ def _check_room(folder: Path) -> None:
 def main(job_file: str, found_file: str, finished_file: str) -> None:
     """Look at the plug-in that a job names; write down what is found after each step, and in the end that it is all."""
     job = msgspec.json.decode(Path(job_file).read_bytes(), type=_Job)
-    imported = from_file(Path(job.plugin.file)) if job.plugin.file else [from_point(point(job.plugin.name))]
+    imported = from_file(Path(job.plugin.file)) if job.plugin.file else [_from_point(job.plugin.name)]
     methods = tuple(map(_inspected, imported))
     found = _Found(methods)
     if job.questions is None:
         _write(Path(found_file), found)
     classes = {each.name: each.method for each in imported if each.method}
     for question in job.questions or _usual(methods):
-        answered = (question, Answer.of(classes[question.name], question))
-        found = _Found(methods, (*found.answers, answered))
+        found = _Found(methods, (*found.answers, (question, _answer(classes[question.name], question))))
         _write(Path(found_file), found)
     _write(Path(finished_file), len(found.answers))
+
+
+def _from_point(name: str) -> Imported:
+    found = point(name)
+    try:
+        return from_point(found)
+    except KeyboardInterrupt as error:  # of the import itself: nobody interrupts this process
+        return Imported(name, origin_of(found), None, f"cannot be imported: {errors.told(error)}")
+
+
+def _answer(method: type[Method], question: Question) -> Answer:
+    try:
+        return Answer.of(method, question)
+    except KeyboardInterrupt as error:  # of the method itself
+        return Answer.none(question, errors.told(error))
 
 
 def _inspected(imported: Imported) -> Inspected:

@@ -87,7 +87,7 @@ def _distribution_name(distribution: metadata.Distribution) -> str:
 
 
 def from_point(point: metadata.EntryPoint) -> Imported:
-    """The method that an entry point names."""
+    """The method that an entry point names. Raises KeyboardInterrupt: a user may stop a run while it plans."""
     return _imported(point.name, origin_of(point), point.load)
 
 
@@ -162,6 +162,8 @@ def _imported(name: str, origin: str, import_it: Callable[[], object]) -> Import
             Description.of(method)  # type: ignore[arg-type]
     except XmcbenchError as error:
         return Imported(name, origin, None, str(error))
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:  # an import can raise anything, even SystemExit; a listing must survive it
         return Imported(name, origin, None, f"cannot be imported: {told(error)}{line_of(error)}")
     return Imported(name, origin, None if problem else method, problem)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.reading import read_text
 from xmcbench.storage.syntax import Syntax, parsed
 
+
 class _Readings:
     """kept: what was read of each file, by its module; None where a new version is read again."""
 
