@@ -230,6 +230,7 @@ def test_files_of_others_are_not_listed_and_stay(store, record):
             f"artifacts/mine/{name}/p.txt",  # MLflow names runs so; an artifact of ours has noted what it cost
             f"artifacts/mine/{name}x/cost.json",
             "artifacts/mine/.deep.0a1b2c3d.tmp/p.txt",
+            f"artifacts/mine/.{name}.0a1b2c3d.tmp/p.txt",
             "artifacts/.mine.tmp/p.txt",
             f"artifacts/.mine/{name}/cost.json",
             "artifacts/unfinished/mine/p.txt",

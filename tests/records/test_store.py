@@ -131,32 +131,44 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
         folder.mkdir(parents=True)
     busy, kept = hold_file(place)
     held, being_made = hold_folder(artifacts, ".name.")
-    left = [place.with_name(".record.json.abcdefgh.tmp"), unfinished / ".checkpoint.safetensors.123.tmp"]
+    left = [
+        place.with_name(f".record.json.{machine_tag()}-abcdefgh.tmp"),
+        unfinished / ".checkpoint.safetensors.123.tmp",
+    ]
     others = [
         place.with_name("notes.tmp"),
         place.with_name(".tmp"),
         unfinished / "checkpoint.safetensors",
         own / ".x.tmp",
+        # As Python's own tempfile names what another program writes.
+        store.root / ".settings.tmp",
+        place.with_name(".report.q1_draft.tmp"),
+        store.artifacts / ".abcdefgh.tmp",
+        *(folder / "2024" / "may" / "insurance.claim" for folder in (store.root / "logs", store.artifacts)),
+        store.artifacts / "training" / "insurance.claim",
+        store.log_path(written.cell).with_name("mine.claim"),
     ]
     for path in (*left, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    (artifacts / ".name.abcdefgh.tmp").mkdir()
-    (store.artifacts / ".abcdefgh.tmp").mkdir()
+        os.utime(path, (0, 0))
+    (artifacts / f".name.{machine_tag()}-abcdefgh.tmp").mkdir()
+    (store.artifacts / f".{machine_tag()}-abcdefgh.tmp").mkdir()
     with in_use(unfinished.with_suffix(".lock")):
         store.sweep()
         assert [path.exists() for path in left] == [False, True]
     store.sweep()
     assert [path.exists() for path in left] == [False, False]
     assert all(path.exists() for path in (*others, place, kept, being_made))
-    assert not (artifacts / ".name.abcdefgh.tmp").exists()
-    assert not (store.artifacts / ".abcdefgh.tmp").exists()
+    assert not (artifacts / f".name.{machine_tag()}-abcdefgh.tmp").exists()
+    assert not (store.artifacts / f".{machine_tag()}-abcdefgh.tmp").exists()
     assert busy != held
 
 
 def test_a_sweep_leaves_the_claim_of_a_living_build(tmp_path):
     """Its process may be too busy to touch it."""
     store = Store(tmp_path)
-    claim = store.artifacts / "training" / "x.claim"
+    claim = store.artifacts / "training" / f"{'a' * 32}.claim"
     claim.parent.mkdir(parents=True)
     claim.write_text(json.dumps({"owner": f"{machine()}:{new_mark()}"}))
     os.utime(claim, (0, 0))
@@ -225,18 +237,16 @@ def test_dead_claims_are_swept_and_others_stay(tmp_path, record):
 
 def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for name in ("xmcbench-abcdefgh.tmp", "xmcbench-results", "xmcbench-abcdefgh", "other.tmp"):
+    left, linked = (f"xmcbench-{machine_tag()}-{each}.tmp" for each in ("abcdefgh", "linked__"))
+    others = ("xmcbench-results", "xmcbench-abcdefgh", "xmcbench-abcdefgh.tmp", "other.tmp")
+    for name in (left, *others):
         (tmp_path / name / "inner").mkdir(parents=True)
-    (tmp_path / "xmcbench-linked__.tmp").symlink_to(tmp_path / "xmcbench-results")
+    (tmp_path / linked).symlink_to(tmp_path / "xmcbench-results")
     with scratch() as folder:
         sweep_scratch()
         assert folder.is_dir()
-        assert not (tmp_path / "xmcbench-abcdefgh.tmp").exists()
-        assert (tmp_path / "xmcbench-results" / "inner").is_dir()
-        assert {path.name for path in tmp_path.iterdir()} == {
-            *("xmcbench-results", "xmcbench-abcdefgh", "other.tmp", "xmcbench-linked__.tmp"),
-            folder.name,
-        }
+        assert all((tmp_path / name / "inner").is_dir() for name in others)
+        assert {path.name for path in tmp_path.iterdir()} == {*others, linked, folder.name}
     assert not folder.exists()
 
 

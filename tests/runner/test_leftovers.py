@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from xmcbench.environment import machine_tag
 from xmcbench.records import Store
 from xmcbench.runner.executors.ray import errand
 from xmcbench.runner.leftovers import sweep
@@ -28,25 +29,23 @@ def of_a_cluster(_):
 @pytest.mark.parametrize("command", [of_a_run, of_a_cluster])
 def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
     received = cache / "received"
-    left, kept = [], []
+    left, kept, made, tag = [], [], "a" * 32, machine_tag()
     for folder in (cache / "labels", received / "artifacts" / "tokens"):
-        (folder / "made").mkdir(parents=True)
-        (folder / "made.lock").touch()
-        (folder / ".made.abcdefgh.tmp").mkdir()
-        (folder / ".abcdefgh.tmp").touch()
-        for name in ("made.claim", "made.claim.turn"):
+        (folder / made).mkdir(parents=True)
+        unfinished = [f".{made}.{tag}-abcdefgh.tmp", f".{tag}-abcdefgh.tmp", f"{made}.claim", f"{made}.claim.turn"]
+        for name in (*unfinished, f"{made}.lock", "mine.claim"):
             (folder / name).touch()
             os.utime(folder / name, (0, 0))
-        left += [folder / name for name in (".made.abcdefgh.tmp", ".abcdefgh.tmp", "made.claim", "made.claim.turn")]
-        kept += [folder / "made", folder / "made.lock"]
+        left += [folder / name for name in unfinished]
+        kept += [folder / name for name in (made, f"{made}.lock", "mine.claim")]
     files = received / "files"
     files.mkdir()
     (files / "content.arrow").touch()
-    (files / ".content.arrow.abcdefgh.tmp").touch()
+    (files / f".content.arrow.{tag}-abcdefgh.tmp").touch()
     held, folder = hold_folder(received / "artifacts" / "tokens", ".made.")
     descriptor, file = hold_file(files / "content.arrow")
     command(tmp_path)
-    assert not [path.name for path in (*left, files / ".content.arrow.abcdefgh.tmp") if path.exists()]
+    assert not [path.name for path in (*left, files / f".content.arrow.{tag}-abcdefgh.tmp") if path.exists()]
     assert all(path.exists() for path in (*kept, files / "content.arrow", folder, file))
     remove_folder(held, folder)
     os.close(descriptor)

@@ -1,10 +1,11 @@
 import json
+import os
 
 import pytest
 
 from xmcbench.storage import syntax_cache
 from xmcbench.storage.syntax import Syntax
-from xmcbench.storage.syntax_cache import syntax_of
+from xmcbench.storage.syntax_cache import edited, keep_first, syntax_of
 
 
 @pytest.fixture
@@ -12,9 +13,15 @@ def noted(own_cache, tmp_path):
     """A file of source, its syntax, and the note of it in the cache."""
     file = tmp_path / "module.py"
     file.write_text("import numpy\nRATE = 1\n")
-    syntax = syntax_of(file, "module", 0)
+    syntax = syntax_of(file, "module")
     (note,) = (own_cache / "sources").glob("*.json")
     return file, syntax, note
+
+
+def later(file, seconds=1):
+    """The file as if it was written again."""
+    os.utime(file, (file.stat().st_mtime + seconds,) * 2)
+    return file
 
 
 def _fail(*_):
@@ -24,19 +31,19 @@ def _fail(*_):
 def test_a_file_is_parsed_once(noted, monkeypatch):
     file, syntax, _ = noted
     monkeypatch.setattr(syntax_cache, "parsed", _fail)
-    assert syntax_of(file, "module", 1) == syntax
+    assert syntax_of(later(file), "module") == syntax
     assert syntax.imports == ("numpy",)
 
 
 def test_other_content_or_another_name_is_parsed(noted, monkeypatch):
     file, syntax, _ = noted
-    assert syntax_of(file, "package.module", 1) == syntax
+    assert syntax_of(later(file), "package.module") == syntax
     monkeypatch.setattr(syntax_cache, "parsed", _fail)
     with pytest.raises(AssertionError, match="parsed"):
-        syntax_of(file, "another", 1)
+        syntax_of(later(file), "another")
     file.write_text("import numpy\nRATE = 2\n")
     with pytest.raises(AssertionError, match="parsed"):
-        syntax_of(file, "module", 2)
+        syntax_of(later(file), "module")
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"tree": "0", "imports": []}', "forged"])
@@ -45,5 +52,19 @@ def test_a_damaged_note_is_not_believed(noted, damage):
     if damage == "forged":
         damage = json.dumps({**json.loads(note.read_text()), "tree": "0"})
     note.write_text(damage)
-    assert syntax_of(file, "module", 1) == syntax
-    assert syntax_of(file, "module", 2) == syntax != Syntax("0", ())
+    assert syntax_of(later(file), "module") == syntax
+    assert syntax_of(later(file), "module") == syntax != Syntax("0", ())
+
+
+def test_a_process_that_keeps_the_first_reading_knows_what_was_edited(noted, tmp_path, monkeypatch):
+    file, syntax, _ = noted
+    monkeypatch.setattr(syntax_cache, "_readings", syntax_cache._Readings())
+    assert edited([file]) == []
+    keep_first()
+    assert syntax_of(file, "module") == syntax
+    later(file).write_text("import numpy\nRATE = 1  # a comment\n")
+    assert edited([file]) == []
+    later(file, 2).write_text("import numpy\nRATE = 2\n")
+    assert syntax_of(file, "module") == syntax
+    assert edited([file, tmp_path / "other.py"]) == [file]
+    assert edited([]) == []

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from contextlib import suppress
 from pathlib import Path
 
-from xmcbench.environment import machine
+from xmcbench.environment import machine, machine_tag
 from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.processes.lifetime import new_mark, supervisor_died, supervisor_lives
@@ -85,7 +86,7 @@ class Claim:
 
     def _created(self, path: Path) -> bool:
         """Create the file with our name in it, in one step; False if there is one."""
-        own = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+        own = path.with_name(f".{path.name}.{machine_tag()}-{os.urandom(4).hex()}.tmp")
         said = json.dumps({"owner": self._mark, "host": socket.gethostname(), "pid": os.getpid()}) + "\n"
         try:
             own.write_text(said)
@@ -116,19 +117,25 @@ def dead(path: Path, while_alive: bool = False) -> bool:
     return now(path.parent) - touched > DEAD_S
 
 
-def sweep_claims(folder: Path, pattern: str, while_alive: bool = False) -> None:
+def sweep_claims(folder: Path, pattern: str, ours: re.Pattern[str], while_alive: bool = False) -> None:
     """Remove the claims below a folder whose owner is gone, and what was left of taking one over.
 
-    pattern: of the claims' paths without ``CLAIM``, relative to the folder. while_alive: as in ``Claim``.
+    pattern: of the claims' paths without ``CLAIM``, relative to the folder. ours: the same, exactly: others may have
+    files with such a suffix too. while_alive: as in ``Claim``.
     """
-    for turn in folder.glob(f"{pattern}{CLAIM}{_TURN}"):
+    for turn in _matching(folder, pattern, f"{CLAIM}{_TURN}", ours):
         if dead(turn):
             with suppress(OSError):
                 turn.unlink(missing_ok=True)
-    for path in folder.glob(f"{pattern}{CLAIM}"):
+    for path in _matching(folder, pattern, CLAIM, ours):
         if dead(path, while_alive):
             with suppress(StorageError), Claim(path, while_alive):
                 pass  # it is taken, and given back
+
+
+def _matching(folder: Path, pattern: str, suffix: str, ours: re.Pattern[str]) -> list[Path]:
+    found = sorted(folder.glob(f"{pattern}{suffix}"))
+    return [path for path in found if ours.fullmatch(path.relative_to(folder).as_posix().removesuffix(suffix))]
 
 
 def _owner(path: Path) -> str:

@@ -122,7 +122,7 @@ class Store:
         sweep(self.root)
         for name in ("records", "ranks", "predictions", "subsets", "logs"):
             sweep(self.root / name, depth=2)
-        sweep_claims(self.root / "logs", "*/*/*")
+        sweep_claims(self.root / "logs", "*/*/*", _OF_CELL)
         sweep(self.root / "truth")
         sweep_artifacts(self.artifacts)
 

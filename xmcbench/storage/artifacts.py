@@ -18,7 +18,7 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
-from xmcbench.environment import package_versions
+from xmcbench.environment import machine_tag, package_versions
 from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
@@ -39,6 +39,7 @@ _LOOK_S, _RARE_S, _SHARE = 0.1, 5.0, 0.1
 #: What is noted of an artifact. It is written last: a folder without it is not an artifact.
 COST = "cost.json"
 #: The names of artifacts, of unfinished work on them, and of files that they share.
+_CLAIMED = re.compile("[^/]+/[0-9a-f]{32}")
 _HASH, _WORK, _SUM = re.compile("[0-9a-f]{32}"), re.compile(".+-[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 
 
@@ -229,7 +230,7 @@ class Artifacts:
 def sweep_artifacts(root: Path) -> None:
     """Remove what processes that were killed left half made in the store at ``root``, and their claims."""
     sweep(root, depth=1)
-    sweep_claims(root, "*/*", while_alive=True)
+    sweep_claims(root, "*/*", _CLAIMED, while_alive=True)
     for folder in filter(_is_work, (root / UNFINISHED).glob("*/")):
         with suppress(StorageError), exclusive(folder.with_suffix(".lock"), wait=False) as lock:
             for file in folder.glob(".*.tmp") if lock.held else ():
@@ -288,7 +289,7 @@ def _take_away(folder: Path) -> None:
         return
     problem = _problem(folder)
     print(f"xmcbench: {folder} is damaged and will be regenerated: {visible(problem)}", file=sys.stderr)
-    aside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")  # swept if we are killed
+    aside = folder.with_name(f".{folder.name}.{machine_tag()}-{os.urandom(4).hex()}.tmp")  # swept if we are killed
     try:
         os.replace(folder, aside)  # whoever uses it keeps the files that it has open
     except OSError as error:

@@ -23,8 +23,9 @@ from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.storage.lock import NO_LOCKS
 
 #: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
-_BESIDE = re.compile(r"\.(?:(?P<target>.*)\.)?(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
-_SCRATCH = re.compile(r"xmcbench-(?:(?P<machine>[0-9a-f]{6})-)?[a-z0-9_]{8}\.tmp")
+#: The tag of the machine is in all of them: other programs write temporary files beside a target too, without one.
+_BESIDE = re.compile(r"\.(?:(?P<target>.*)\.)?(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
+_SCRATCH = re.compile(r"xmcbench-(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
 
 #: Seconds between two touches of a folder, and after how many untouched seconds one is removed that may be in use.
 _BEAT_S, _OLD_S = 300.0, 86400.0
@@ -151,7 +152,7 @@ def _sweep(folder: Path, pattern: re.Pattern[str]) -> None:
         return
     time = now(folder) if entries else 0.0
     for entry, found in entries:
-        elsewhere = found["machine"] not in (None, machine_tag())
+        elsewhere = found["machine"] != machine_tag()
         with suppress(OSError):
             state = entry.stat(follow_symlinks=False)
             if elsewhere and time - state.st_mtime < _OLD_S:
