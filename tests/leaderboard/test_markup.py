@@ -61,6 +61,14 @@ def test_more_notes_than_letters():
     assert "<sup>ba</sup> Note 52.  \n" in text
 
 
+def test_latex_takes_nothing_in_a_name_for_a_command():
+    named = [replace(TABLE.lines[0], name=name) for name in ("[1] mine", "* mine", "mine")]
+    lines = markup.latex(replace(TABLE, lines=tuple(named)), sources(), "a%b}c-ez").splitlines()
+    assert r"\label{tab:a-b-c-ez}" in lines
+    starts = [line.partition(" &")[0] for line in lines if "mine &" in line]
+    assert starts == ["{}[1] mine", "{}* mine", "mine"]
+
+
 def test_latex():
     lines = markup.latex(TABLE, sources(), "tiny-ez").splitlines()
     assert lines[0] == "% @inproceedings{xiong2022extreme,"

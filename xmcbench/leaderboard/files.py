@@ -30,7 +30,7 @@ _PLACES = {
     ".md": ("*.md", f"{FIGURES}/*.svg"),
     ".json": ("*.json",),
     ".tex": ("*/*.tex",),
-    ".html": ("*.html", f"{FIGURES}/*.svg", f"{FIGURES}/*.csv"),
+    ".html": ("*.html", f"{FIGURES}/*.csv"),
 }
 
 

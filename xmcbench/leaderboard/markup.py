@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from xmcbench.leaderboard.tables import Table, TableCell, TableLine
 from xmcbench.output import escaping
 from xmcbench.output.layout import laid_out
 
+#: What does not stand in a label as it is: a percent sign begins a comment.
+_NO_LABEL = re.compile(r"[^\w.:+-]+")
 _FAMILIES = {"P": "Precision", "R": "Recall"}
 
 
@@ -71,7 +74,8 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
     marks = Marks(table, lambda mark: f"$^{{{mark}}}$")
 
     def name(line: TableLine) -> str:
-        shown = escaping.latex(line.name) + marks.of(line.notes)
+        # After the end of a line LaTeX takes a bracket or an asterisk for an option of it.
+        shown = "{}" * line.name.startswith(("[", "*")) + escaping.latex(line.name) + marks.of(line.notes)
         return f"\\textit{{{shown}}}~\\cite{{{sources[line.source - 1].key}}}" if line.source else shown
 
     def cell(line: TableLine, cell: TableCell) -> str:
@@ -94,7 +98,7 @@ def latex(table: Table, sources: tuple[Source, ...], label: str) -> str:
             r"\begin{table}[t]",
             r"\centering",
             f"\\caption{{{escaping.latex(table.caption)}}}",
-            f"\\label{{tab:{label}}}",
+            f"\\label{{tab:{_NO_LABEL.sub('-', label)}}}",
             # Scale a table that is wider than the page.
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             f"\\begin{{tabular}}{{l{'r' * len(table.columns)}}}",

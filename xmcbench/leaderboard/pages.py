@@ -67,7 +67,7 @@ def pages(
 
 def _check_names(names: Iterable[str]) -> None:
     """Raise an error if the file names of two pages differ only in case."""
-    taken = {"readme": "the index", "ablation": "the ablation"}
+    taken = {"readme": "the index", "index": "the index of a site", "ablation": "the ablation"}
     taken |= {OVERALL: "the ranking over datasets", claims.NAME: "the claims"}
     for name in names:
         other = taken.setdefault(name.lower(), name)
