@@ -42,6 +42,7 @@ def main(job_file: str) -> None:
     faulthandler.enable()
     _raise_oom_score()
     job = Job.read(Path(job_file))
+    keep_first()
     try:
         outcome = run(job)
     except Unavailable as error:
@@ -124,7 +125,6 @@ def _code(job: Job, method: Method) -> Source:
     """The source that runs here, for everything that this process keeps. Raises XmcbenchError if it is not the planned
     one: the record would be that of other code.
     """
-    keep_first()
     code = source(method)
     if code.digest != job.source_sha256:
         raise XmcbenchError(f"the code of {job.method} has changed since the run was planned", "run again")
