@@ -42,7 +42,6 @@ def main(job_file: str) -> None:
     faulthandler.enable()
     _raise_oom_score()
     job = Job.read(Path(job_file))
-    keep_first()
     try:
         outcome = run(job)
     except Unavailable as error:
@@ -202,4 +201,5 @@ def _raise_oom_score() -> None:
 
 
 if __name__ == "__main__":
+    keep_first()
     main(sys.argv[1])
