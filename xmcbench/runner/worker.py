@@ -89,7 +89,9 @@ def run(job: Job) -> Outcome:
     identity = {"method": job.method, "parameters": job.parameters}
     known = frozenset(sys.modules)
     if job.only:
-        return _pretrained(job, method, texts, artifacts, phases)
+        outcome = _pretrained(job, method, texts, artifacts, phases)
+        _check_unchanged(job, known)
+        return outcome
     predictions = predict(
         method,
         texts,

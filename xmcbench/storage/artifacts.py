@@ -38,8 +38,9 @@ UNFINISHED, TEMPORARY_LOCK = "unfinished", ".lock"
 _LOOK_S, _RARE_S, _SHARE = 0.1, 5.0, 0.1
 #: What is noted of an artifact. It is written last: a folder without it is not an artifact.
 COST = "cost.json"
-#: The names of artifacts, of unfinished work on them, and of files that they share.
+#: The paths of artifacts, which claims on them have too.
 _CLAIMED = re.compile("[^/]+/[0-9a-f]{32}")
+#: The names of artifacts, of unfinished work on them, and of files that they share.
 _HASH, _WORK, _SUM = re.compile("[0-9a-f]{32}"), re.compile(".+-[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 
 
