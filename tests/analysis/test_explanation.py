@@ -18,6 +18,7 @@ from xmcbench.analysis.words import common_words, shared, words
 from xmcbench.errors import UnknownName
 from xmcbench.metrics import TruePairs
 from xmcbench.records import Ranks, Store, Truth
+from xmcbench.runner.rescoring import evaluations
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
 PLANTED = "words of the text: 121 to 2578"
@@ -106,12 +107,21 @@ def test_the_command_gives_text_json_and_a_page(inside, board, tmp_path):
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
 
 
-def test_the_difference_of_slices_is_that_of_the_row(board):
-    """Over the groups of one attribute, differences weighted by instances give the whole difference; PSP too."""
-    found = explain("bm25", "tfidf:", setting="ez", runs=board, metric="PSP@5", instances=0)
-    whole = found.comparison.differences["PSP@5"].delta
-    parts = [each for name, each in found.slices.items() if name.startswith("words of the text")]
-    assert sum(each.rows * each.inside for each in parts) / sum(each.rows for each in parts) == pytest.approx(whole)
+@pytest.mark.parametrize("metric", ["P@5", "PSP@5"])
+def test_the_difference_of_a_slice_is_that_of_its_instances(board, metric):
+    """As if the test set had only these: of PSP@k a ratio of sums. Over an attribute it adds up to the whole."""
+    found = explain("bm25", "tfidf:", setting="ez", runs=board, metric=metric, instances=0)
+    rows = [found.comparison.first, found.comparison.second]
+    bm25, tfidf = (evaluations(row.records, row.store, "self")[0] for row in rows)
+    groups = {name: each for name, each in groups_of(board).items() if name.startswith("words of the text")}
+    assert len(groups) > 2
+    whole = 0.0
+    for name, members in groups.items():
+        attainable = bm25.attainable.get(metric, np.ones(bm25.scored))
+        delta = (bm25.per_instance[metric] - tfidf.per_instance[metric])[members].sum() / attainable[members].sum()
+        assert found.slices[name].inside == pytest.approx(delta)
+        whole += delta * attainable[members].sum() / attainable.sum()
+    assert whole == pytest.approx(found.comparison.differences[metric].delta)
 
 
 def test_an_unknown_metric_is_refused(board):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from xmcbench.analysis.reproduction import compared, one_more
+from xmcbench.analysis.reproduction import compared, farthest, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
 from xmcbench.storage.canonical import canonical_json
@@ -219,26 +219,46 @@ def stochastic(runs, *changes):
     return record.key[:12]
 
 
-@pytest.mark.parametrize(("changes", "agrees"), [((0.1, 0.2), True), ((0.1, 0.1), False)])
+@pytest.mark.parametrize(("changes", "agrees"), [((0.1, 0.2, 0.3), True), ((0.1, 0.1, 0.1), False)])
 def test_on_another_machine_a_stochastic_method_may_be_as_far_off_as_one_more_seed(inside, runs, tiny, changes, agrees):
     key = stochastic(runs, *changes)
     ended = inside("reproduce", key, "--runs", runs, "--dataset", tiny, "--out", "again", "--json")
     assert ended.returncode == (0 if agrees else 1), ended.stderr
     document = json.loads(ended.stdout)
-    assert (document["agrees"], document["same_class"], document["seeds"]) == (agrees, False, 2)
+    assert (document["agrees"], document["same_class"], document["seeds"]) == (agrees, False, 3)
     assert document["largest_change"] == pytest.approx(0.1)
+    values = [-change for change in changes]
+    assert document["allowed"]["P@1"] == pytest.approx(farthest(values, 0.05 / len(document["changes"])))
+    said = inside("reproduce", key, "--runs", runs, "--dataset", tiny, "--out", "once more").stdout
+    assert f"P@1 may be {100 * document['allowed']['P@1']:.2f} points away from the mean of these seeds" in said
+
+
+def test_two_seeds_say_too_little(runs):
+    """Student's t of one degree would let a figure be 15 standard deviations away before it differs."""
+    store = Store(runs)
+    (after,) = store.records()
+    stochastic(runs, 0.1, 0.2)
+    before = next(record for record in store.records() if record.cell.seed == 0)
+    found = compared(before, store, after, store)
+    assert (found.over, found.allowed) == (0, {})
+
+
+def test_the_farthest_value_that_agrees():
+    values = [0.1, 0.2, 0.3]
+    assert one_more(values, 0.2 + farthest(values, 0.05)) == pytest.approx(0.05)
+    assert farthest([0.2, 0.2, 0.2], 0.05) == 0
 
 
 def test_seeds_that_other_code_made_say_nothing(runs):
     store = Store(runs)
     (after,) = store.records()
-    stochastic(runs, 0.1, 0.1, 0.3)
-    before, _, other = sorted(store.records(), key=lambda record: record.cell.seed)
+    stochastic(runs, 0.1, 0.1, 0.1, 0.3)
+    before, *_, other = sorted(store.records(), key=lambda record: record.cell.seed)
     assert compared(before, store, after, store).agrees
     method = msgspec.structs.replace(other.method, source_sha256="0" * 64)
     store.write(msgspec.structs.replace(other, method=method))
     found = compared(before, store, after, store)
-    assert (found.over, found.agrees) == (2, False)
+    assert (found.over, found.agrees) == (3, False)
 
 
 @pytest.mark.parametrize(

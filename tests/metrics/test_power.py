@@ -120,3 +120,12 @@ def test_seeds_that_vary_too_much_hide_a_difference_whatever_the_test_set():
     assert Spread(0.1, (), 500).runs_needed(0.001, 500) is None
     with pytest.raises(DataError, match="1 runs"):
         found.power(0.1, 500, 1)
+
+
+def test_what_no_difference_can_show_is_none():
+    """Seeds so far apart that even a difference of 1 is seldom significant."""
+    found = Spread(0.1, ((0.5, 0.0),), 500)
+    assert found.power(1.0, 500, 2) < 0.2
+    assert found.detectable(500, 2) is None
+    assert found.detectable(500, 100) == pytest.approx(0.2, rel=0.05)
+    assert Spread(0.1, (), 500).detectable(5, 1) is None

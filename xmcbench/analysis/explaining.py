@@ -14,7 +14,7 @@ from xmcbench.analysis.explanation import Explanation, Moved, TrueLabel
 from xmcbench.analysis.rankings import first_labels
 from xmcbench.comparison import Comparison, compare
 from xmcbench.errors import UnknownName, UsageError
-from xmcbench.metrics import METRICS
+from xmcbench.metrics import METRICS, Scores
 from xmcbench.metrics.slices import contrasts
 from xmcbench.runner.rescoring import evaluations
 
@@ -72,7 +72,9 @@ def explain(
     loaded, note = _loaded(one, dataset)
     common = words.common_words(loaded.labels.titles) if loaded else frozenset()
     seen = _seen((one, other), truth)
-    values = [_values(row, comparison, metric) for row in (one, other)]
+    scores = [_scores(row, comparison) for row in (one, other)]
+    # Of each scored instance, mean over the runs, float64 [scored]; their mean is the row's value.
+    values = [np.asarray(np.mean([run.contributions(metric) for run in runs], axis=0)) for runs in scores]
     differences = values[0] - values[1]
     grouped = attributes.of_labels(truth, seen)
     if loaded:
@@ -90,7 +92,7 @@ def explain(
     return Explanation(
         comparison,
         metric,
-        contrasts(differences, slices),
+        contrasts(differences, slices, weights=scores[0][0].weights(metric)),
         tuple(describe(int(scored[place]), int(place)) for place in better),
         tuple(describe(int(scored[place]), int(place)) for place in worse),
         note,
@@ -155,10 +157,8 @@ def _loaded(row: Selected, given: str | None) -> tuple[Dataset | None, str]:
     return dataset, ""
 
 
-def _values(row: Selected, comparison: Comparison, metric: str) -> NDArray[np.float64]:
-    """The metric of each scored instance, mean over the runs, float64 [scored]; its mean is the row's value."""
-    scores = evaluations(row.records, row.store, comparison.filter, comparison.first.records[0].protocol.propensity)
-    return np.asarray(np.mean([run.contributions(metric) for run in scores], axis=0))
+def _scores(row: Selected, comparison: Comparison) -> list[Scores]:
+    return evaluations(row.records, row.store, comparison.filter, comparison.first.records[0].protocol.propensity)
 
 
 def _ranks(row: Selected, filter_name: str) -> NDArray[np.uint8]:

@@ -102,7 +102,8 @@ class Needed:
             most = max(seeds)
             parts.append(
                 f"Seeds are those of each side that depends on the seed. Detectable: the smallest difference that the "
-                f"test set shows with {most} seeds. no: no number is enough, the others vary too much."
+                f"test set shows with {most} seeds. no: no number is enough, "
+                f"and no difference is large enough."
             )
         for reason, rows in self.left_out.items():
             named = "; ".join(rows) if len(rows) <= _NAMED else f"{len(rows)} rows"
@@ -121,7 +122,7 @@ class Needed:
                 f"{each.first} and {each.second}",
                 *(_count(self._rows(each, runs)) for runs in seeds),
                 _count(each.spread.runs_needed(self.detect, self.instances, self.power)),
-                f"{100 * each.spread.detectable(self.instances, max(seeds), self.power):.2f}",
+                _points(each.spread.detectable(self.instances, max(seeds), self.power)),
             ]
             for each in self.pairs
         ]
@@ -132,13 +133,14 @@ class Needed:
         columns.append(
             [_number(each.spread.runs_needed(self.detect, self.instances, self.power)) for each in self.pairs]
         )
-        detectable = [each.spread.detectable(self.instances, max(seeds), self.power) for each in self.pairs]
+        detectable = [_number(each.spread.detectable(self.instances, max(seeds), self.power)) for each in self.pairs]
         lines = []
         for name, share in (("half", 0.5), ("nine tenths", 0.9)):
             enough = [np.quantile(column, share, method="inverted_cdf") for column in columns]
             smallest = np.quantile(detectable, share, method="inverted_cdf")
             texts = [_count(None if np.isinf(each) else int(each)) for each in enough]
-            lines.append([f"{name} of {len(self.pairs)} pairs of rows", *texts, f"{100 * smallest:.2f}"])
+            texts.append(_points(None if np.isinf(smallest) else float(smallest)))
+            lines.append([f"{name} of {len(self.pairs)} pairs of rows", *texts])
         return lines
 
 
@@ -229,9 +231,13 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
     return Needed(record.cell.dataset, settings, metric, chosen, detect, power, instances, tuple(pairs), left_out)
 
 
-def _number(count: int | None) -> float:
-    return float("inf") if count is None else count
+def _number(found: float | None) -> float:
+    return float("inf") if found is None else found
 
 
 def _count(count: int | None) -> str:
     return "no" if count is None else f"{count:,}"
+
+
+def _points(difference: float | None) -> str:
+    return "no" if difference is None else f"{100 * difference:.2f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: A difference on another class of machine is one if its p-value is below this, after Holm's correction.
 LEVEL = 0.05
+#: The fewest recorded seeds that a run is tested against. Two would agree with almost any figure.
+FEWEST_SEEDS = 3
 #: Fractions that differ by no more than this are equal: they differ by rounding.
 _ROUNDING = 1e-12
 
@@ -36,6 +38,7 @@ class Reproduction:
     same_class: whether both ran on one class of machine, with the same kind of device. changes: metric -> second minus
     first, as a fraction. adjusted: metric -> p-value of the difference after Holm's correction; empty where the record
     has no ranks. over: how many recorded seeds the p-values are about; 0 where they are about the test instances.
+    allowed: metric -> how far from the mean of these seeds its value may be, as a fraction; empty without such seeds.
     """
 
     before: Record
@@ -44,6 +47,7 @@ class Reproduction:
     changes: Mapping[str, float]
     adjusted: Mapping[str, float]
     over: int = 0
+    allowed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gained(self) -> dict[str, object]:
@@ -61,9 +65,9 @@ class Reproduction:
         """Whether the figures agree within the tolerance of the class of machine.
 
         On the same class no figure changes by more than 0.05 points. On another one rounding may lead a training
-        elsewhere, as another seed would: where several seeds of a stochastic method are recorded, it is enough that no
-        metric is significantly farther from them than one more seed would be. Elsewhere, no metric may differ
-        significantly over the test instances.
+        elsewhere, as another seed would: where three seeds of a stochastic method are recorded, it is enough that no
+        metric is significantly farther from them than one more seed would be. Three seeds are weak evidence, which
+        ``allowed`` shows. Elsewhere, no metric may differ significantly over the test instances.
         """
         if self.largest <= LARGEST_CHANGE:
             return True
@@ -81,6 +85,7 @@ class Reproduction:
             "changes": dict(self.changes),
             "p_holm": dict(self.adjusted),
             "seeds": self.over,
+            "allowed": dict(self.allowed),
             "hardware": [each.environment.hardware.kind for each in (self.before, self.after)],
         }
 
@@ -100,7 +105,10 @@ class Reproduction:
         name = min(self.adjusted, key=lambda each: self.adjusted[each])
         tested = f"against {self.over} seeds" if self.over else "over the test instances"
         smallest = f"smallest p {tested} {self.adjusted[name]:.4f} ({name})"
-        return f"{head}: {change}; other class of machine ({machines}), {smallest}"
+        text = f"{head}: {change}; other class of machine ({machines}), {smallest}"
+        if self.allowed:
+            text += f"; {metric} may be {100 * self.allowed[metric]:.2f} points away from the mean of these seeds"
+        return text
 
 
 def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset: str | None = None) -> Reproduction:
@@ -140,10 +148,12 @@ def compared(before: Record, store: Store, after: Record, fresh: Store) -> Repro
     machines = [each.environment.hardware.kind for each in (before, after)]
     same = machines[0] == machines[1] and _device(before) == _device(after)
     recorded = [] if before.method.deterministic else _seeds(before, store)
-    if not same and len(recorded) > 1:
+    if not same and len(recorded) >= FEWEST_SEEDS:
         drawn = {metric: [each.metrics[name].values[metric] for each in recorded] for metric in changes}
         p = {metric: one_more(values, new[metric]) for metric, values in drawn.items()}
-        return Reproduction(before, after, same, changes, holm(p), len(recorded))
+        # The largest distance that is not significant where all metrics are as far: Holm's first step.
+        allowed = {metric: farthest(values, LEVEL / len(drawn)) for metric, values in drawn.items()}
+        return Reproduction(before, after, same, changes, holm(p), len(recorded), allowed)
     adjusted: dict[str, float] = {}
     if before.ranks is not None:
         constants = after.protocol.propensity
@@ -159,10 +169,21 @@ def one_more(values: Sequence[float], value: float) -> float:
     """
     from scipy.special import stdtr
 
-    distance, error = abs(value - fmean(values)), math.sqrt(variance(values) * (1 + 1 / len(values)))
+    distance, error = abs(value - fmean(values)), _error_of_one_more(values)
     if distance <= _ROUNDING:
         return 1.0
     return 2 * float(stdtr(len(values) - 1, -distance / error)) if error > _ROUNDING else 0.0
+
+
+def farthest(values: Sequence[float], p: float) -> float:
+    """The distance from the mean of ``values`` at which ``one_more`` is ``p``."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(len(values) - 1, 1 - p / 2)) * _error_of_one_more(values)
+
+
+def _error_of_one_more(values: Sequence[float]) -> float:
+    return math.sqrt(variance(values) * (1 + 1 / len(values)))
 
 
 def _seeds(record: Record, store: Store) -> list[Record]:

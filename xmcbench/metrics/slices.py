@@ -1,11 +1,13 @@
 """Slices: groups of test rows in which a difference of two methods is unlike the difference in the other rows.
 
 For every slice the mean difference inside is compared with that outside. A difference that is the same everywhere is in
-no slice; where one method is better by an effect of its own, the slice is found whatever the overall difference is.
+no slice; where one method is better by an effect of its own, the slice is found whatever the overall difference is. Of
+PSP@k, a ratio of sums, the differences of both groups are such ratios too: rows on which more is attainable weigh more.
 
-The test is a permutation test of Welch's t: the differences are dealt out to the rows at random, and the statistic of
-the slice is computed again. Studentized, the test also holds, for many rows, where the variances inside and outside
-differ (Janssen, 1997, "Studentized permutation tests for non-i.i.d. hypotheses"). Holm's correction is over all slices.
+The test is a permutation test of Welch's t: what is left of the differences when the overall one is taken out is dealt
+out to the rows at random, and the statistic of the slice is computed again. Studentized, the test also holds, for many
+rows, where the variances inside and outside differ (Janssen, 1997, "Studentized permutation tests for non-i.i.d.
+hypotheses"). Holm's correction is over all slices.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ _ROUNDING = 1e-24
 class Contrast(NamedTuple):
     """A slice against the other rows, as fractions.
 
-    rows: of the slice. inside, outside: the mean differences. t: Welch's statistic. p: two-sided, of no contrast.
-    adjusted: p after Holm's correction over the slices.
+    rows: of the slice. inside, outside: the weighted mean differences. t: Welch's statistic. p: two-sided, of no
+    contrast. adjusted: p after Holm's correction over the slices.
     """
 
     rows: int
@@ -54,13 +56,16 @@ def contrasts(
     differences: NDArray[np.float64],
     slices: Mapping[str, NDArray[np.bool_]],
     *,
+    weights: NDArray[np.float64] | None = None,
     seed: int = 0,
     permutations: int | None = None,
 ) -> dict[str, Contrast]:
     """The contrast of every slice that can be tested, the clearest first: by p, then by the size of t.
 
-    differences: [rows], one for each test row. slices: name -> members, bool [rows]; a slice is left out if fewer than
-    ``LEAST_ROWS`` rows are inside or outside. permutations: default 10,000, or 2,000 for more than 100,000 rows.
+    differences: [rows], one for each test row, whose mean is the overall difference. weights: [rows], of mean 1, what
+    it is a ratio to: more for a row that counts more in PSP@k. Default is 1 for each. slices: name -> members, bool
+    [rows]; a slice is left out if fewer than ``LEAST_ROWS`` rows are inside or outside. permutations: default 10,000,
+    or 2,000 for more than 100,000 rows.
 
     Raises DataError where a slice is not of these rows.
     """
@@ -73,7 +78,10 @@ def contrasts(
         return {}
     inside = np.column_stack([*tested.values()]).astype(np.float64)
     sizes = inside.sum(axis=0)
-    observed = _welch(differences[None], inside, sizes)[0]
+    weight = np.ones(rows) if weights is None else weights
+    # Where one method is better everywhere, by the same ratio, rows of greater weight differ more: nothing of theirs.
+    left = differences - differences.mean() * weight
+    observed = _welch(left[None], inside, sizes)[0]
     drawn = permutations or (PERMUTATIONS_OF_MANY_ROWS if rows > _MANY_ROWS else PERMUTATIONS)
     least = np.abs(observed) * (1 - 1e-9)
     reached = np.zeros(len(tested))
@@ -81,18 +89,18 @@ def contrasts(
     random = np.random.RandomState(seed)
     step = max(1, _BLOCK // rows)
     for start in range(0, drawn, step):
-        dealt = np.stack([random.permutation(differences) for _ in range(min(step, drawn - start))])
+        dealt = np.stack([random.permutation(left) for _ in range(min(step, drawn - start))])
         reached += (np.abs(_welch(dealt, inside, sizes)) >= least).sum(axis=0)
     p = dict(zip(tested, ((1 + reached) / (1 + drawn)).tolist(), strict=True))
-    adjusted, total = holm(p), float(differences.sum())
+    adjusted = holm(p)
     found = {}
     for place in sorted(range(len(tested)), key=lambda place: (p[[*tested][place]], -abs(observed[place]))):
         name = [*tested][place]
-        within = float(differences[tested[name]].sum())
+        members = tested[name]
         found[name] = Contrast(
             int(sizes[place]),
-            within / sizes[place],
-            (total - within) / (rows - sizes[place]),
+            float(differences[members].sum() / weight[members].sum()),
+            float(differences[~members].sum() / weight[~members].sum()),
             float(observed[place]),
             p[name],
             adjusted[name],
