@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from xmcbench.data import store
 from xmcbench.data.sources import Place
 from xmcbench.data.sources.xc_raw import XCRaw, json_part
 from xmcbench.data.store import corpus, fingerprint, fingerprint_of, kept, open_corpus
@@ -46,6 +47,23 @@ def test_a_changed_source_is_read_again_even_with_its_size_and_time_kept(tmp_pat
     after = fingerprint(path), list(Texts.open(labels_of(path).texts))
     assert before[0] != after[0]
     assert (before[1], after[1]) == (["one"], ["two"])
+
+
+def test_a_source_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
+    """The content of its second version would be found under the digest of the first one, for good."""
+    path = tmp_path / "lbl.json"
+    write_labels(path, [("a", "one")])
+    load = store.load_corpus
+
+    def slow(part, folder):
+        write_labels(path, [("a", "two")])
+        return load(part, folder)
+
+    with monkeypatch.context() as patched, pytest.raises(DataError, match="lbl.json changed while it was read"):
+        patched.setattr(store, "load_corpus", slow)
+        labels_of(path)
+    write_labels(path, [("a", "one")])
+    assert list(Texts.open(labels_of(path).texts)) == ["one"]
 
 
 def test_a_hash_is_remembered(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """Fetching from a server on this machine that misbehaves in every way."""
 
+import errno
+import gzip
 import hashlib
 import io
 import json
@@ -7,13 +9,17 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 import zipfile
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xmcbench.data import export, load_dataset, verify
 from xmcbench.data.download import Patience, download
@@ -261,6 +267,8 @@ BAD = {
     "an empty archive": (zip_of({"x": b"1"})[:-22] + b"", "is damaged|is not an archive"),
     "a cut archive": (tar_of({"x": bytes(range(256)) * 99})[:-300], "is damaged"),
     "a cut zip": (zip_of({"x": bytes(range(256)) * 99})[:-30], "is damaged"),
+    "a name that is no text, zip": (zip_of({"\u00e4": b"1"}).replace("\u00e4".encode(), b"\xff\xff"), "is damaged"),
+    "a directory before the beginning, zip": (zip_of({"x": b"1"})[:-6] + b"\xff\xff\xff\x00\x00\x00", "is damaged"),
 }
 
 
@@ -275,6 +283,20 @@ def test_a_bad_archive_leaves_nothing_outside(tmp_path, monkeypatch, what):
         unpack(tmp_path / "archive", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "out"]
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("packed", [zip_of, tar_of])
+@given(changes=st.lists(st.tuples(st.integers(4, 10_000), st.integers(0, 255)), min_size=1, max_size=3))
+def test_damage_is_told_whatever_byte_it_is_in(packed, changes):
+    content = bytearray(packed({"d\u00e4/x": b"hello" * 50, "y": b"1" * 10}))
+    for place, byte in changes:
+        content[4 + place % (len(content) - 4)] = byte
+    with tempfile.TemporaryDirectory() as folder:
+        archive, out = Path(folder, "archive"), Path(folder, "out")
+        archive.write_bytes(content)
+        out.mkdir()
+        with suppress(DataError):
+            assert len(unpack(archive, out)) <= 2
 
 
 @pytest.fixture
@@ -387,3 +409,59 @@ def test_an_archive_that_cannot_be_used_is_not_kept(sets, server, tmp_path):
     assert [path.name for path in (sets / "tea").iterdir()] == ["card.toml"]
     server.content = good
     assert fetch_data("tea", patience=QUICK)
+
+
+def test_another_dataset_is_not_taken_for_this_one(sets, server, tmp_path):
+    """``--out`` can lead to a folder where another dataset was fetched before."""
+    out = tmp_path / "out"
+    fetched = fetch_data("tea", out, patience=QUICK)
+    content = fetched[0].read_bytes()
+    (sets / "gin").mkdir()
+    card = (sets / "tea" / "card.toml").read_text()
+    (sets / "gin" / "card.toml").write_text(card.replace("Tea", "Gin").replace("tea", "gin").replace("set.", "gin."))
+    for offline in (False, True):
+        with pytest.raises(UsageError, match=r"holds what was fetched from http.*set\.tar\.gz.*, not Gin"):
+            fetch_data("gin", out, offline=offline, patience=QUICK)
+    assert fetched[0].read_bytes() == content
+    files = {name: each.replace(b"pot", b"pan") for name, each in read_tar(server.content).items()}
+    server.content = tar_of(files)
+    assert fetch_data("gin", out, force=True, patience=QUICK) == fetched
+    assert "gin.tar.gz" in (out / LOCK).read_text()
+    assert "set.tar.gz" not in (out / LOCK).read_text()
+
+
+@pytest.mark.parametrize("way", ["more", "less"])
+def test_a_mirror_with_other_files_is_refused(sets, server, way):
+    """A file that the first fetch did not bring has no sum to be compared with, and may be one of the user."""
+    server.script = ["404"]
+    fetch_data("tea", patience=QUICK)
+    (sets / "tea" / "notes.txt").write_text("mine")
+    (sets / "tea" / "X.trn.txt").unlink()
+    files = read_tar(server.content)
+    if way == "more":
+        files["deep/Tea/notes.txt"] = b"theirs"
+    else:
+        del files["deep/Tea/X.trn.txt"]
+        files["deep/Tea/X.trn.txt.gz"] = gzip.compress(b"other texts\n")
+    server.content = tar_of(files)
+    server.script = ["", "404"]
+    with pytest.raises(DataError, match="no download of Tea works"):
+        fetch_data("tea", patience=QUICK)
+    assert (sets / "tea" / "notes.txt").read_text() == "mine"
+    assert not (sets / "tea" / "X.trn.txt.gz").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_what_was_downloaded_is_kept_until_it_is_used(sets, server, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    expected, message = (StorageError, "no space left") if isinstance(error, OSError) else (KeyboardInterrupt, None)
+    with monkeypatch.context() as patched, pytest.raises(expected, match=message):
+        patched.setattr("xmcbench.data.fetching.unpack", fail)
+        fetch_data("tea", patience=QUICK)
+    asked = len(server.asked)
+    assert asked
+    assert fetch_data("tea", patience=QUICK)
+    assert len(server.asked) == asked
+    assert sorted(path.name for path in sets.iterdir()) == ["tea"]

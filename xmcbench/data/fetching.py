@@ -23,14 +23,14 @@ from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.finding import recognized
 from xmcbench.data.sources.source import Place
 from xmcbench.data.unpacking import unpack
-from xmcbench.errors import DataError, UsageError
+from xmcbench.errors import DataError, StorageError, UsageError
 from xmcbench.output.escaping import visible
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import exclusive
 from xmcbench.storage.reading import read_bytes
-from xmcbench.storage.temporary import scratch
+from xmcbench.storage.temporary import folder_in
 
 LOCK = "fetch.lock"
 
@@ -53,15 +53,16 @@ def fetch_data(
     """Fetch the data of a dataset into ``out`` (default: the first dataset folder that is writable); returns the files.
 
     Data that are there, and are those of ``fetch.lock``, are not fetched again. offline: open no connection. Raises
-    DataError, saying where else to get them, where no download works or one brings other bytes than the first fetch;
-    UsageError for a folder with other files.
+    DataError, saying where else to get them, where no download works or one brings other files than the first fetch;
+    UsageError for a folder with other files, or with what was fetched for another dataset; StorageError where a file
+    cannot be written.
     """
     listing = find(slug)
     card = listing.card
     if card is None or not card.downloads:
         raise DataError(listing.problem or f"{slug} has no download", listing.hint)
     target = out or _home(card)
-    if present := _present(target):
+    if present := _present(card, target, force):
         return present
     if offline:
         raise DataError(f"{card.name} is not in {target}, and --offline opens no connection", f"see {card.homepage}")
@@ -79,16 +80,22 @@ def _fetched(card: Card, url: str, target: Path, force: bool, patience: Patience
     place = cache_root() / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
     with _alone(place.with_suffix(".lock"), url) as held:
         try:
-            if present := _present(target):  # another process has just fetched it
+            if present := _present(card, target, force):  # another process has just fetched it
                 return present
-            lock = read_lock(target)
-            # What the lock names is what an earlier fetch put there.
+            lock = _lock_of(card, target, force)
+            # Only what the lock names is written, and an earlier fetch put that there.
             check_free(target, force or lock is not None, rebuild=True)
             archive = download(url, place / "archive", lock.archives.get(url) if lock else None, patience)
-            return _unpacked(card, url, archive, target, lock, force)
+            try:
+                files = _unpacked(card, url, archive, target, lock, force)
+            except DataError:
+                shutil.rmtree(place, ignore_errors=True)
+                raise
+            shutil.rmtree(place, ignore_errors=True)
+            return files
         finally:
-            # A partial download is kept and resumed.
-            if (place / "archive").exists() or (place.is_dir() and not any(place.iterdir())):
+            # A download that is not used yet, whole or partial, is kept: the disk may be full, or Ctrl-C was pressed.
+            if place.is_dir() and not any(place.iterdir()):
                 shutil.rmtree(place, ignore_errors=True)
             held.remove()
 
@@ -107,8 +114,11 @@ def _alone(path: Path, url: str) -> Iterator[exclusive]:
 
 def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
     sha256 = sha256_file(archive)
-    with scratch() as temporary:
-        unpack(archive, temporary)
+    with folder_in(target.absolute().parent) as temporary:
+        try:
+            unpack(archive, temporary)
+        except OSError as error:
+            raise StorageError.from_os_error(error, temporary) from error
         root = _root_of(temporary, card)
         # The card is ours, whatever the archive says.
         found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
@@ -116,6 +126,13 @@ def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | No
         changed = [name for name, sum_ in files.items() if lock and lock.files.get(name, sum_) != sum_]
         if changed:
             raise DataError(f"{changed[0]} of {url} differs from that of the first fetch", "is the mirror intact?")
+        if lock and (others := sorted(set(files) ^ set(lock.files))):
+            how = (
+                "brings a file that the first fetch did not"
+                if others[0] in files
+                else "lacks a file of the first fetch"
+            )
+            raise DataError(f"{url} {how}: {others[0]}", "is the mirror intact?")
         archives = {**(lock.archives if lock else {}), url: sha256}
         with output_folder(target, force or lock is not None, rebuild=True) as folder:
             for name in files:
@@ -146,9 +163,22 @@ def read_lock(folder: Path) -> Lock | None:
         raise DataError(f"cannot read {folder / LOCK}: {error}", hint) from None
 
 
-def _present(folder: Path) -> list[Path]:
-    """The files that were fetched into a folder; none if one is missing or has other bytes."""
+def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
+    """The lock of a folder, if it is of a download of this card. Raises UsageError for another's, None if forced."""
     lock = read_lock(folder)
+    if lock is None or any(each.url in lock.archives for each in card.downloads):
+        return lock
+    if force:
+        return None
+    raise UsageError(
+        f"{folder} holds what was fetched from {visible(next(iter(lock.archives), 'elsewhere'))}, not {card.name}",
+        "choose another folder; --force writes beside other files and replaces those of the same name",
+    )
+
+
+def _present(card: Card, folder: Path, force: bool) -> list[Path]:
+    """The files of this card that were fetched into a folder; none if one is missing or has other bytes."""
+    lock = _lock_of(card, folder, force)
     return [folder / name for name in lock.files] if lock and not differing(folder, lock) else []
 
 

@@ -133,14 +133,20 @@ def _note(path: Path, state: Mapping[str, object], digest: str) -> dict[str, obj
 
 
 def corpus(part: Part, source: Source) -> Corpus:
-    """The loaded form of a part, read once. Raises what ``load_corpus`` raises."""
+    """The loaded form of a part, read once.
+
+    Raises what ``load_corpus`` raises, and DataError where a file changes while it is read.
+    """
+    sha256 = fingerprint_of(part.files)
 
     def fill(folder: Path) -> None:
         load_corpus(part, folder)
+        if fingerprint_of(part.files) != sha256:  # what was read must not be kept under the digest of other content
+            raise DataError(f"{part.path} changed while it was read", "run again when nothing writes to it")
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}
     identity = {"layout": source.name, "part": [path.name for path in part.files[:1]], "options": options}
-    return open_corpus(kept(part.kind, {**identity, "sha256": fingerprint_of(part.files)}, fill, (type(source),)))
+    return open_corpus(kept(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
 
 
 def open_corpus(folder: Path) -> Corpus:

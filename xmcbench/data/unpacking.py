@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -22,6 +23,12 @@ _CHUNK = 1 << 20
 
 #: The first bytes of the archives that are known, and those of a tar archive that is not compressed, at 257.
 _GZIP, _ZIP, _XZ, _TAR = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"ustar"
+
+#: What the libraries raise for damaged archives.
+_DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, IndexError, UnicodeDecodeError, struct.error),
+)
 
 
 def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
@@ -61,7 +68,10 @@ def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
             written.append(target)
     except Unreadable as error:
         raise DataError(f"cannot unpack {archive}: {error}") from None
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+    except (*_DAMAGED, OSError) as error:
+        # Damaged streams and places before the beginning are an OSError too. Others are about the disk.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
         raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
     except (NotImplementedError, RuntimeError) as error:  # what zipfile says of encryption and rare compressions
         raise DataError(f"cannot unpack {archive}: {error}") from None
@@ -86,7 +96,7 @@ def _zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    with _opened(archive) as opened:
+    with tarfile.open(archive, "r|*") as opened:
         for number, member in enumerate(opened, 1):
             if number > FILES:
                 raise DataError(f"{archive} has more than {FILES:,} files")
@@ -98,17 +108,6 @@ def _tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             assert stream is not None
             yield member.name, stream
             opened.members.clear()  # type: ignore[attr-defined] # or a stream of a million entries fills the memory
-
-
-@contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
-    try:
-        with tarfile.open(archive, "r|*") as opened:
-            yield opened
-    except OSError as error:
-        if error.errno is not None:  # the disk
-            raise
-        raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:

@@ -135,6 +135,42 @@ def test_a_matrix_and_a_filter_without_texts_are_verified(real_data):
         load_dataset(folder)
 
 
+def test_a_partial_snapshot_of_the_hub_is_downloaded_to_its_end(write_folder, tmp_path, monkeypatch):
+    """The hub's client gives the folder of a snapshot whichever of its files are there."""
+    snapshot, asked = tmp_path / "snapshot", []
+    export(load_dataset(write_folder()), snapshot, "parquet")
+
+    def download(name, local_files_only=False, **_):
+        asked.append(local_files_only)
+        return str(snapshot)
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    blobs = tmp_path / "hub" / "datasets--somebody--tea-set" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "5c1e.incomplete").touch()
+    assert load_dataset("hf:somebody/tea-set").counts()["train"]
+    assert asked
+    assert not any(asked)
+
+    def refuse(name, **_):
+        raise OSError("no connection")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+    with pytest.raises(Unavailable, match="is not complete in the cache of the hub, and cannot be downloaded: no conn"):
+        load_dataset("hf:somebody/tea-set")
+
+
+def test_a_configuration_of_the_hub_is_that_folder_and_no_other(write_folder, tmp_path, monkeypatch):
+    snapshot = tmp_path / "snapshot"
+    export(load_dataset(write_folder()), snapshot / "black", "parquet")
+    (snapshot / "train.csv").write_text("text,labels\nanother one,x\n")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **options: str(snapshot))
+    assert load_dataset("hf:somebody/tea-set?config=black").digest == load_dataset(snapshot / "black").digest
+    with pytest.raises(DataError, match=r"tea-set, blck, has no train or test file .*name one of its .*config=black"):
+        load_dataset("hf:somebody/tea-set?config=blck")
+
+
 def test_an_id_of_the_hub_is_taken_from_its_cache(write_folder, tmp_path, monkeypatch):
     """Of a bare id only the cache is looked at, so that a misspelled path opens no connection."""
     snapshot = tmp_path / "snapshot"

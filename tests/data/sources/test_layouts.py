@@ -669,3 +669,56 @@ def test_a_pair_of_negative_relevance_is_none_and_one_in_a_matrix_is(made):
 def test_pairs_of_unknown_test_uids_are_noted(made):
     files = {**LAYOUTS["maclr"], "all_pairs.txt": ["3 L2 1", "03 L2 1"]}
     assert "1 test uid of all_pairs.txt is not in tst.json" in load_dataset(made(files)).notes
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_tables_beside_a_vocabulary_are_not_annifs(made, ending):
+    """A vocabulary is only one of Annif where the texts are in its form: theirs named no column of labels."""
+    rows = {
+        "csv": "text,labels\na,b;c\n",
+        "tsv": "text\tlabels\na\tb;c\n",
+        "jsonl": '{"text": "a", "labels": ["b", "c"]}\n',
+    }[ending]
+    folder = made({f"train.{ending}": rows, f"test.{ending}": rows, "vocab.tsv": "<http://x>\tx\n"})
+    dataset = load_dataset(folder)
+    assert ([*dataset.labels], dataset.train_pairs().nnz) == (["b", "c"], 2)
+    assert load_dataset(made({"subjects.csv": "uri,label_en\nu,x\n"})).digest == dataset.digest
+
+
+def test_of_two_files_of_one_part_annif_takes_none(made):
+    folder = made({"train.tsv": "a\t<u>\n", "train.jsonl": "", "test.tsv": "b\t<u>\n", "vocabulary.tsv": "<u>\tx\n"})
+    with pytest.raises(DataError, match=r"set has train\.tsv and train\.jsonl: only one of them can be read"):
+        load_dataset(folder)
+    (folder / "train.jsonl").unlink()
+    (folder / "train").mkdir()
+    with pytest.raises(DataError, match=r"set has train\.tsv and train/: only one"):
+        load_dataset(folder)
+
+
+def test_a_column_named_as_the_labels_is_not_the_text_too(made):
+    folder = made({"train.csv": "title,abstract,document\nt,x;y,d\nu,x,e\n", "test.csv": "title,abstract\nt,x\n"})
+    dataset = load_dataset(f"{folder}?labels=abstract")
+    assert ([*dataset.train.contents], [*dataset.test.contents]) == (["d", "e"], [""])
+    assert [*dataset.labels] == ["x", "y"]
+    other = made({"train.csv": "text,id\na,1\n", "test.csv": "text,id\na,1\n"}, "other")
+    with pytest.raises(UsageError, match="has no text column"):
+        load_dataset(f"{other}?labels=text")
+
+
+def test_shards_with_the_digests_of_older_versions_are_read(made):
+    name, sum_ = "train-0000{}-of-00002-{}.csv", "0123456789abcdef"
+    folder = made({name.format(number, sum_): f"text,labels\n{number},b\n" for number in range(2)})
+    made({"test.csv": "text,labels\nt,b\n", "train-small.csv": "text,labels\nsmall,b\n"})
+    assert [*load_dataset(folder).train] == ["0", "1"]
+    (folder / name.format(1, sum_)).unlink()
+    with pytest.raises(DataError, match="set has 1 of 2 shards"):
+        load_dataset(folder)
+
+
+def test_unrelated_files_are_not_joined(made):
+    row = "text,labels\na,b\n"
+    folder = made({"train-small.csv": row, "train-large.csv": row, "test.csv": row})
+    with pytest.raises(DataError, match=r"set has train-large\.csv and train-small\.csv: only one of them can be read"):
+        load_dataset(folder)
+    (folder / "train-large.csv").unlink()
+    assert len(load_dataset(folder).train) == 1

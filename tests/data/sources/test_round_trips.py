@@ -97,3 +97,19 @@ def test_what_was_flattened_once_needs_no_flattening(tmp_path_factory, name, dra
     assert [" ".join(text.split()) for text in original.train] == [" ".join(text.split()) for text in flat.train]
     export(flat, folder / "again", name)
     assert load_dataset(folder / "again").digest == flat.digest
+
+
+@pytest.mark.parametrize("name", sorted(formats()))
+def test_a_drawn_test_set_keeps_its_filters(tmp_path, name):
+    """The row numbers of a drawn set are not names: an instance 5 is not the label whose uid is 5."""
+    (tmp_path / "set").mkdir()
+    rows = "".join(f"text {row},{row % 40 + 1}\n" for row in range(40))
+    (tmp_path / "set" / "train.csv").write_text(f"text,labels\n{rows}")
+    (tmp_path / "set" / "labels.csv").write_text(
+        "uid,title\n" + "".join(f"{uid},label {uid}\n" for uid in range(1, 41))
+    )
+    original = load_dataset(tmp_path / "set")
+    assert original.filters == ("none",)
+    export(original, tmp_path / "copy" / "set", name)
+    copy = load_dataset(tmp_path / "copy" / "set")
+    assert (copy.digest, copy.filters) == (original.digest, original.filters)

@@ -11,7 +11,9 @@ from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.csv_rows import read_csv, write_csv
 from xmcbench.data.sources.json_lines import read_objects, string_of, write_objects
+from xmcbench.data.sources.records import records
 from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.data.sources.vocabulary import NAMES, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
@@ -43,7 +45,9 @@ class Annif(Source):
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
-        return "vocabulary" in place.options or _vocabulary(place) is not None
+        if "vocabulary" in place.options:
+            return True
+        return _vocabulary(place) is not None and not any(map(_is_table, _short_files(place, *LONG_NAMES.values())))
 
     def holding(self) -> Holding:
         given = self.place.options.get("vocabulary")
@@ -62,10 +66,18 @@ class Annif(Source):
 
     def _part(self, name: str, vocabulary: Path, language: str) -> Part | None:
         notes: list[str] = []
-        path = self.place.find(*(name + suffix for suffix in _SHORT))
+        short = _short_files(self.place, name)
         files: tuple[Path, ...]
         folder = self.place.path / name
-        if path is not None:
+        several = [path.name for path in short] + ([f"{name}/"] if folder.is_dir() else [])
+        if len(several) > 1:
+            raise DataError(
+                f"{self.place.path} has {' and '.join(several)}: only one of them can be read",
+                "move the others to another folder",
+            )
+        path: Path
+        if short:
+            (path,) = short
             documents = partial(_short_texts, path, notes)
             files = (path, vocabulary)
         elif folder.is_dir():
@@ -122,6 +134,21 @@ class _Subjects:
 
 def _vocabulary(place: Place) -> Path | None:
     return place.find(*(name + suffix for name in NAMES for suffix in SUFFIXES))
+
+
+def _short_files(place: Place, *names: str) -> list[Path]:
+    """The files of short texts with one of these names."""
+    return [path for name in names for suffix in _SHORT if (path := place.find(name + suffix))]
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file is a table as ``Tables`` reads it: it names a column of labels in another way than Annif does."""
+    labels = {*DEFAULTS["labels"]} - ({"subjects"} if suffix_of(path) == ".jsonl" else set())
+    try:
+        row = next(records((path,), ()), None)
+    except DataError:  # which the reader of the layout will say again
+        return False
+    return row is not None and not labels.isdisjoint(row.cells)
 
 
 def _labels(path: Path, language: str) -> Iterator[Located]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.json_lines import read_objects, string_of, write_objects
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.text_lines import read_lines
-from xmcbench.data.sources.writing import label_ids, named, parted
+from xmcbench.data.sources.writing import label_ids, named, parted, texts_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
@@ -61,8 +61,8 @@ class Beir(Source):
                 for uid, title in zip(label_uids, dataset.labels.titles, strict=True)
             ),
         )
-        uids = _distinct_uids(dataset)
-        texts = {"train": dataset.train, "test": dataset.test}
+        texts = dict(zip(("train", "test"), texts_of(dataset), strict=True))
+        uids = _distinct_uids(texts)
         write_objects(folder / _QUERIES, (row for split in texts for row in _queries(uids[split], texts[split])))
         for split, pairs in (("train", dataset.train_pairs()), ("test", dataset.test_pairs())):
             with atomic_file(folder / "qrels" / f"{split}.tsv") as stream:
@@ -147,9 +147,8 @@ def _queries(uids: list[str], texts: Texts) -> Iterator[dict[str, str]]:
         yield {"_id": uid, "text": text, "title": title}
 
 
-def _distinct_uids(dataset: Dataset) -> dict[str, list[str]]:
+def _distinct_uids(sides: Mapping[str, Texts]) -> dict[str, list[str]]:
     """The uids of both splits, which share one file here."""
-    sides = {"train": dataset.train, "test": dataset.test}
     uids = {split: list(texts.uids) for split, texts in sides.items()}
     for split, texts in sides.items():
         if {*uids["train"]} & {*uids["test"]} and not named(texts):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class HuggingFace(Tables):
             return _saved(self.place.path)
         folder = _snapshot(found, self.place.options.get("revision"))
         config = self.place.options.get("config")
-        places = [folder / config, folder] if config else [folder, folder / "default"]
+        places = [folder / config] if config else [folder, folder / "default"]
         for each in places:
             parts = {name: splits_of(each, names) for name, names in (("train", _TRAIN), ("test", _TEST))}
             if any(parts.values()):
@@ -65,7 +66,7 @@ class HuggingFace(Tables):
                 return Files(read, whole(labels[0]) if labels else (), notes)
         below = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
         raise DataError(
-            f"{found} has no train or test file ending in {', '.join(SUFFIXES)}",
+            f"{found}{f', {config},' if config else ''} has no train or test file ending in {', '.join(SUFFIXES)}",
             f"name one of its folders: config={'|'.join(below)}" if below else "convert it with `datasets` first",
         )
 
@@ -81,9 +82,13 @@ def _hub_id(place: Place) -> str | None:
 
 def cached(name: str) -> bool:
     """Whether a dataset is in the cache of the hub."""
+    return _cached(name).is_dir()
+
+
+def _cached(name: str) -> Path:
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    return (hub / f"datasets--{name.replace('/', '--')}").is_dir()
+    return hub / f"datasets--{name.replace('/', '--')}"
 
 
 def _saved(folder: Path) -> Files:
@@ -122,15 +127,17 @@ def _snapshot(name: str, revision: str | None) -> Path:
 
     wanted = [f"*{ending}" for ending in ENDINGS]
     options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": wanted}
-    try:
-        return Path(snapshot_download(name, local_files_only=True, **options))
-    except (LocalEntryNotFoundError, OSError, ValueError):
-        pass
+    # The hub's client calls a snapshot of some of the files one too: an interrupted download leaves this.
+    partial = any(_cached(name).glob("blobs/*.incomplete"))
+    if not partial:
+        with suppress(LocalEntryNotFoundError, OSError, ValueError):
+            return Path(snapshot_download(name, local_files_only=True, **options))
     try:
         return Path(snapshot_download(name, **options))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Unavailable(
-            f"the dataset {name} is not in the cache of the hub, and cannot be downloaded: {reason}",
+            f"the dataset {name} is not {'complete ' if partial else ''}in the cache of the hub, and cannot be "
+            f"downloaded: {reason}",
             f"a dataset is a name, a folder, a file or an id of the hub: hf download --repo-type dataset {name}",
         ) from None

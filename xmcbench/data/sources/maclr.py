@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from xmcbench.data.compression import lines, open_source
 from xmcbench.data.rows import ROWS, Rows, at, batched
 from xmcbench.data.sources.source import Holding, Part, Place
-from xmcbench.data.sources.writing import label_ids, rows_of, sides, write_lines
+from xmcbench.data.sources.writing import label_ids, rows_of, sides, texts_of, write_lines
 from xmcbench.data.sources.xc_raw import XCRaw
 from xmcbench.data.xc_text import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
@@ -47,7 +47,8 @@ class Maclr(XCRaw):
         for side, texts, pairs in sides(dataset):
             write_instances(folder / f"{side}.json", rows_of(texts, pairs))
         write_labels(folder / "lbl.json", zip(dataset.labels.uids, dataset.labels.titles, strict=True))
-        test_uids, label_uids = list(dataset.test.uids), list(dataset.labels.uids)
+        _, test = texts_of(dataset)
+        test_uids, label_uids = list(test.uids), list(dataset.labels.uids)
         for uid in (*test_uids, *label_uids):
             if uid.split() != [uid]:
                 raise DataError(

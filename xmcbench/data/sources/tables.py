@@ -28,10 +28,11 @@ _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
 _OTHER = ("validation", "valid", "dev", "val")
 
 #: What follows the name of a split in the name of a shard, without its ending.
-_SHARD = re.compile(r"-[0-9]+(-of-[0-9]+)?")
+#: Older versions of `datasets` add 16 digits of a digest.
+_SHARD = re.compile(r"-[0-9]+(-of-[0-9]+(-[0-9a-f]{16})?)?")
 
 #: The end of the name of a shard, up to the first dot, that says how many there are: its number and the total.
-_NUMBER_OF = re.compile(r"-([0-9]+)-of-([0-9]+)$")
+_NUMBER_OF = re.compile(r"-([0-9]+)-of-([0-9]+)(?:-[0-9a-f]{16})?$")
 
 #: Between labels in one cell, where they are not a list.
 _SEPARATOR = ";"
@@ -65,17 +66,17 @@ class Columns:
     def of(cls, present: Sequence[str], options: Mapping[str, str], where: Path, labels: bool = False) -> Columns:
         """The columns that are named, or the first of the usual ones. labels: of a table of labels.
 
-        A column that is named as the title is not the text too, and the other way round. Raises UsageError for a column
-        that is not there, and where there is no text.
+        A column that is named as title, text or labels is not taken for another of these. Raises UsageError for a
+        column that is not there, and where there is no text.
         """
         found: dict[str, str | None] = {}
         options = {} if labels else options
-        other = {"title": options.get("text"), "text": options.get("title")}
+        given = {options.get(role) for role in DEFAULTS if role != "uid"}
         for role, usual in DEFAULTS.items():
             wanted = options.get(role)
             if wanted is not None and wanted not in present:
                 raise UsageError(f"{where} has no column {wanted!r}", f"it has: {', '.join(present)}")
-            free = (name for name in usual if name in present and name != other.get(role))
+            free = (name for name in usual if name in present and (role == "uid" or name not in given))
             found[role] = wanted or next(free, None)
         if found["text"] is None and found["title"] is None:
             hint = "call them uid and title" if labels else 'name it: "PLACE?text=COLUMN&labels=COLUMN"'
@@ -287,7 +288,7 @@ def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
     """What could be a split, here or in ``data``: ``train.csv``, or the shards ``train-00000-of-00002.parquet``.
 
     Shards of different totals are different splits. Files that only begin like one (train-small.csv) count where there
-    is nothing else.
+    is nothing else, each as a split of its own.
     """
     found: list[tuple[Path, ...]] = []
     others: list[tuple[Path, ...]] = []
@@ -304,7 +305,7 @@ def splits_of(folder: Path, names: Iterable[str]) -> list[tuple[Path, ...]]:
                     else:
                         rest.append(path)
                 found += map(tuple, shards.values())
-                others += [tuple(rest)] if rest else []
+                others += [(path,) for path in rest]
     return found or others
 
 

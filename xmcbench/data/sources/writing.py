@@ -26,8 +26,32 @@ LONG_NAMES = {"trn": "train", "tst": "test"}
 
 def sides(dataset: Dataset) -> Iterator[tuple[str, Texts, csr_matrix]]:
     """trn and tst: the texts and the pairs."""
-    yield "trn", dataset.train, dataset.train_pairs()
-    yield "tst", dataset.test, dataset.test_pairs()
+    train, test = texts_of(dataset)
+    yield "trn", train, dataset.train_pairs()
+    yield "tst", test, dataset.test_pairs()
+
+
+def texts_of(dataset: Dataset) -> tuple[Texts, Texts]:
+    """The training and the test instances.
+
+    Uids that are no more than row numbers are those of the rows here. The rows of a test set that was drawn have the
+    numbers of others, which a reader would take for names.
+    """
+    train, test = dataset.train, dataset.test
+    return (
+        train if dataset.train_corpus.uids else _numbered(train),
+        test if dataset.test_corpus.uids else _numbered(test),
+    )
+
+
+def _numbered(texts: Texts) -> Texts:
+    import pyarrow as pa
+
+    from xmcbench.texts import Texts
+
+    numbers = pa.array(map(str, range(len(texts))), pa.large_string(), size=len(texts))
+    columns = {"uid": numbers, "title": texts.titles.to_arrow(), "content": texts.contents.to_arrow()}
+    return Texts(pa.table(columns), texts.digest)
 
 
 def rows_of(texts: Texts, pairs: csr_matrix) -> Iterator[tuple[str, str, str, list[int]]]:
