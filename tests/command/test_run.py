@@ -270,7 +270,6 @@ def test_two_runs_on_one_folder_share_the_work(tiny, plugin, tmp_path):
 
 
 EDITED = """
-    import os
     from pathlib import Path
 
     import numpy as np
@@ -286,7 +285,6 @@ EDITED = """
             own, helper = Path(__file__), Path(__file__).with_name("beside.py")
             own.write_text(own.read_text().replace("VERSION = 1", "VERSION = 2"))
             helper.write_text("x = 2")
-            os.utime(own, (0, 0))  # Python's own cache of code has seconds
             folder = self.artifacts.get("made", {}, lambda folder: (folder / "by").write_text(str(VERSION)))
             self.notes["versions"] = [VERSION, int((folder / "by").read_text())]
             self.labels = len(raw_Y)
@@ -325,6 +323,49 @@ def test_a_module_that_is_edited_before_a_cell_imports_it_fails(inside, tiny, pl
     assert ended.returncode == 1
     said = "beside.py has changed while edited ran, and was imported after that (run again)"
     assert said in ended.stderr
+
+
+LATE = """
+    import os
+    from pathlib import Path
+
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Late(Method):
+        supervision = "unused"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            if "EDIT" in os.environ:
+                Path(__file__).with_name("beside.py").write_text("x = 2")
+
+            def build(folder):
+                from beside import x
+
+                (folder / "by").write_text(str(x))
+
+            self.notes["made by"] = int((self.artifacts.get("made", {}, build) / "by").read_text())
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+"""
+
+
+def test_what_an_edited_module_has_made_is_not_kept(inside, tiny, plugin, tmp_path, monkeypatch):
+    """The artifact would be found under the digest of the code that the run planned, for good."""
+    file = plugin(LATE)
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--methods", "late", "--plugin", file)
+    helper = file.with_name("beside.py")
+    helper.write_text("x = 1")
+    monkeypatch.setenv("EDIT", "1")
+    assert inside(*words).returncode == 1
+    monkeypatch.delenv("EDIT")
+    helper.write_text("x = 1")
+    ended = inside(*words)
+    assert ended.returncode == 0, ended.stderr
+    (made,) = records(tmp_path / "runs").values()
+    assert made["notes"]["made by"] == 1
 
 
 def test_a_changed_source_is_stale_until_it_is_refreshed(inside, tiny, plugin, tmp_path):

@@ -11,12 +11,20 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import metadata
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
+from typing import Any
 
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, told
 from xmcbench.method import Method
@@ -101,13 +109,12 @@ def from_file(path: Path) -> list[Imported]:
     origin = str(path)
     # get_type_hints looks up the module of a class in sys.modules: register the file there under a unique name.
     module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    spec = importlib.util.spec_from_file_location(module_name, path, loader=_FromSource(module_name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.append(str(path.resolve().parent))  # a plug-in may import modules beside it
+    _import_from(path.resolve().parent)  # a plug-in may import modules beside it
     try:
         with _importing(path):
             spec.loader.exec_module(module)
@@ -123,6 +130,36 @@ def from_file(path: Path) -> list[Imported]:
     if not classes:
         return [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
     return [_imported(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
+
+
+class _FromSource(SourceFileLoader):
+    """Imports a file from its source.
+
+    Python's own cache of compiled files is told from a newer source by its size and the second of its change, so it can
+    hold what a plug-in was before an edit.
+    """
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Say nothing about a file: without its time of change, nothing compiled is read or written."""
+        raise OSError(path)
+
+
+def _import_from(folder: Path) -> None:
+    """Make the modules in a folder importable, last of all, and import them and those of its packages from source."""
+    if str(folder) in sys.path:
+        return
+
+    def finder(path: str) -> FileFinder:
+        try:
+            inside = Path(path).relative_to(folder)
+        except ValueError:
+            raise ImportError(path) from None
+        if not all(part.isidentifier() for part in inside.parts):
+            raise ImportError(path)  # the packages of an environment that is kept in the folder
+        return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
+
+    sys.path_hooks.insert(0, finder)
+    sys.path.append(str(folder))
 
 
 def check_file(path: Path) -> None:

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
@@ -84,13 +85,13 @@ def run(job: Job) -> Outcome:
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
     code = _code(job, method)
+    check = partial(_check_unchanged, job, frozenset(sys.modules))
     supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
-    artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "")
+    artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "", check)
     identity = {"method": job.method, "parameters": job.parameters}
-    known = frozenset(sys.modules)
     if job.only:
         outcome = _pretrained(job, method, texts, artifacts, phases)
-        _check_unchanged(job, known)
+        check()
         return outcome
     predictions = predict(
         method,
@@ -104,7 +105,7 @@ def run(job: Job) -> Outcome:
         phases=phases,
     )
     TopK.save_joined(Path(job.predictions), predictions, len(texts[2]), job.k)
-    _check_unchanged(job, known)
+    check()
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     if not job.plugin and not method.uses():
         own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")

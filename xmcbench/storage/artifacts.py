@@ -73,10 +73,15 @@ class Artifacts:
 
     supplier: called with ``kind/hash`` before an artifact is made; it may put the folder there from elsewhere.
     single_use: the digest of texts that nobody else asks about; what is made of them is removed with the object.
+    check: called before an artifact that was made is kept; what it raises keeps it out of the store.
     """
 
     def __init__(
-        self, root: Path | None = None, supplier: Callable[[str], None] | None = None, single_use: str = ""
+        self,
+        root: Path | None = None,
+        supplier: Callable[[str], None] | None = None,
+        single_use: str = "",
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.reused_s, self._waited_s = 0.0, 0.0
         self.used: list[str] = []
@@ -85,7 +90,7 @@ class Artifacts:
         if root is None:
             held, root = scratch_folder()
             weakref.finalize(self, remove_folder, held, root)
-        self.root, self._supplier, self._single_use = root, supplier, single_use
+        self.root, self._supplier, self._single_use, self._check = root, supplier, single_use, check
         self._temporary: Artifacts | None = None
 
     def get(
@@ -196,6 +201,8 @@ class Artifacts:
             already_reused, start = self.reused_s, time.perf_counter()
             with suppress(_TakenOver), atomic_folder(folder) as temporary:
                 build(temporary)
+                if self._check is not None:
+                    self._check()
                 if not claim.mine():
                     raise _TakenOver
                 # The cost of an artifact includes that of the artifacts it was made from.

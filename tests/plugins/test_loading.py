@@ -1,0 +1,69 @@
+"""Importing plug-in files: what is imported is what the file holds now."""
+
+import os
+import sys
+
+import pytest
+
+from xmcbench.plugins.loading import from_file
+
+PLUGIN = """
+from late.helper import WORTH as NESTED
+from late_helper import WORTH as BESIDE
+
+from xmcbench import Method
+
+class Worth(Method):
+    value = VALUE, BESIDE, NESTED
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        pass
+
+    def predict(self, raw_X, k=100):
+        pass
+"""
+
+
+@pytest.fixture
+def worth(tmp_path, monkeypatch):
+    """Write a plug-in with a value of its own, one of a module beside it and one of a package there, and import it."""
+
+    def write_and_import(value):
+        texts = {
+            "worth.py": PLUGIN.replace("VALUE", str(value)),
+            "late_helper.py": f"WORTH = {value}",
+            "late/__init__.py": "",
+            "late/helper.py": f"WORTH = {value}",
+        }
+        for name, text in texts.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            os.utime(path, (1e9, 1e9))  # two edits within a second
+        for name in ("late", "late.helper", "late_helper"):
+            sys.modules.pop(name, None)
+        (imported,) = from_file(tmp_path / "worth.py")
+        return imported.usable().value
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    return write_and_import
+
+
+def test_an_edit_within_a_second_is_seen(worth, tmp_path):
+    assert worth(1) == (1, 1, 1)
+    assert worth(2) == (2, 2, 2)
+    assert not [*tmp_path.rglob("__pycache__")]
+
+
+def test_the_packages_of_an_environment_beside_a_plugin_are_imported_as_ever(worth, tmp_path, monkeypatch):
+    packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "far_away.py").write_text("X = 1")
+    worth(1)
+    monkeypatch.syspath_prepend(packages)
+    import far_away
+
+    assert far_away.X == 1
+    assert (packages / "__pycache__").is_dir()
