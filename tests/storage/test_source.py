@@ -111,7 +111,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pack import budgets
 from pack.budgets import LONG, SHORT
-from xmcbench import Doc
+from xmcbench import Doc, Method
 
 SHARED = Doc("a text that many share", "a source")
 _STEPS = 10
@@ -120,7 +120,10 @@ _SMALL = {"steps": _STEPS, **SHORT}
 def _rows():
     return {"1": {"steps": 20}}
 
-class One:
+class Helper(dict):
+    choices = {"a": 1}
+
+class One(Method):
     """A class."""
 
     presets = {"small": _SMALL, "large": {"steps": 30, **budgets.LARGE}}
@@ -158,7 +161,7 @@ SAME = {
     "what only presets are made of": ("_STEPS = 10", "_STEPS = 20"),
     "an import for presets alone": ("import LONG, SHORT", "import LONG, SHORTER as SHORT"),
     "a row of the ablation": ('"steps": 20', '"steps": 10'),
-    "an import for types": ("\nclass One", "\nif TYPE_CHECKING:\n    from pack.other import x\n\nclass One"),
+    "an import for types": ("\nclass One(", "\nif TYPE_CHECKING:\n    from pack.other import x\n\nclass One("),
     "the message of an exception": ('f"{x} is negative", "take another"', '"no"'),
 }
 OTHER = {
@@ -173,14 +176,16 @@ OTHER = {
     "whether a parameter is part of older cells": ("added=False", "added=True"),
     "a constant that is called choices": ("SHARED = Doc(", "choices = Doc("),
     "a constant that is called presets": ("SHARED = Doc(", "presets = Doc("),
+    "choices of a class that is no method": ('{"a": 1}', '{"a": 2}'),
+    "a function that is called choices": ("    def fit(self", "    def choices(self):\n        return 1\n\n    def fit(self"),
     "a preset that the method reads": ('return [x, "text"', 'return [x, self.presets["large"]'),
     "what presets and the method share": ("_STEPS = 10", "_STEPS = 20\nrate = _STEPS"),
     "a name for presets that other modules may import": ("_STEPS = 10", "STEPS = 10\n_STEPS = STEPS"),
     "an import that presets share": ("import LONG, SHORT", "import LONGER as LONG, SHORT"),
-    "what runs where types are not checked": ("\nclass One", "\nif not TYPE_CHECKING:\n    x = 1\n\nclass One"),
+    "what runs where types are not checked": ("\nclass One(", "\nif not TYPE_CHECKING:\n    x = 1\n\nclass One("),
     "the other branch": (
-        "\nclass One",
-        "\nif TYPE_CHECKING:\n    y: int\nelse:\n    from pack.other import x\n\nclass One",
+        "\nclass One(",
+        "\nif TYPE_CHECKING:\n    y: int\nelse:\n    from pack.other import x\n\nclass One(",
     ),
 }
 
@@ -211,7 +216,8 @@ def test_a_module_imported_for_types_alone_does_not_count(digests):
 
 @pytest.mark.parametrize("line", ["from pack.budgets import SHORT as small", "import pack.budgets as small"])
 def test_a_module_imported_for_presets_alone_does_not_count(digests, line):
-    named = {"one.py": f"{line}\nclass One:\n    presets = {{'small': small}}\n"}
+    method = "import xmcbench\nclass One(xmcbench.Method):"
+    named = {"one.py": f"{line}\n{method}\n    presets = {{'small': small}}\n"}
     longer = {"budgets.py": PACKAGE["budgets.py"] + "LONGEST = 10\n"}
     assert digests(named) == digests({**named, **longer})
     read = {"one.py": f"{named['one.py']}    steps = small\n"}

@@ -50,14 +50,33 @@ class _Strip(ast.NodeTransformer):
         return node
 
 
+def _methods(tree: ast.Module) -> list[ast.ClassDef]:
+    """The classes of methods: derived from ``Method``, or from what a method that ships with xmcbench defines."""
+    bases, found = {"xmcbench.Method"}, []
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            shipped = node.module.startswith("xmcbench.methods")
+            own = {"Method"} if node.module in ("xmcbench", "xmcbench.method") else set()
+            bases |= {_bound(alias) for alias in node.names if shipped or alias.name in own}
+        elif isinstance(node, ast.ClassDef) and not bases.isdisjoint(map(ast.unparse, node.bases)):
+            bases.add(node.name)
+            found.append(node)
+    return found
+
+
 def _leave_out_named_values(tree: ast.Module) -> None:
-    """Remove the attributes of classes that name sets of values, and what the module has for them alone.
+    """Remove the attributes of methods that name sets of values, and what the module has for them alone.
 
     That is: imports, and names with a leading underscore, which other modules do not import. An attribute that the
-    module itself reads remains.
+    module itself reads remains, and so does a function of such a name.
     """
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    named = [each for node in classes for each in node.body if _target(each) in _NAMED_VALUES]
+    classes = _methods(tree)
+    named = [
+        each
+        for node in classes
+        for each in node.body
+        if _target(each) in _NAMED_VALUES and not isinstance(each, ast.FunctionDef)
+    ]
     read = _read(tree, but=named)
     removed = [each for each in named if _target(each) not in read]
     if not removed:
