@@ -352,6 +352,46 @@ LATE = """
 """
 
 
+DOWNLOADS = """
+    import os
+    from pathlib import Path
+
+    import numpy as np
+    from xmcbench import Method, TopK
+
+    class Downloads(Method):
+        supervision = "unused"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            home = Path(os.environ["HF_HOME"]) if "HF_HOME" in os.environ else Path.home() / ".cache" / "huggingface"
+            weights = home / "hub" / "models--a--b" / "weights"
+            weights.parent.mkdir(parents=True)
+            weights.write_text("1")
+            self.notes["weights"] = weights.read_text()
+            self.labels = len(raw_Y)
+
+        def predict(self, raw_X, k=100):
+            return TopK.from_scores(np.ones((len(raw_X), self.labels)), k)
+"""
+
+
+@pytest.mark.parametrize("hub", [None, "caches/xmcbench/hub"])
+def test_what_a_method_downloads_first_can_be_read(inside, tiny, plugin, tmp_path, monkeypatch, hub):
+    """The cache of the hub is beside ours, whose files are hidden from a method, or even in it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CACHE_HOME", "HF_HOME", "XMCBENCH_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    if hub:
+        monkeypatch.setenv("XMCBENCH_CACHE", str(tmp_path / "caches" / "xmcbench"))
+        monkeypatch.setenv("HF_HOME", str(tmp_path / hub))
+    ended = inside(
+        *("run", "--dataset", tiny, "--setting", "ez", "--methods", "downloads", "--plugin", plugin(DOWNLOADS)),
+    )
+    assert ended.returncode == 0, ended.stderr
+    (made,) = records(tmp_path / "runs").values()
+    assert made["notes"]["weights"] == "1"
+
+
 def test_what_an_edited_module_has_made_is_not_kept(inside, tiny, plugin, tmp_path, monkeypatch):
     """The artifact would be found under the digest of the code that the run planned, for good."""
     file = plugin(LATE)

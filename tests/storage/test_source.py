@@ -177,7 +177,10 @@ OTHER = {
     "a constant that is called choices": ("SHARED = Doc(", "choices = Doc("),
     "a constant that is called presets": ("SHARED = Doc(", "presets = Doc("),
     "choices of a class that is no method": ('{"a": 1}', '{"a": 2}'),
-    "a function that is called choices": ("    def fit(self", "    def choices(self):\n        return 1\n\n    def fit(self"),
+    "a function that is called choices": (
+        "    def fit(self",
+        "    def choices(self):\n        return 1\n\n    def fit(self",
+    ),
     "a preset that the method reads": ('return [x, "text"', 'return [x, self.presets["large"]'),
     "what presets and the method share": ("_STEPS = 10", "_STEPS = 20\nrate = _STEPS"),
     "a name for presets that other modules may import": ("_STEPS = 10", "STEPS = 10\n_STEPS = STEPS"),
