@@ -133,3 +133,10 @@ def test_the_best_row_of_each_method(two, record):
     assert shlex.split(flags) == ["--set", f"a.text={hostile}"]
     (near,) = choices(Results((record("a", value=0.3, k=1), record("a", value=0.34, k=2)), "self", "runs"), "P@1")
     assert (near.close, near.as_json()["close"]) == (1, 1)
+
+
+def test_of_methods_that_find_themselves_unable_only_a_named_one_is_missed(record):
+    made, missed = record("a", k=1), record("b", k=2, status="skipped")
+    assert Results((made, missed), "self", "runs").ok
+    assert not Results((made, missed), "self", "runs", named=frozenset(["b"])).ok
+    assert Results((made, missed), "self", "runs", named=frozenset(["a"])).ok

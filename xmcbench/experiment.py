@@ -136,7 +136,14 @@ class Run(Experiment["Results"]):
         """The records, with methods that were left out."""
         from xmcbench.results import Results
 
-        return Results(tuple(records), self.filter, self.options.runs, self.plan.standing, tuple(self.plan.skipped))
+        return Results(
+            tuple(records),
+            self.filter,
+            self.options.runs,
+            self.plan.standing,
+            tuple(self.plan.skipped),
+            self.plan.named,
+        )
 
 
 @dataclass(frozen=True)
@@ -184,6 +191,7 @@ class CurveRun(Experiment["Coverage"]):
             self.options.runs,
             self.plan.standing,
             tuple(self.plan.skipped),
+            self.plan.named,
             by=self.by,
             ratios=self.ratios,
             expected={dataset: tuple(points) for dataset, points in expected.items()},
@@ -210,6 +218,8 @@ class AblationRun(Experiment["Ablated"]):
                 f"row {same[0]!r} of the ablation is the same as an earlier one",
                 "a preset has these values: choose another, or set other parameters",
             )
+        absent = dict.fromkeys(f"row {row!r}" for number, (row, _) in enumerate(rows) if number not in planned)
+        found = replace(found, skipped=[replace(each, where=tuple(absent)) for each in found.skipped])
         return cls(found, options, shown_filter(found, name), tuple(row for row, _ in rows))
 
     def results(self, records: Sequence[Record]) -> Ablated:
@@ -227,7 +237,8 @@ class AblationRun(Experiment["Ablated"]):
             self.filter,
             self.options.runs,
             self.plan.standing,
-            (),
+            tuple(self.plan.skipped),
+            self.plan.named,
             by_row={row: tuple(each) for row, each in by_row.items()},
             changes={row: dict(changes[row]) for row in by_row},
         )

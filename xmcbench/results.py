@@ -32,7 +32,8 @@ class Results:
     """The records of a request, and what is needed to read them. ``str``, ``repr`` and notebooks show the tables.
 
     filter: of the figures shown; empty where each dataset is shown under that of its card. runs: the folder of results.
-    standing: today's code, by which stale results are marked. skipped: methods that ``all`` left out.
+    standing: today's code, by which stale results are marked. skipped: methods that were left out. named: the methods
+    that the user named; the others are there because ``all`` was asked for.
     """
 
     records: tuple[Record, ...]
@@ -40,6 +41,7 @@ class Results:
     runs: Path
     standing: Standing = field(default_factory=Standing)
     skipped: tuple[Skipped, ...] = ()
+    named: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -52,6 +54,7 @@ class Results:
         """Whether there is a result, nothing failed or ran out of time, and no method that was named was left out."""
         statuses = {record.status for record in self.records}
         left_out = any(each.named for each in self.skipped)
+        left_out |= any(each.status == "skipped" and each.cell.method in self.named for each in self.records)
         return bool(statuses & {"ok", "unscored"}) and not statuses & {"failed", "timeout"} and not left_out
 
     def parts(self) -> list[Self]:

@@ -105,6 +105,23 @@ def test_a_request_that_is_wrong(inside, words, more, said):
     assert said in ended.stderr
 
 
+def test_a_row_that_is_left_out_is_named(inside, words, plugin):
+    broken = """
+        def uses(self):
+            if self.up and not self.twice:
+                raise RuntimeError("not this one")
+            return ()
+
+        def fit("""
+    plugin(SWITCHED.replace("\n        def fit(", broken), "switched.py")
+    ended = inside(*words)
+    assert ended.returncode == 1
+    assert "xmcbench: switched is left out of row '2': " in ended.stderr
+    assert [line.split()[0] for line in ended.stdout.splitlines()[4:]] == ["1", "3"]
+    (skipped,) = json.loads(inside(*words, "--json").stdout)["skipped"]
+    assert (skipped["method"], skipped["where"]) == ("switched", ["row '2'"])
+
+
 def test_a_row_that_changes_what_the_method_does_not_have(inside, words, plugin):
     plugin(SWITCHED.replace('"3": {"up"', '"3": {"upp"'), "switched.py")
     ended = inside(*words)

@@ -352,6 +352,27 @@ LATE = """
 """
 
 
+MISSING = """
+    from xmcbench import Method
+    from xmcbench.errors import Unavailable
+
+    class Missing(Method):
+        supervision = "unused"
+
+        def fit(self, raw_X, raw_Y, pairs=None):
+            raise Unavailable("its weights are not here", "get them")
+
+        def predict(self, raw_X, k=100):
+            pass
+"""
+
+
+def test_a_method_that_is_named_and_finds_itself_unable_is_no_success(inside, tiny, plugin):
+    words = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", plugin(MISSING))
+    ended = inside(*words, "--methods", "missing,tfidf")
+    assert (ended.returncode, "its weights are not here (get them)" in ended.stdout) == (1, True)
+
+
 DOWNLOADS = """
     import os
     from pathlib import Path

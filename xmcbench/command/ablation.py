@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     results = report.carried_out(planned)
     if arguments.json:
         by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
-        report.print_json({"filter": planned.filter, "rows": by_row})
+        skipped = report.skipped_json(planned.plan.skipped)
+        report.print_json({"filter": planned.filter, "rows": by_row, "skipped": skipped})
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), sep="\n\n")

@@ -128,7 +128,7 @@ def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str
 
 
 def skipped_json(skipped: Sequence[Skipped]) -> list[dict[str, Any]]:
-    """What `all` left out, as JSON values."""
+    """What was left out, as JSON values."""
     return [
         {"method": each.method, "reason": each.reason, "hint": each.hint, "where": list(each.where)} for each in skipped
     ]

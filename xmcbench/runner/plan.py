@@ -17,7 +17,7 @@ from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.runner.rescoring import is_outdated
-from xmcbench.runner.rows import Request, Row, Skipped, leave_out, request_for, resolve
+from xmcbench.runner.rows import Request, Row, Skipped, everything, leave_out, request_for, resolve
 from xmcbench.setting import Setting, Subset, draw
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ class Plan:
     cells: list[PlannedCell]
     skipped: list[Skipped]
     standing: Standing
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The methods that a request names, so that it is not met without them."""
+        return frozenset(cell.cell.method for cell in self.cells if not everything(self.requests[cell.request]))
 
 
 def plan(

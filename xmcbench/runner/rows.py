@@ -55,8 +55,8 @@ class Row:
 class Skipped:
     """A requested method that cannot run: one line why, and the command that installs what is missing.
 
-    named: whether the user named it, so that the request is not met without it. where: the settings in which it cannot
-    run, where others of the plan have it.
+    named: whether the user named it, so that the request is not met without it. where: the settings or rows of an
+    ablation in which it cannot run, where others of the plan have it.
     """
 
     method: str
@@ -131,7 +131,7 @@ def status(entry: Entry) -> str:
 
 def leave_out(name: str, error: XmcbenchError, request: Request) -> Skipped:
     """A method that is left out. Raises the error where the request names the method, and says which it is."""
-    named = not _everything(request)
+    named = not everything(request)
     if named and not isinstance(error, PluginError):
         if isinstance(error, Unavailable) and not error.message.startswith(name):
             raise Unavailable(f"{name}: {error.message}", error.hint) from error
@@ -139,13 +139,14 @@ def leave_out(name: str, error: XmcbenchError, request: Request) -> Skipped:
     return Skipped(name, error.message, error.hint, named)
 
 
-def _everything(request: Request) -> bool:
+def everything(request: Request) -> bool:
+    """Whether a request is for all methods, so that it is met without one that cannot run."""
     return list(request.methods) == ["all"]
 
 
 def _methods(request: Request, registry: Registry) -> list[tuple[str, str | None]]:
     """(name, own preset) of every method of a request."""
-    names = [entry.name for entry in _parts_first(registry)] if _everything(request) else request.methods
+    names = [entry.name for entry in _parts_first(registry)] if everything(request) else request.methods
     split = (name.partition(":") for name in names)
     return [(method, preset if colon else None) for method, colon, preset in split]
 
@@ -178,7 +179,7 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
                 _check_supervision(name, values, request, registry)
                 rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))
         except _NeedsPairs as error:
-            if name not in elsewhere and not _everything(request):
+            if name not in elsewhere and not everything(request):
                 raise
             skipped.append(Skipped(name, error.reason(name), error.hint))
         except XmcbenchError as error:
