@@ -66,9 +66,12 @@ class Options:
         """All methods by name. Raises what ``Registry`` raises."""
         return Registry(self.plugins, self.limits.time_s)
 
-    def planned(self, requests: Sequence[Request], registry: Registry) -> Plan:
-        """The cells of requests. Raises what ``plan`` raises, and UsageError where there are none."""
-        planned = plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh)
+    def planned(self, requests: Sequence[Request], registry: Registry, runs: bool = True) -> Plan:
+        """The cells of requests. runs: whether they will be run, so that what they need has to be here.
+
+        Raises what ``plan`` raises, and UsageError where there are none.
+        """
+        planned = plan(requests, registry, Store(self.runs), force=self.force, refresh=self.refresh, runs=runs)
         if not planned.cells:
             raise UsageError("no method can run", "; ".join(map(str, planned.skipped)))
         return planned
@@ -162,13 +165,14 @@ class CurveRun(Experiment["Coverage"]):
         name: str | None,
         by: str,
         ratios: Sequence[float],
+        runs: bool = True,
     ) -> Self:
         """Plan the cells of grids whose settings are those of the ratios. Methods that never look at pairs run once.
 
-        name: of the filter, None for the card's. Raises UsageError, DataError.
+        name: of the filter, None for the card's. runs: as in ``Options.planned``. Raises UsageError, DataError.
         """
         cells = [each for grid in grids for each in curve_grids(grid, registry)]
-        found = options.planned(requests_of(cells), registry)
+        found = options.planned(requests_of(cells), registry, runs)
         return cls(found, options, shown_filter(found, name), by, tuple(sorted({*ratios})))
 
     def finished(self) -> Coverage:

@@ -62,27 +62,27 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("a curve has one axis: its grids cannot differ in --by or --ratio", "draw one curve for each")
     shares = [Setting.at(ratio, arguments.by) for ratio in ratios]
     grids = [request.grid(each, request.methods(each.methods), shares) for each in arguments.grids]
-    planned = CurveRun.planned(
-        grids, options, request.noted(options.registry()), arguments.filter, arguments.by, ratios
-    )
+    registry, runs = request.noted(options.registry()), not arguments.no_run
+    planned = CurveRun.planned(grids, options, registry, arguments.filter, arguments.by, ratios, runs)
     if arguments.dry_run:
         return report.dry_run(planned, arguments.json)
     report.warn_skipped(planned.plan.skipped)
     results = planned.finished() if arguments.no_run else report.carried_out(planned)
     out = arguments.out or arguments.runs / "curves"
     drawn = [made for part in results.parts() for metric in metrics if (made := part.curve(metric))]
-    files = results.draw(metrics, out, arguments.png)
     if arguments.json:
+        files = results.draw(metrics, out, arguments.png)
         records_json = report.records_json(results.records, results.standing)
         report.print_json({"filter": planned.filter, "records": records_json, "files": [str(path) for path in files]})
         return 0 if drawn and results.ok else 1
     for made in drawn:
         points = table(made)
         print(f"{points.caption}\n")
-        print(plain(points), *(f"missing: {each}" for each in made.missing), sep="\n")
-        print(f"\n{', '.join(str(path) for path in files if path.stem == made.stem)}\n")
+        print(plain(points), *(f"missing: {each}" for each in made.missing), "", sep="\n")
     if not drawn:
         print("no results to draw")
+    for path in results.draw(metrics, out, arguments.png):  # after the figures, which do not depend on the files
+        print(path)
     print(*results.problems(), sep="\n", end="\n" if results.problems() else "")
     return 0 if drawn and results.ok else 1
 

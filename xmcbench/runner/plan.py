@@ -72,9 +72,17 @@ class Plan:
 
 
 def plan(
-    requests: Sequence[Request], registry: Registry, store: Store, *, force: bool = False, refresh: bool = False
+    requests: Sequence[Request],
+    registry: Registry,
+    store: Store,
+    *,
+    force: bool = False,
+    refresh: bool = False,
+    runs: bool = True,
 ) -> Plan:
     """The cells of requests. force: run finished cells again; refresh: those that are stale.
+
+    runs: whether the cells will be run; if not, nothing that they need has to be here.
 
     Raises what ``resolve`` and loading a dataset raise, and PluginError if every named method is broken.
     """
@@ -116,7 +124,7 @@ def plan(
                     )
                     for each in made
                 ]
-                if any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
+                if runs and any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
                     row.entry.ask_ahead("require", [each.values for each in rows if each.entry is row.entry])
                     row.entry.require(row.values)
             except XmcbenchError as error:
