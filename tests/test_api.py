@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import xmcbench
-from xmcbench import Method, MethodError, Options, TopK, Unavailable, UsageError
+from xmcbench import Compute, Limits, Method, MethodError, Options, TopK, Unavailable, UsageError
 from xmcbench.errors import PluginError, UnknownName
 from xmcbench.methods.bm25 import BM25
 from xmcbench.metrics import METRICS
@@ -318,8 +318,26 @@ def test_arguments_may_be_of_numpy_and_paths_may_be_texts(tiny, tmp_path):
     assert [each.cell.seed for each in xmcbench.run(tiny, methods="bm25", seed=np.int64(0), options=options)] == [0]
     compared = xmcbench.compare("bm25", "bm25", seed=0, runs=options.runs)
     assert compared.first.seeds == [0]
-    with pytest.raises(UsageError, match="jobs='x' is not a number of cells"):
-        Options(jobs="x")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"jobs": "x"}, "jobs='x' is not a number of cells"),
+        ({"cells_per_gpu": 0}, "cells_per_gpu=0 is not a number of cells"),
+        ({"compute": Compute(device="gpu")}, "Invalid enum value 'gpu'"),
+        ({"compute": Compute(processes=0)}, "Expected `int` >= 1"),
+    ],
+)
+def test_options_that_are_wrong_are_told_before_a_run(values, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        Options(**values)
+
+
+@pytest.mark.parametrize("limits", [(0, None), (float("nan"), None), (None, -1.0), (None, 1e300)])
+def test_limits_are_numbers_that_a_machine_can_have(limits):
+    with pytest.raises(UsageError, match="limit of .* is not a number above 0"):
+        Limits(*limits)
 
 
 def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path):

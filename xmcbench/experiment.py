@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+import msgspec
+
 from xmcbench.environment import Compute
 from xmcbench.errors import UsageError
 from xmcbench.plugins.registry import Registry
@@ -55,11 +57,17 @@ class Options:
     on: str = HERE
 
     def __post_init__(self) -> None:
-        """Take texts as paths. Raise UsageError for invalid jobs, and for a place that ``--on`` does not know."""
+        """Take texts as paths. Raise UsageError for invalid values, and for a place that ``--on`` does not know."""
         object.__setattr__(self, "runs", Path(self.runs))
         object.__setattr__(self, "plugins", tuple(map(Path, self.plugins)))
         if self.jobs not in (None, "auto") and (type(self.jobs) is not int or self.jobs < 1):
             raise UsageError(f"jobs={self.jobs!r} is not a number of cells", 'jobs=2, or jobs="auto"')
+        if type(self.cells_per_gpu) is not int or self.cells_per_gpu < 1:
+            raise UsageError(f"cells_per_gpu={self.cells_per_gpu!r} is not a number of cells", "cells_per_gpu=2")
+        try:
+            msgspec.convert(msgspec.to_builtins(self.compute), Compute)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{self.compute}: {error}") from None
         check_on(self.on)
 
     def registry(self) -> Registry:

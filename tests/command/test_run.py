@@ -598,6 +598,7 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
         (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
         (["--setting", "ez", "--time-limit", "0"], "must be positive"),
+        (["--setting", "ez", "--memory-limit", "1e300"], "must be positive, and at most 1e+09"),
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "unknown setting 'zero'"),
         (["--setting", "ez,zero"], "unknown setting 'zero'"),

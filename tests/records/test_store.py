@@ -1,6 +1,7 @@
 """A runs folder: what gives way to what, and what is removed that a killed run left."""
 
 import errno
+import fcntl
 import json
 import os
 import time
@@ -257,3 +258,35 @@ def test_how_records_spell_a_dataset(tmp_path, record):
     path = store.record_path(store.write(record("tfidf")).cell)
     path.with_name("a.json").write_text("{")
     assert [store.dataset_named(name) for name in ("tiny", "TINY", "Tiny", "other")] == ["Tiny"] * 3 + [None]
+
+
+@pytest.mark.parametrize("make", [hold_file, lambda path: hold_folder(path.parent, ".name.")])
+def test_what_a_sweep_is_about_to_remove_is_not_held(tmp_path, monkeypatch, make):
+    """A sweep opens and locks a new file before its maker does: it exists for a moment more."""
+    swept = []
+    lock = fcntl.flock
+
+    def first(descriptor, how):
+        if not swept:
+            (path,) = tmp_path.iterdir()
+            swept.append((path, os.open(path, os.O_RDONLY)))
+            lock(swept[0][1], fcntl.LOCK_EX)
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", first)
+    held, path = make(tmp_path / "name")
+    assert path != swept[0][0]
+    for descriptor in (held, swept[0][1]):
+        os.close(descriptor)
+
+
+def test_a_record_that_goes_away_while_it_is_looked_for_is_none(tmp_path, record, monkeypatch):
+    store = Store(tmp_path)
+    one, other = (store.write(record(seed=seed)) for seed in (0, 1))
+    gone = store.record_path(one.cell)
+    files = store.record_files()
+    monkeypatch.setattr(Store, "record_files", lambda _: files)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    gone.unlink()
+    assert store.find(one.cell) is None
+    assert (store.records(), store.left_out) == ([other], {})

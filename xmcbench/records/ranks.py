@@ -63,10 +63,12 @@ class Ranks:
             bits = arrays.pop(_SEEN)
             seen = np.unpackbits(bits, count=labels).astype(bool)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again") from error
+            raise StorageError(f"cannot read the ranks {path}: {error}", "run the cell again with --force") from error
         fits = (each.shape == (pairs,) and each.dtype == np.uint8 for each in arrays.values())
         if bits.shape != (-(-labels // 8),) or not all(fits):
-            raise StorageError(f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again")
+            raise StorageError(
+                f"{path} does not hold the ranks of {pairs} true pairs", "run the cell again with --force"
+            )
         return cls({name: each for names, each in arrays.items() for name in names.split(_AND)[1:]}, seen)
 
 

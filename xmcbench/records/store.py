@@ -153,8 +153,7 @@ class Store:
 
     def find(self, cell: Cell) -> Record | None:
         """The cell's record, or None."""
-        path = self.record_path(cell)
-        return read_record(path) if path.exists() else None
+        return _read(self.record_path(cell))
 
     def sound(self, cell: Cell) -> Record | None:
         """The cell's record; None where it is damaged too, because then it has no result that could be lost."""
@@ -235,7 +234,9 @@ class Store:
         self.left_out.clear()
         for path in self.record_files():
             try:
-                record = read_record(path)
+                record = _read(path)
+                if record is None:
+                    continue  # it was removed meanwhile
                 place = self.record_path(record.cell)
                 if path != place:
                     hint = "is it a copy? move or delete it"
@@ -256,7 +257,7 @@ class Store:
     def truth(self, record: Record) -> Truth:
         """The true pairs that a record was scored against. Raises StorageError if they are missing or different."""
         if record.ranks is None:
-            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
+            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
         path = self.truth_path(record.cell.dataset, record.ranks.truth_sha256)
         truth = Truth.load(path)
         if truth.digest != record.ranks.truth_sha256:
@@ -266,12 +267,22 @@ class Store:
     def ranks(self, record: Record, truth: Truth) -> Ranks:
         """The ranks of a record. Raises StorageError if they are missing or not those of the record."""
         if record.ranks is None:
-            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again")
+            raise StorageError(f"{self.record_path(record.cell)} has no ranks", "run the cell again with --force")
         path = self.ranks_path(record.cell)
         ranks = Ranks.load(path, len(truth.pairs.labels), len(truth.frequency))
         if ranks.digest != record.ranks.sha256:
-            raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again")
+            raise StorageError(f"{path}: checksum mismatch", "restore the file or run the cell again with --force")
         return ranks
+
+
+def _read(path: Path) -> Record | None:
+    """A record; None where there is none. Raises what ``read_record`` raises."""
+    try:
+        return read_record(path)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
 
 
 def _holds(path: Path, subset: Subset) -> bool:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xmcbench.environment import Compute
+from xmcbench.errors import UsageError
 from xmcbench.records import Store
 from xmcbench.runner.schedule import Jobs
+
+#: No machine has so many GiB, and no run takes so many seconds.
+MOST = 1e9
 
 #: The executor of a run that names none.
 HERE = "local"
@@ -18,6 +22,12 @@ class Limits:
 
     time_s: float | None = None
     memory_gib: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a limit that is not a positive number, or more than any machine has."""
+        for what, limit in (("time limit", self.time_s), ("memory limit", self.memory_gib)):
+            if limit is not None and not 0 < limit <= MOST:
+                raise UsageError(f"a {what} of {limit:g} is not a number above 0", "None is no limit")
 
     @property
     def memory_bytes(self) -> int | None:

@@ -77,8 +77,12 @@ def hold_folder(parent: Path, prefix: str) -> tuple[int, Path]:
 
 def _held(descriptor: int, name: str) -> bool:
     """Lock a new file or folder; False where a sweep was faster."""
-    with suppress(OSError):  # a file system without locks
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # the sweep holds it, and is about to remove it
+        return False
+    except OSError:  # a file system without locks
+        pass
     try:
         return os.fstat(descriptor).st_ino == os.stat(name).st_ino
     except FileNotFoundError:
