@@ -2,7 +2,7 @@ import math
 from typing import Annotated, ClassVar, Literal
 
 import pytest
-from annotated_types import Ge, Gt, Interval, Le, Lt, Unit
+from annotated_types import Ge, Gt, Interval, Le, Lt, MultipleOf, Unit
 
 from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
@@ -79,10 +79,14 @@ def test_a_class_with_a_bad_declaration_is_a_plugin_error():
     class Beyond(Method):
         alpha: Annotated[float, Gt(0)] = 0.0
 
+    class Unknown(Method):
+        alpha: Annotated[int, MultipleOf(3)] = 4
+
     for cls, message in (
         (NoDefault, "has no default"),
         (Odd, "has the type"),
         (Wrong, "bad default"),
+        (Unknown, r"Unknown.alpha has the limit MultipleOf\(multiple_of=3\) .*Ge, Gt, Le and Lt"),
         (Beyond, "bad default: Beyond.alpha = 0.0 is out of range"),
     ):
         with pytest.raises(PluginError, match=message):

@@ -114,7 +114,7 @@ def machine_tag() -> str:
 def usable_cores() -> int:
     """Cores this process may use: in a cell, its share; elsewhere those of the machine, or ``OMP_NUM_THREADS``."""
     told = os.environ.get(_THREADS[0], "").partition(",")[0]
-    return max(1, min(machine_cores(), int(told))) if told.isdigit() else machine_cores()
+    return max(1, min(machine_cores(), int(told))) if told.isdecimal() else machine_cores()
 
 
 def thread_variables(threads: int) -> dict[str, str]:

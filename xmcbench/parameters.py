@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
-from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, Unit
+from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Lt, Unit
 from msgspec import Struct
 
 from xmcbench.errors import PluginError, UnknownName, UsageError
@@ -195,6 +195,9 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
     if not hasattr(cls, name):
         raise PluginError(f"{owner} has no default", "give it one, or declare a constant as ClassVar")
     facts = [fact for fact in _facts(hint) if not isinstance(fact, GroupedMetadata)]
+    for fact in facts:
+        if isinstance(fact, BaseMetadata) and not isinstance(fact, Ge | Gt | Le | Lt | Unit):
+            raise PluginError(f"{owner} has the limit {fact}", "the limits of a hyperparameter are Ge, Gt, Le and Lt")
     hint, optional = _without_none(_bare(hint))
     choices: tuple[Scalar, ...] = ()
     if typing.get_origin(hint) is Literal:

@@ -682,6 +682,24 @@ GRIDS = """
 """
 
 
+@pytest.mark.parametrize(
+    ("text", "flags", "slugs"),
+    [
+        ('setting = "fs"\nratio = 0.5\nby = "pair"', ("--setting", "ez"), ["ez"]),
+        ('setting = "fs"\nratio = 0.5', ("--setting=full",), ["full"]),
+        ("ratio = 0.5", ("--setting", "fs"), ["fs-label-0.5"]),
+        ('setting = "fs"\nratio = 0.5\n[[grid]]\nsetting = "ez"\n[[grid]]\nby = "pair"', (), ["ez", "fs-pair-0.5"]),
+    ],
+)
+def test_a_ratio_of_a_settings_file_goes_with_its_setting(inside, tiny, tmp_path, text, flags, slugs):
+    (tmp_path / "settings.toml").write_text(f'dataset = "{tiny}"\nmethods = "bm25"\n{text}\n')
+    ended = inside("run", "--config", "settings.toml", *flags, "--dry-run", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert [each["setting"] for each in json.loads(ended.stdout)["cells"]] == slugs
+    wrong = inside("run", "--config", "settings.toml", "--setting", "ez", "--ratio", "0.5", "--dry-run")
+    assert "ratio and by cannot be used with the setting ez" in wrong.stderr
+
+
 def test_grids_of_a_settings_file_are_planned_together(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text(f'dataset = "{tiny}"\n' + textwrap.dedent(GRIDS))
 

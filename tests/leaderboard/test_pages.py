@@ -183,6 +183,7 @@ def test_a_row_says_what_its_model_was_trained_on(record):
         "b": {},
         "c": None,
         "d": {"training_sets": "nli"},
+        "e": {"training_sets": 5, "license": ["mit"]},
     }
     records = [record(name, notes={"backbone": {**model, "card": card}}) for name, card in cards.items()]
     records.append(record("own", notes={"backbone": {**model, "source": "trained on the corpus, 5 steps"}}))
@@ -193,6 +194,7 @@ def test_a_row_says_what_its_model_was_trained_on(record):
         "B": ("starts from m, which was trained on other data, which its card does not name",),
         "C": ("starts from m, which was trained on other data; the record does not say which",),
         "D": ("starts from m, which was trained on nli (according to its model card)",),
+        "E": ("starts from m, which was trained on other data, which its card does not name",),
         "OWN": (),
     }
     assert not any(line.notes for line in tables["ez-ndcg-psp"].lines)
@@ -202,6 +204,7 @@ def test_a_row_says_what_its_model_was_trained_on(record):
         "B": ["22,000,000", "384", "not stated", "not stated"],
         "C": ["22,000,000", "384", "not recorded", "not recorded"],
         "D": ["22,000,000", "384", "nli", "not stated"],
+        "E": ["22,000,000", "384", "not stated", "['mit']"],
         "OWN": ["22,000,000", "384", "", ""],
     }
 

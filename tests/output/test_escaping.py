@@ -38,6 +38,31 @@ def test_markdown_shows_the_text_as_it_is():
     assert escaping.markdown("AT&T and a_b") == "AT&T and a_b"
 
 
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("# a", r"\# a"),
+        ("###### a", r"\###### a"),
+        ("#a", "#a"),
+        ("- a", r"\- a"),
+        ("+ a", r"\+ a"),
+        ("-0.5", "-0.5"),
+        ("1. a", r"1\. a"),
+        ("12) a", r"12\) a"),
+        ("1.5 a", "1.5 a"),
+        ("===", r"\==="),
+        ("---", r"\---"),
+        ("  # a", r"  \# a"),
+        ("a # b - c 1. d", "a # b - c 1. d"),
+        ("$x$ and @name", r"\$x\$ and \@name"),
+        ("https://x.org/a/b", r"https:\//x.org/a/b"),
+        ("www.x.org", r"www\.x.org"),
+    ],
+)
+def test_markdown_has_no_block_formula_or_address_of_the_text(text, made):
+    assert escaping.markdown(text) == made
+
+
 def test_latex_has_no_command_of_the_text():
     made = escaping.latex("\\input{x} 5% $a_b^2$ # & ~")
     assert made == r"\textbackslash{}input\{x\} 5\% \$a\_b\textasciicircum{}2\$ \# \& \textasciitilde{}"

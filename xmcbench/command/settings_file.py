@@ -40,6 +40,9 @@ _FLAG, _GRID = "--config", "grid"
 #: What the grids of one file can differ in. The rest is how cells run and what is shown, which is one for all.
 _OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset", "set", "seed")
 
+#: What only the few-shot setting has.
+_OF_FEW_SHOT = ("ratio", "by")
+
 
 def expand(words: list[str], flags: Callable[[], Iterable[str]]) -> list[list[str]]:
     """The command lines that a command line stands for, one for each grid of the settings file, whose contents replace
@@ -69,8 +72,13 @@ def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str
         raise UnknownName("key", name, known, where=f"in {path}")
     for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
         raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
+    setting = _value(words, "--setting")
+    wanted = {"setting": setting} if setting else {}
     # Right after the verb: later flags on the command line win.
-    return [words[:1] + _flags(_merged(settings, grid, path), _given(words), path) + words[1:] for grid in grids]
+    return [
+        words[:1] + _flags(_above(_merged(settings, grid, path), wanted), _given(words), path) + words[1:]
+        for grid in grids
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -93,7 +101,20 @@ def _merged(settings: Mapping[str, Any], grid: Mapping[str, Any], path: Path) ->
             raise UsageError(f"{path}: set must be a table of tables", "write [set.tfidf], then max_df = 0.9")
     common, own = settings.get("set", {}), grid.get("set", {})
     sets = {method: {**common.get(method, {}), **own.get(method, {})} for method in (*common, *own)}
-    return {**settings, **grid, **({"set": sets} if sets else {})}
+    return {**_above(settings, grid), **grid, **({"set": sets} if sets else {})}
+
+
+def _above(settings: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings above those that are chosen: where another setting than few-shot is, no ratio is inherited."""
+    dropped = _OF_FEW_SHOT if chosen.get("setting", "fs") != "fs" else ()
+    return {name: value for name, value in settings.items() if name not in dropped}
+
+
+def _value(words: list[str], flag: str) -> str | None:
+    """The value of a flag on the command line, the last one; None where it is not given."""
+    values = [word.removeprefix(f"{flag}=") for word in words if word.startswith(f"{flag}=")]
+    values += [value for name, value in pairwise(words) if name == flag]
+    return values[-1] if values else None
 
 
 def _given(words: list[str]) -> set[str]:

@@ -88,16 +88,22 @@ def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
 
 def _model(note: Mapping[str, Any]) -> Model:
     card = note["card"] if isinstance(note.get("card"), Mapping) else None
-    data = (card or {}).get("training_sets") or ()
+    data = (card or {}).get("training_sets")
     return Model(
         name=note["name"],
         source=note["source"],
         outside=not note["source"].startswith(_OWN),
         parameters=_count(note.get("parameters")),
         width=_count(note.get("width")),
-        data=None if card is None else (data,) if isinstance(data, str) else tuple(map(str, data)),
+        data=None if card is None else _texts(data),
         license=None if card is None else str(card.get("license") or ""),
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return tuple(map(str, value)) if isinstance(value, Sequence) else ()
 
 
 def _count(value: object) -> int | None:

@@ -20,7 +20,10 @@ from json import dumps
 _ACTIVE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 #: What Markdown and the HTML in it give a meaning to. An underscore inside a word has none.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|~]|(?<![^\W_])_|_(?![^\W_])")
+#: GitHub also makes formulas of what is between dollars, and links of addresses.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|~$@]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
+#: The place before the sign that makes a line an item of a list, a heading, or the line under one.
+_BLOCK = re.compile(r" *(?:\d{1,9}(?=[.)](?: |$))|(?=(?:[-+]|#{1,6})(?: |$)|(?:=+|-+) *$))")
 #: A reference such as ``&lt;`` would be shown as the character it stands for.
 _REFERENCE = re.compile(r"&(?=#?\w+;)")
 
@@ -69,7 +72,9 @@ def terminal(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Text in Markdown as it is: nothing in it can look like a heading, a tag, a link or a row of another kind."""
-    return _REFERENCE.sub("&amp;", _MARKDOWN.sub(r"\\\g<0>", visible(text)))
+    shown = _REFERENCE.sub("&amp;", _MARKDOWN.sub(r"\\\g<0>", visible(text)))
+    block = _BLOCK.match(shown)
+    return f"{shown[: block.end()]}\\{shown[block.end() :]}" if block else shown
 
 
 def latex(text: str) -> str:

@@ -6,7 +6,7 @@ and the arguments of ``raise`` and of ``Doc`` are left out: a successful run doe
 of a method, the rows of its ablation and its ``choices``, with what a module has for them alone: the record of a cell
 has every value that it ran with. Packages of other authors are listed, so that a caller can add their versions.
 
-Two things are not seen: modules that are imported under a computed name, and data files that code reads.
+Two things are not seen: modules that are imported by a call, and data files that code reads.
 """
 
 from __future__ import annotations
