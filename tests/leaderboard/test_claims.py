@@ -67,6 +67,8 @@ def test_differences_are_taken_seed_by_seed(row):
     assert found["P@1 small"] == found["R@100 small"] == "+5.00 (2 of 3)"
     assert table([*ours[:2], *theirs[1:]], "MACLR is above ICT")["P@1 small"] == "-5.00 (0 of 1)"
     assert not text([*ours, row("ICT", "small", 0.4, 7)])
+    least = [row("ICT", "small", 0.50001)]
+    assert table([row("MACLR", "small", 0.5), *least], "MACLR is above ICT")["P@1 small"] == "+0.00 (0 of 1)"
 
 
 def test_published_differences_are_a_range_over_the_paper_s_datasets(row):

@@ -66,6 +66,11 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
     assert "ABSENT" not in drawing
 
 
+def test_a_flat_line_that_lacks_a_seed_names_it(seven):
+    made = curve(seven, "label", "P@5", "self", (0, 0.5), [("FLAT", 0.0, 0), ("FLAT", 0.5, 1)])
+    assert made.missing == ("FLAT at 50% (seed 1)",)
+
+
 def test_no_row_hides_behind_another_of_its_name(record, altered):
     made = [record(setting=Setting.at(share, "label"), value=k / 4, k=k) for share in (0, 0.01) for k in (1, 2)]
     made = [altered(each, (("method", "variant"), "quick")) for each in made]

@@ -180,12 +180,16 @@ def _published(claim: Claim, source: Source, metric: str) -> list[float]:
 def _range(differences: Sequence[float]) -> str:
     if not differences:
         return ""
-    ends = sorted({f"{end:+.2f}" for end in (min(differences), max(differences))}, key=float)
-    return " to ".join(ends)
+    return " to ".join(dict.fromkeys(map(_signed, (min(differences), max(differences)))))
 
 
 def _mean(differences: Sequence[float]) -> str:
     if not differences:
         return ""
     above = sum(difference > 0 for difference in differences)
-    return f"{fmean(differences):+.2f} ({above} of {len(differences)})"
+    return f"{_signed(fmean(differences))} ({above} of {len(differences)})"
+
+
+def _signed(points: float) -> str:
+    """A difference in points; what rounds to zero has no minus sign."""
+    return f"{round(points, 2) + 0.0:+.2f}"

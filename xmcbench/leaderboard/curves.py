@@ -174,18 +174,21 @@ def _missing(needed: Iterable[tuple[str, float, int]], lines: Sequence[CoverageL
     there = {line.name: line for line in lines}
     gaps: dict[str, dict[float, list[int]]] = {}
     for name, ratio, seed in sorted(needed):
-        line = there.get(name)
-        point = None
-        if line:
-            point = next(iter(line.points.values())) if line.flat else line.points.get(ratio)
+        point = _point(there.get(name), ratio)
         if point is None or seed not in point.seeds:
             gaps.setdefault(name, {}).setdefault(ratio, []).append(seed)
     found = []
     for name, at in gaps.items():
         places = []
         for ratio, seeds in at.items():
-            point = there[name].points.get(ratio) if name in there else None
-            lacking = f" (seed {', '.join(map(str, seeds))})" if point else ""
+            lacking = f" (seed {', '.join(map(str, seeds))})" if _point(there.get(name), ratio) else ""
             places.append(f"{100 * ratio:g}%{lacking}")
         found.append(f"{name} at {', '.join(places)}")
     return tuple(found)
+
+
+def _point(line: CoverageLine | None, ratio: float) -> CoveragePoint | None:
+    """The point of a line at a ratio; a flat line has one point for all."""
+    if line is None:
+        return None
+    return next(iter(line.points.values())) if line.flat else line.points.get(ratio)

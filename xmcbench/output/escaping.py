@@ -21,7 +21,7 @@ _ACTIVE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 #: What Markdown and the HTML in it give a meaning to. An underscore inside a word has none.
 #: GitHub also makes formulas of what is between dollars, and links of addresses.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|~$@]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|~$]|@(?=[^\W\d])|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
 #: The place before the sign that makes a line an item of a list, a heading, or the line under one.
 _BLOCK = re.compile(r" *(?:\d{1,9}(?=[.)](?: |$))|(?=(?:[-+]|#{1,6})(?: |$)|(?:=+|-+) *$))")
 #: A reference such as ``&lt;`` would be shown as the character it stands for.
