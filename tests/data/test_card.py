@@ -90,6 +90,7 @@ def test_a_card_of_what_is_built_is_written_as_it_is_committed(tmp_path):
         (PLAIN + "[counts]\ntrain = 'many'", "Expected `int`, got `str` - at `$.counts[...]`"),
         (PLAIN + "[counts]\ntrain = -1", "Expected `int` >= 0 - at `$.counts[...]`"),
         (PLAIN + "[propensity]\na = true\nb = 1", "Expected `float`, got `bool` - at `$.propensity.a`"),
+        (PLAIN + "[propensity]\na = inf\nb = 1", "Expected `float` <= 1000000.0 - at `$.propensity.a`"),
         (PLAIN + "[propensity]\na = 1\nb = 0", "Expected `float` > 0.0 - at `$.propensity.b`"),
         (PLAIN + "files = 3", "Expected `object`, got `int` - at `$.files`"),
         (PLAIN + "filter = 'some'", "Invalid enum value 'some' - at `$.filter`"),

@@ -1,4 +1,6 @@
+import gzip
 import json
+import re
 
 import numpy as np
 import pytest
@@ -139,3 +141,23 @@ def test_a_folder_that_is_there_stays_the_same_folder(write_folder, tmp_path):
     after = empty.stat()
     assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["filter_labels_test.txt", "filter_labels_test.txt.gz", "tst_filter_labels.txt"])
+def test_the_filter_of_something_else_is_not_left_beside_a_dataset(write_folder, tmp_path, name):
+    """Also with --force: whoever reads the folder would take it for a filter of this dataset."""
+    out = tmp_path / "out"
+    out.mkdir()
+    content = b"0 0\n"
+    (out / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(UsageError, match=f"{re.escape(name)} would be taken for the filter of tea-things"):
+        export(load_dataset(write_folder("tea-things")), out, "xc", force=True)
+    assert [path.name for path in out.iterdir()] == [name]
+    filtered = load_dataset(write_folder("filtered", filter_labels_test__txt="1 0\n"))
+    if name == "filter_labels_test.txt":
+        export(filtered, out, "xc", force=True)
+        assert load_dataset(out).filter("file").nnz == 1
+        assert (out / name).read_bytes() != content
+    else:
+        with pytest.raises(UsageError, match="would be taken for the filter"):
+            export(filtered, out, "xc", force=True)

@@ -78,3 +78,10 @@ def test_a_filter_about_another_test_set_is_not_used(whole):
     dataset = load_dataset(folder)
     assert dataset.filters == ("none",)
     assert "filter_labels_test.txt is not used" in dataset.notes[1]
+
+
+def test_a_share_that_is_not_needed_is_said(write_folder):
+    dataset = load_dataset(f"{write_folder()}?test_share=0.5&split_seed=1")
+    assert "test_share is not used: there are a training and a test set" in dataset.notes
+    assert "split_seed is not used: there are a training and a test set" in dataset.notes
+    assert not any("not used" in note for note in load_dataset(write_folder("other")).notes)

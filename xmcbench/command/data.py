@@ -252,9 +252,9 @@ def _synth(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
 
     sizes = (arguments.instances, arguments.labels)
-    if (arguments.like is None) == (None in sizes) or (arguments.like and sizes != (None, None)):
+    if (arguments.like is None) == (None in sizes) or (arguments.like is not None and sizes != (None, None)):
         raise UsageError("data synth takes --like, or --instances and --labels", "for example --like lf-amazon-131k")
-    if arguments.like:
+    if arguments.like is not None:
         imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
     else:
         synthesize(arguments.name, *sizes, arguments.seed, arguments.force)

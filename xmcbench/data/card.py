@@ -18,7 +18,7 @@ from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_text
 
 _Size = Annotated[int, Meta(ge=0)]
-_Positive = Annotated[float, Meta(gt=0)]
+_Positive = Annotated[float, Meta(gt=0, le=1e6)]  # TOML has infinity
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True):

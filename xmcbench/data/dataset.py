@@ -248,7 +248,10 @@ def open_dataset(source: Source, card: Card) -> Dataset:
         notes.append(note)
         if holding.test_filter:
             notes.append(f"{holding.test_filter.name} is not used: it numbers the rows of another test set")
-    elif holding.test_filter:
+    else:
+        unused = [name for name in ("test_share", "split_seed") if name in source.place.options]
+        notes += [f"{name} is not used: there are a training and a test set" for name in unused]
+    if len(parts) > 1 and holding.test_filter:
         pairs = filter_store(holding.test_filter, corpora[1].rows, labels.rows)
     files = holding.files
     named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))

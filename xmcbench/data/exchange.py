@@ -9,11 +9,12 @@ import msgspec
 
 from xmcbench.data.card import write_card
 from xmcbench.data.catalog import load_dataset
+from xmcbench.data.compression import find_source
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.finding import layouts
 from xmcbench.data.sources.source import TEST_FILTER, Source
 from xmcbench.data.xc_matrix import write_filter
-from xmcbench.errors import UnknownName
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.storage.canonical import sha256_file
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ def export(dataset: Dataset, out: Path, format: str, force: bool = False, flatte
 
     Returns the files; reading them gives the same dataset. flatten: make every run of white space in a text a
     space, where the format has one text per line. Raises UnknownName for another format, UsageError if ``out`` is not
-    empty (with ``force``, its other files stay, and those of the same names are replaced), and DataError if the format
-    cannot hold the data.
+    empty (with ``force``, its other files stay, and those of the same names are replaced), or has a filter of something
+    else, and DataError if the format cannot hold the data.
     """
     known = formats()
     if format not in known:
         raise UnknownName("format", format, known)
+    left = find_source(out, *TEST_FILTER)
+    if left and ("file" not in dataset.filters or left.name != TEST_FILTER[0]):
+        raise UsageError(f"{left} would be taken for the filter of {dataset.name}", "move it, or choose another folder")
     with output_folder(out, force) as folder:
         known[format].write(dataset, folder, flatten)
         if "file" in dataset.filters:
