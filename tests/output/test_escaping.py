@@ -54,12 +54,11 @@ def test_markdown_shows_the_text_as_it_is():
         ("---", r"\---"),
         ("  # a", r"  \# a"),
         ("a # b - c 1. d", "a # b - c 1. d"),
-        ("$x$ and @name", r"\$x\$ and \@name"),
-        ("https://x.org/a/b", r"https:\//x.org/a/b"),
-        ("www.x.org", r"www\.x.org"),
+        ("$x$ and 5 $", r"\$x\$ and 5 \$"),
+        ("https://x.org/a", "https://x.org/a"),
     ],
 )
-def test_markdown_has_no_block_formula_or_address_of_the_text(text, made):
+def test_markdown_has_no_block_or_formula_of_the_text(text, made):
     assert escaping.markdown(text) == made
 
 

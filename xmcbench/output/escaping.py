@@ -20,8 +20,8 @@ from json import dumps
 _ACTIVE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 #: What Markdown and the HTML in it give a meaning to. An underscore inside a word has none.
-#: GitHub also makes formulas of what is between dollars, and links of addresses.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|~$]|@(?=[^\W\d])|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
+#: GitHub also makes formulas of what is between dollars. An address is shown as it is, with a link to itself.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|~$]|(?<![^\W_])_|_(?![^\W_])")
 #: The place before the sign that makes a line an item of a list, a heading, or the line under one.
 _BLOCK = re.compile(r" *(?:\d{1,9}(?=[.)](?: |$))|(?=(?:[-+]|#{1,6})(?: |$)|(?:=+|-+) *$))")
 #: A reference such as ``&lt;`` would be shown as the character it stands for.
