@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from xmcbench.data import load_dataset
 from xmcbench.records import Store
 
 
@@ -45,6 +46,15 @@ def test_what_is_stored_is_shown_and_a_text_is_predicted_as_in_the_cell(inside, 
     assert "predictions" in document["note"]
     kept = [(each["label"], each["rank"]) for each in stored if each["true"]]
     assert [(each["label"], each["rank"]) for each in document["labels"]] == kept
+
+
+def test_all_labels_of_a_text_are_shown(inside, tiny):
+    """Also the first one, and the last; asking for more than there are is no error."""
+    labels = load_dataset(tiny).labels
+    words = ("show", "tfidf", "--text", " ".join(labels.titles), "--dataset", tiny, "-k", "100", "--json")
+    shown = json.loads(inside(*words).stdout)["labels"]
+    assert sorted(each["label"] for each in shown) == [*range(len(labels))]
+    assert [each["rank"] for each in shown] == [*range(1, len(labels) + 1)]
 
 
 def test_what_cannot_be_shown_is_refused(inside, runs, tiny):

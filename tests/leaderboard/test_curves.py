@@ -66,6 +66,16 @@ def test_a_half_finished_curve_draws_what_it_has_and_names_what_is_missing(seven
     assert "ABSENT" not in drawing
 
 
+def test_the_half_width_of_a_point_is_the_mean_of_its_runs(record):
+    made = [
+        record(setting=Setting.at(share, "label"), seed=seed, half_width=0.01 + seed / 20)
+        for share in (0, 0.5)
+        for seed in (0, 1)
+    ]
+    (line,) = curve(made, "label", "P@5", "self").lines
+    assert line.points[0.5].half_width == pytest.approx(0.035)
+
+
 def test_a_flat_line_that_lacks_a_seed_names_it(seven):
     made = curve(seven, "label", "P@5", "self", (0, 0.5), [("FLAT", 0.0, 0), ("FLAT", 0.5, 1)])
     assert made.missing == ("FLAT at 50% (seed 1)",)

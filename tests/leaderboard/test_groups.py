@@ -3,6 +3,7 @@
 import csv
 import io
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +38,13 @@ def test_every_group_has_its_dot():
     paths = [each.get("d") for each in root.iter(f"{SVG}path") if each.get("stroke-linecap")]
     # The key, then each metric: seen; unseen and its hole.
     assert [path.count("M") for path in paths] == [1, 1, 1, 2, 2, 2, 2, 2, 2]
+    marks = [each for each in root.iter(f"{SVG}path") if each.get("stroke-linecap")]
+    blank = [each.get("class") == "blank" for each in marks]
+    assert blank == [False, False, True, False, False, True, False, False, True]
+    for whole, hole in pairwise(marks):
+        if hole.get("class") == "blank":  # a ring, of the same dots
+            assert whole.get("d") == hole.get("d")
+            assert int(whole.get("stroke-width")) - int(hole.get("stroke-width")) == 4
     places = [[float(each.split()[0]) for each in path.split("M")[1:]] for path in paths[3:5]]
     left, right = 24, 230
     assert places[0] == [right, (left + right) / 2]

@@ -1,6 +1,7 @@
 import random
 import re
 
+import msgspec
 import pytest
 
 from xmcbench.errors import StorageError, UsageError
@@ -69,6 +70,13 @@ def test_a_caption_says_what_the_figures_are(some, record):
         "row names contain preset, encoder and training budget."
     ) in page
     assert "interval over 30 test instances; filter self" in files(pages([record()]))["tiny.md"]
+
+
+def test_a_caption_says_when_known_pairs_are_a_mean(record):
+    half = [record(setting=Setting.of("fs", 0.5), seed=seed) for seed in (0, 1)]
+    assert "12 known pairs of 5 labels. Percent" in files(pages(half))["tiny.md"]
+    more = msgspec.structs.replace(half[1], subset=msgspec.structs.replace(half[1].subset, pairs=15))
+    assert "14 known pairs of 5 labels, mean over seeds. Percent" in files(pages([half[0], more]))["tiny.md"]
 
 
 def test_the_index_names_every_page_and_every_dataset(some):
