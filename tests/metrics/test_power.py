@@ -68,6 +68,21 @@ def test_over_seeds_and_instances_it_holds(stored, runs):
     assert 0.78 <= hits / TRIALS <= 0.82
 
 
+def test_with_two_seeds_it_is_a_few_points_less():
+    """The critical value moves most with the variance of two values, where seeds are a fifth of the whole."""
+    rows, share = 500, 0.2
+    found = Spread(1e-4 * rows * (1 - share), ((2e-4 * share, 0.0),), rows)
+    assert found.error(rows, 2) == pytest.approx(0.01)
+    difference = found.detectable(rows, 2)
+    random = np.random.RandomState(0)
+    hits = 0
+    for _ in range(TRIALS):
+        of_seeds = random.normal(0, np.sqrt(found.sides[0][0]), (2, 1))
+        first = of_seeds + random.normal(0, np.sqrt(found.row), rows) + difference
+        hits += seeds.verdict(first, np.zeros((1, rows)), np.ones(rows), matched=False).p < 0.05
+    assert 0.74 <= hits / TRIALS <= 0.80
+
+
 def test_variances_are_those_that_made_the_scores():
     random = np.random.RandomState(0)
     rows, runs = 2_000, 40
