@@ -24,7 +24,7 @@ def test_what_would_act_is_spelled_out():
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x202A, 0x202E, 0x2066, 0x2069, 0x200E, 0xD800])
-@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "latex", "svg", "html", "csv"])
+@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "markdown_line", "latex", "svg", "html", "csv"])
 def test_no_control_character_reaches_any_target(code, target):
     made = getattr(escaping, target)(f"a{chr(code)}b")
     assert chr(code) not in made or (target, code) == ("terminal", 10)
@@ -59,7 +59,7 @@ def test_markdown_shows_the_text_as_it_is():
     ],
 )
 def test_markdown_has_no_block_or_formula_of_the_text(text, made):
-    assert escaping.markdown(text) == made
+    assert escaping.markdown_line(text) == made
 
 
 def test_latex_has_no_command_of_the_text():

@@ -138,7 +138,7 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}
     assert hidden >= {cache_root().resolve(), of_another.root.resolve(), *results}
     assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
-    assert [each.name for each in at_hand.needed] == ["artifacts", "sources", "plugin.py", "ez"]
+    assert [each.name for each in at_hand.needed] == ["artifacts", "sources", "plugin.py", "ez", "huggingface"]
     assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
     assert at_hand.module == "xmcbench.runner.worker"
     assert at_hand.environment["PYTHONHASHSEED"] == "0"

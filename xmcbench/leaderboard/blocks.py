@@ -9,7 +9,7 @@ from xmcbench.leaderboard.plot import Figure
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.rows import Row
 from xmcbench.leaderboard.tables import Table
-from xmcbench.output.escaping import markdown
+from xmcbench.output.escaping import markdown, markdown_line
 
 
 @dataclass(frozen=True)
@@ -58,5 +58,5 @@ def _reference(source: Source) -> str:
 
 def without_a_result(rows: Iterable[Row]) -> list[Block]:
     """Which rows failed or were skipped, and why: one line per seed."""
-    problems = [markdown(f"{row.name}, {problem}") for row in rows for problem in row.problems]
+    problems = [markdown_line(f"{row.name}, {problem}") for row in rows for problem in row.problems]
     return ["Without a result:  \n" + "  \n".join(problems)] if problems else []

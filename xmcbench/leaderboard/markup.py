@@ -63,7 +63,7 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
         escaping.markdown(table.head),
         *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns),
     ]
-    parts = [escaping.markdown(table.caption), _tabulate(table, headers, lines, "pipe")]
+    parts = [escaping.markdown_line(table.caption), _tabulate(table, headers, lines, "pipe")]
     # Two spaces and a line break: each note on its own line.
     parts.append("  \n".join(f"{mark} {escaping.markdown(note)}" for mark, note in marks.notes))
     return "\n\n".join(part for part in parts if part)

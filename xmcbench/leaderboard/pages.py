@@ -16,7 +16,7 @@ from xmcbench.leaderboard.published import Source, sources
 from xmcbench.leaderboard.rows import by_setting, order
 from xmcbench.leaderboard.sections import Context, section
 from xmcbench.leaderboard.tables import Table, text_table
-from xmcbench.output.escaping import markdown, terminal
+from xmcbench.output.escaping import markdown, markdown_line, terminal
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
 
@@ -170,5 +170,5 @@ def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Pa
             *map(overall.table, made),
         ]
         if missing := overall.without_cells(made[0]):
-            blocks.append(markdown(missing))
+            blocks.append(markdown_line(missing))
     return Page(OVERALL, "Methods over several datasets", (captions.OVERALL, *blocks)) if blocks else None

@@ -71,8 +71,13 @@ def terminal(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Text in Markdown as it is: nothing in it can look like a heading, a tag, a link or a row of another kind."""
-    shown = _REFERENCE.sub("&amp;", _MARKDOWN.sub(r"\\\g<0>", visible(text)))
+    """Text inside a line of Markdown as it is: nothing in it can look like a tag, a link or the border of a column."""
+    return _REFERENCE.sub("&amp;", _MARKDOWN.sub(r"\\\g<0>", visible(text)))
+
+
+def markdown_line(text: str) -> str:
+    """Text at the beginning of a line of Markdown as it is: nothing in it can look like a heading or a list either."""
+    shown = markdown(text)
     block = _BLOCK.match(shown)
     return f"{shown[: block.end()]}\\{shown[block.end() :]}" if block else shown
 

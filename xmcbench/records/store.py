@@ -280,7 +280,7 @@ def _read(path: Path) -> Record | None:
     try:
         return read_record(path)
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
         raise
 
