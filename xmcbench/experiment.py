@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -132,6 +132,12 @@ class Experiment(ABC, Generic[Shown]):
         """The cells of one of several shards."""
         return replace(self, plan=shard.of(self.plan))
 
+    def _shown(self, kind: Callable[..., Shown], records: Sequence[Record], **more: object) -> Shown:
+        """Results of some kind, with what all kinds have."""
+        plan = self.plan
+        skipped = tuple(plan.skipped)
+        return kind(tuple(records), self.filter, self.options.runs, plan.standing, skipped, plan.named, **more)
+
 
 @dataclass(frozen=True)
 class Run(Experiment["Results"]):
@@ -147,14 +153,7 @@ class Run(Experiment["Results"]):
         """The records, with methods that were left out."""
         from xmcbench.results import Results
 
-        return Results(
-            tuple(records),
-            self.filter,
-            self.options.runs,
-            self.plan.standing,
-            tuple(self.plan.skipped),
-            self.plan.named,
-        )
+        return self._shown(Results, records)
 
 
 @dataclass(frozen=True)
@@ -197,17 +196,8 @@ class CurveRun(Experiment["Coverage"]):
             name = each.record.name if each.record and each.state != "to run" else each.name
             point = (name, each.cell.setting.share, each.cell.seed)
             expected.setdefault(each.cell.dataset, []).append(point)
-        return Coverage(
-            tuple(records),
-            self.filter,
-            self.options.runs,
-            self.plan.standing,
-            tuple(self.plan.skipped),
-            self.plan.named,
-            by=self.by,
-            ratios=self.ratios,
-            expected={dataset: tuple(points) for dataset, points in expected.items()},
-        )
+        points = {dataset: tuple(each) for dataset, each in expected.items()}
+        return self._shown(Coverage, records, by=self.by, ratios=self.ratios, expected=points)
 
 
 @dataclass(frozen=True)
@@ -244,13 +234,9 @@ class AblationRun(Experiment["Ablated"]):
         name = self.plan.cells[0].cell.method
         changes = self.plan.cells[0].row.method.ablation
         assert all(cell.cell.method == name for cell in self.plan.cells)
-        return Ablated(
-            tuple(records),
-            self.filter,
-            self.options.runs,
-            self.plan.standing,
-            tuple(self.plan.skipped),
-            self.plan.named,
+        return self._shown(
+            Ablated,
+            records,
             by_row={row: tuple(each) for row, each in by_row.items()},
             changes={row: dict(changes[row]) for row in by_row},
         )

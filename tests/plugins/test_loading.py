@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from xmcbench.plugins import loading
 from xmcbench.plugins.loading import from_file
 
 PLUGIN = """
@@ -24,8 +25,8 @@ class Worth(Method):
 """
 
 
-@pytest.fixture
-def worth(tmp_path, monkeypatch):
+@pytest.fixture(params=[False, True], ids=["elsewhere", "in a folder on the path"])
+def worth(tmp_path, monkeypatch, request):
     """Write a plug-in with a value of its own, one of a module beside it and one of a package there, and import it."""
 
     def write_and_import(value):
@@ -45,7 +46,8 @@ def worth(tmp_path, monkeypatch):
         (imported,) = from_file(tmp_path / "worth.py")
         return imported.usable().value
 
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path", [*sys.path, *([str(tmp_path)] if request.param else [])])
+    monkeypatch.setattr(loading, "_FOLDERS", [])
     monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     return write_and_import
@@ -63,6 +65,7 @@ def test_the_packages_of_an_environment_beside_a_plugin_are_imported_as_ever(wor
     (packages / "far_away.py").write_text("X = 1")
     worth(1)
     monkeypatch.syspath_prepend(packages)
+    monkeypatch.delitem(sys.modules, "far_away", raising=False)
     import far_away
 
     assert far_away.X == 1

@@ -102,8 +102,8 @@ class Needed:
             most = max(seeds)
             parts.append(
                 f"Seeds are those of each side that depends on the seed. Detectable: the smallest difference that the "
-                f"test set shows with {most} seeds. no: no number is enough, "
-                f"and no difference is large enough."
+                f"test set shows with {most} seeds. no: no number, or no "
+                f"difference, is enough."
             )
         for reason, rows in self.left_out.items():
             named = "; ".join(rows) if len(rows) <= _NAMED else f"{len(rows)} rows"

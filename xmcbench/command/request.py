@@ -242,10 +242,7 @@ def compute(arguments: argparse.Namespace) -> Compute:
 
 def limits(arguments: argparse.Namespace) -> Limits:
     """The limits of a cell. Raises UsageError."""
-    from xmcbench.runner.place import MOST, Limits
+    from xmcbench.runner.place import Limits
 
-    for name, limit in (("--time-limit", arguments.time_limit), ("--memory-limit", arguments.memory_limit)):
-        if limit is not None and not (limit == math.inf or 0 < limit <= MOST):
-            raise UsageError(f"{name} {limit:g} must be positive, and at most {MOST:g}", "omit it for no limit")
     given = (arguments.time_limit, arguments.memory_limit)
     return Limits(*(None if limit == math.inf else limit for limit in given))

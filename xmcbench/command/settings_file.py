@@ -72,8 +72,7 @@ def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str
         raise UnknownName("key", name, known, where=f"in {path}")
     for name in (name for grid in grids for name in grid if name not in _OF_A_GRID):
         raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
-    setting = _value(words, "--setting")
-    wanted = {"setting": setting} if setting else {}
+    wanted = {"setting": given[-1]} if (given := _values(words, "--setting")) else {}
     # Right after the verb: later flags on the command line win.
     return [
         words[:1] + _flags(_above(_merged(settings, grid, path), wanted), _given(words), path) + words[1:]
@@ -105,23 +104,24 @@ def _merged(settings: Mapping[str, Any], grid: Mapping[str, Any], path: Path) ->
 
 
 def _above(settings: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings above those that are chosen: where another setting than few-shot is, no ratio is inherited."""
-    dropped = _OF_FEW_SHOT if chosen.get("setting", "fs") != "fs" else ()
+    """The settings above those that are chosen: where few-shot is not among the settings, no ratio is inherited."""
+    dropped = _OF_FEW_SHOT if "fs" not in chosen.get("setting", "fs") else ()
     return {name: value for name, value in settings.items() if name not in dropped}
 
 
-def _value(words: list[str], flag: str) -> str | None:
-    """The value of a flag on the command line, the last one; None where it is not given."""
-    values = [word.removeprefix(f"{flag}=") for word in words if word.startswith(f"{flag}=")]
-    values += [value for name, value in pairwise(words) if name == flag]
-    return values[-1] if values else None
+def _values(words: list[str], flag: str) -> list[str]:
+    """The values of a flag on the command line, in their order."""
+    pairs = pairwise([*words, ""])
+    return [
+        word.removeprefix(f"{flag}=") if word != flag else value
+        for word, value in pairs
+        if word == flag or word.startswith(f"{flag}=")
+    ]
 
 
 def _given(words: list[str]) -> set[str]:
     """METHOD.PARAM of every --set on the command line: the file says nothing about these."""
-    values = [word.removeprefix("--set=") for word in words if word.startswith("--set=")]
-    values += [value for flag, value in pairwise(words) if flag == "--set"]
-    return {value.partition("=")[0] for value in values}
+    return {value.partition("=")[0] for value in _values(words, "--set")}
 
 
 def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str]:

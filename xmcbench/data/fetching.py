@@ -86,13 +86,12 @@ def _fetched(card: Card, url: str, target: Path, force: bool, patience: Patience
             # Only what the lock names is written, and an earlier fetch put that there.
             check_free(target, force or lock is not None, rebuild=True)
             archive = download(url, place / "archive", lock.archives.get(url) if lock else None, patience)
-            try:
-                files = _unpacked(card, url, archive, target, lock, force)
-            except DataError:
-                shutil.rmtree(place, ignore_errors=True)
-                raise
-            shutil.rmtree(place, ignore_errors=True)
+            files = _unpacked(card, url, archive, target, lock, force)
+            archive.unlink()
             return files
+        except DataError:
+            (place / "archive").unlink(missing_ok=True)
+            raise
         finally:
             # A download that is not used yet, whole or partial, is kept: the disk may be full, or Ctrl-C was pressed.
             if place.is_dir() and not any(place.iterdir()):

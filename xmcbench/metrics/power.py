@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.seeds import LEVEL, _runs, critical, vary
+from xmcbench.metrics.behrens_fisher import LEVEL, MANY_DEGREES, BehrensFisher
+from xmcbench.metrics.seeds import _runs, vary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +35,6 @@ POWER = 0.8
 MOST_ROWS, MOST_RUNS = 1_000_000_000, 10_000
 #: The fewest rows of which a test by flipped signs can be significant at ``LEVEL``: 2 / 2^N is less.
 _LEAST_FLIPPED = 6
-#: The noncentral t of more degrees is normal.
-_MANY_DEGREES = 1e6
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Spread:
             return 1.0 if difference else 0.0
         degrees = self._degrees(rows, runs)
         shift, beyond = abs(difference) / error, critical / error
-        if degrees > _MANY_DEGREES or shift > 30:
+        if degrees > MANY_DEGREES or shift > 30:
             return float(ndtr(shift - beyond) + ndtr(-shift - beyond))
         return float(1 - nctdtr(degrees, shift, beyond) + nctdtr(degrees, shift, -beyond))
 
@@ -114,7 +113,7 @@ class Spread:
         of_seeds = self._of_seeds(rows, runs)
         if not of_seeds:
             return float(stdtrit(rows - 1, 1 - LEVEL / 2)) * self.error(rows, runs)
-        return critical(of_seeds, len(self.sides) * (runs - 1), self.row / rows, rows - 1)
+        return BehrensFisher(of_seeds, len(self.sides) * (runs - 1), self.row / rows, rows - 1).critical()
 
     def _of_seeds(self, rows: int, runs: int) -> float:
         return sum(of_seed + both / rows for of_seed, both in self.sides) / runs

@@ -11,13 +11,13 @@ n runs on the same N rows, what the two have in common of row(i) cancels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from xmcbench.metrics.behrens_fisher import BehrensFisher
 from xmcbench.metrics.flips import Verdict
 
 if TYPE_CHECKING:
@@ -26,26 +26,8 @@ if TYPE_CHECKING:
 #: Fractions that differ by no more than this are equal: they differ by rounding.
 _ROUNDING = 1e-12
 
-#: The tests are two-sided, at this level.
-LEVEL = 0.05
-
-#: More degrees of freedom make no difference.
-_MANY_DEGREES = 1e6
-
 #: Half the width of a 95% interval in standard errors, for a normal distribution.
 _NORMAL = 1.959963984540054
-
-
-def _tanh_sinh() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Points in (0, 1), dense toward both ends: those from 0, what is left to 1, and their weights in an integral."""
-    step = 0.05
-    places = step * np.arange(-70, 71)
-    odds = np.exp(np.pi * np.sinh(places))
-    below, above = 1 / (1 + 1 / odds), 1 / (1 + odds)
-    return below, above, step * np.pi * np.cosh(places) * below * above
-
-
-_QUANTILES = _tanh_sinh()
 
 
 class _Runs(NamedTuple):
@@ -82,7 +64,7 @@ def verdict(
 
     where "between" and "both" are those of each side's runs, and "rows" is the variance over the rows of the
     difference. The first holds V_seed and V_both / N, the second what else differs between rows. p and interval are
-    those of the Behrens-Fisher distribution (``tail``), with N - 1 degrees of freedom for the rows, and for the seeds
+    those of the Behrens-Fisher distribution, with N - 1 degrees of freedom for the rows, and for the seeds
     those of sides of equal variance, 2 n - 2 for n = m.
 
     Equal methods are called different in at most 5% of cases, and smaller p-values are not too frequent either, as
@@ -105,9 +87,9 @@ def verdict(
     )
     left = by_row - delta * weight
     of_rows = max(0.0, float((left**2).sum()) / max(1, rows - 1) - both) / rows
-    sum_of = (of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
-    half = critical(*sum_of)
-    return Verdict(delta - half, delta + half, tail(abs(delta), *sum_of))
+    error = BehrensFisher(of_seeds, degrees_of_seeds, of_rows, max(1, rows - 1))
+    half = error.critical()
+    return Verdict(delta - half, delta + half, error.tail(abs(delta)))
 
 
 def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
@@ -118,35 +100,12 @@ def _runs(runs: NDArray[np.float64], weight: NDArray[np.float64]) -> _Runs:
     return _Runs(number, float(values.var(ddof=1)), both)
 
 
-def tail(distance: float, of_seeds: float, degrees_of_seeds: float, of_rows: float, degrees_of_rows: float) -> float:
-    """The probability that the error of a difference is at least ``distance``, to either side.
-
-    The error is the sum of two independent Student's t, each times the root of its variance. Given a beta variable B
-    with half the degrees as its parameters, this is Student's t of d + d' degrees, times the root of
-    (d of_seeds / B + d' of_rows / (1 - B)) / (d + d') (Ray and Pitman 1961, "Exact distribution of the Fisher-Behrens-
-    Welch statistic"). The mean over B is taken at its quantiles, by the tanh-sinh rule.
-    """
-    error, degrees = _given_quantiles(of_seeds, degrees_of_seeds, of_rows, min(degrees_of_rows, _MANY_DEGREES))
-    return _beyond(distance, error, degrees)
-
-
-def critical(of_seeds: float, degrees_of_seeds: float, of_rows: float, degrees_of_rows: float) -> float:
-    """The distance that an error reaches in 5% of cases, to either side: half the width of a 95% interval."""
-    from scipy.optimize import brentq
-    from scipy.special import stdtrit
-
-    error, degrees = _given_quantiles(of_seeds, degrees_of_seeds, of_rows, min(degrees_of_rows, _MANY_DEGREES))
-    # It is less than half of this: the quantiles of both errors do not add up.
-    farthest = 2 * float(stdtrit(min(degrees_of_seeds, degrees_of_rows), 0.975)) * (of_seeds**0.5 + of_rows**0.5)
-    return float(brentq(lambda distance: _beyond(distance, error, degrees) - LEVEL, 0, farthest, rtol=1e-12))
-
-
 def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     """The half-width of a 95% interval over seeds and test rows of the mean of the runs' values.
 
     ``values`` are those of the runs, ``half_widths`` those of their intervals over test rows, all in one unit. The
     variance of rows is (mean half-width / 1.96)^2, that of seeds the variance of the values / runs, and the half-width
-    follows from the distribution of ``tail``. It is conservative: what a seed changes from row to row is in both. Of
+    follows from the Behrens-Fisher distribution. It is conservative: what a seed changes from row to row is in both. Of
     one run the half-width is its own, which says nothing of other seeds.
     """
     runs = len(values)
@@ -154,23 +113,4 @@ def half_width(values: Sequence[float], half_widths: Sequence[float]) -> float:
     of_seeds = variance(values) / runs if runs > 1 else 0.0
     if of_seeds <= _ROUNDING**2:
         return fmean(half_widths)
-    return critical(of_seeds, runs - 1, of_rows, math.inf)
-
-
-def _given_quantiles(
-    of_seeds: float, degrees_of_seeds: float, of_rows: float, degrees_of_rows: float
-) -> tuple[NDArray[np.float64], float]:
-    """The scale of Student's t at each quantile of ``_QUANTILES``, and its degrees of freedom."""
-    from scipy.special import betaincinv
-
-    below, above, _ = _QUANTILES
-    first, second = degrees_of_seeds / 2, degrees_of_rows / 2
-    # The rest 1 - B is a quantile of its own, not a difference, where B is almost 1.
-    share, rest = betaincinv(first, second, below), betaincinv(second, first, above)
-    return np.sqrt((first * of_seeds / share + second * of_rows / rest) / (first + second)), 2 * (first + second)
-
-
-def _beyond(distance: float, error: NDArray[np.float64], degrees: float) -> float:
-    from scipy.special import stdtr
-
-    return float(2 * (_QUANTILES[2] * stdtr(degrees, -distance / error)).sum())
+    return BehrensFisher(of_seeds, runs - 1, of_rows).critical()

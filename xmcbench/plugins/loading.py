@@ -35,6 +35,8 @@ GROUP = "xmcbench.methods"
 
 #: Plug-in files that are being imported.
 _IMPORTING: list[Path] = []
+#: Folders of plug-in files, whose modules are imported from source.
+_FOLDERS: list[Path] = []
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,9 @@ class _FromSource(SourceFileLoader):
 
 def _import_from(folder: Path) -> None:
     """Make the modules in a folder importable, last of all, and import them and those of its packages from source."""
-    if str(folder) in sys.path:
+    if folder in _FOLDERS:
         return
+    _FOLDERS.append(folder)
 
     def finder(path: str) -> FileFinder:
         try:
@@ -159,7 +162,9 @@ def _import_from(folder: Path) -> None:
         return FileFinder(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
 
     sys.path_hooks.insert(0, finder)
-    sys.path.append(str(folder))
+    sys.path_importer_cache.pop(str(folder), None)
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def check_file(path: Path) -> None:

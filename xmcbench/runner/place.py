@@ -10,7 +10,7 @@ from xmcbench.records import Store
 from xmcbench.runner.schedule import Jobs
 
 #: No machine has so many GiB, and no run takes so many seconds.
-MOST = 1e9
+_MOST = 1e9
 
 #: The executor of a run that names none.
 HERE = "local"
@@ -24,10 +24,10 @@ class Limits:
     memory_gib: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a limit that is not a positive number, or more than any machine has."""
+        """Raise UsageError for a limit that is not above 0, or more than any machine has."""
         for what, limit in (("time limit", self.time_s), ("memory limit", self.memory_gib)):
-            if limit is not None and not 0 < limit <= MOST:
-                raise UsageError(f"a {what} of {limit:g} is not a number above 0", "None is no limit")
+            if limit is not None and not 0 < limit <= _MOST:
+                raise UsageError(f"a {what} of {limit:g} is not in 0..{_MOST:g}", "leave it out for no limit")
 
     @property
     def memory_bytes(self) -> int | None:

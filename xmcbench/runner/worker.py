@@ -29,6 +29,7 @@ from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import keep_ranking, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.cache import hub_home
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import Source
 from xmcbench.storage.syntax_cache import edited, keep_first, notes_folder
@@ -81,7 +82,10 @@ def run(job: Job) -> Outcome:
     needed = [job.artifacts, str(notes_folder()), *([job.plugin] if job.plugin else [])]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
     needed += [os.environ["TMPDIR"]] if "TMPDIR" in os.environ else []  # the cell's own, which may be below the cache
-    needed += [str(_downloads())]
+    # The cache of the hub lies beside ours by default: what is made beside hidden files later on could not be read.
+    with suppress(OSError):  # whoever downloads will say what is wrong with it
+        hub_home().mkdir(parents=True, exist_ok=True)
+    needed += [str(hub_home())]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
     method = cls(**job.parameters)
@@ -122,19 +126,6 @@ def run(job: Job) -> Outcome:
         peak_memory_bytes=memory,
         peak_gpu_memory_bytes=gpu_memory,
     )
-
-
-def _downloads() -> Path:
-    """The folder in which libraries keep the weights that they download. It is made here, where it is missing.
-
-    It lies beside our cache by default, and what is made beside hidden files later on could not be read by this process
-    (``isolation``).
-    """
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("HF_HOME") or Path(caches) / "huggingface")
-    with suppress(OSError):  # whoever downloads will say what is wrong with it
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _code(job: Job, method: Method) -> Source:

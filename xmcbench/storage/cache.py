@@ -8,8 +8,17 @@ from pathlib import Path
 
 def cache_root() -> Path:
     """The folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
-    own, shared = os.environ.get("XMCBENCH_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    return Path(own) if own else (Path(shared) if shared else Path.home() / ".cache") / "xmcbench"
+    own = os.environ.get("XMCBENCH_CACHE")
+    return Path(own) if own else _caches() / "xmcbench"
+
+
+def hub_home() -> Path:
+    """The folder of the Hugging Face hub: $HF_HOME, else huggingface in $XDG_CACHE_HOME or ~/.cache."""
+    return Path(os.environ.get("HF_HOME") or _caches() / "huggingface")
+
+
+def _caches() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def received() -> Path:

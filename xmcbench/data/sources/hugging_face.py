@@ -16,6 +16,7 @@ from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, splits_of, unused_splits, whole
 from xmcbench.errors import DataError, Unavailable
+from xmcbench.storage.cache import hub_home
 from xmcbench.storage.reading import read_text
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -86,8 +87,7 @@ def cached(name: str) -> bool:
 
 
 def _cached(name: str) -> Path:
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or hub_home() / "hub")
     return hub / f"datasets--{name.replace('/', '--')}"
 
 
