@@ -127,7 +127,10 @@ class NGAME(DualEncoder):
         return f"{super().describe()}, {self.finetune_steps} steps of {self.finetune_batch}"
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
-        """Train the encoder, then the classifiers. Raises what ``DualEncoder.fit`` raises."""
+        """Train the encoder, then the classifiers.
+
+        Raises what ``DualEncoder.fit`` raises, and UsageError where the network compares by inner product.
+        """
         super().fit(raw_X, raw_Y, pairs)
         assert pairs is not None, "supervision is required"
         assert self._tower is not None, "fit has opened it"
@@ -137,15 +140,19 @@ class NGAME(DualEncoder):
             trained = self._classifiers(self._tower, raw_X.take(rows), labels, pairs[rows])
             self._labels = ((1 - self.fusion) * labels + self.fusion * trained).astype(self._dtype)
 
-    def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
-        from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
-        from xmcbench.methods.encoder.fine_tuning import effort
-
+    def _open(self, raw_X: Texts, raw_Y: Texts) -> Tower:
+        tower = super()._open(raw_X, raw_Y)
         if not tower.encoder.cosine:
             raise UsageError(
                 f"ngame compares by cosine, and {tower.backbone.name} with head={self.head} by inner product",
                 "head=cls compares by cosine",
             )
+        return tower
+
+    def _train_on_pairs(self, tower: Tower, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix, share: float = 1.0) -> None:
+        from xmcbench.methods.encoder.clustered_pairs import ClusteredPairs, Mining, PairLoss
+        from xmcbench.methods.encoder.fine_tuning import effort
+
         rows = np.flatnonzero(np.diff(pairs.indptr))
         task = ClusteredPairs(
             tower.instance_tokens(raw_X.take(rows), self.instance_length),

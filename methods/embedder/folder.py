@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from xmcbench import Unavailable, UsageError
-from xmcbench.methods.encoder.saved_config import Architecture, read_config, refuse_own_code
+from xmcbench.methods.encoder.saved_config import ADAPTER, Architecture, read_config, refuse_own_code
 
 #: The card, which says nothing of vectors.
 _CARD = "README.md"
@@ -31,7 +32,7 @@ def check_folder(name: str) -> None:
 def check_model(folder: Path) -> None:
     """Raise UsageError if a folder is not a model, would run code of its own, or is pickled.
 
-    Raises Unavailable if it is a model of model2vec and that package is missing.
+    Raises Unavailable if it is a model of model2vec, or has an adapter, and the package for that is missing.
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")
@@ -42,11 +43,11 @@ def check_model(folder: Path) -> None:
             f"{folder} has pickled weights, {pickled.relative_to(folder)}, which are not read",
             "save it again with sentence-transformers",
         )
-    if is_model2vec(folder):
-        from importlib.util import find_spec
-
-        if find_spec("model2vec") is None:
-            raise Unavailable(f"{folder} is a model of model2vec, which is not installed", "pip install model2vec")
+    if is_model2vec(folder) and find_spec("model2vec") is None:
+        raise Unavailable(f"{folder} is a model of model2vec, which is not installed", "pip install model2vec")
+    if next(folder.rglob(ADAPTER), None) and find_spec("peft") is None:
+        # transformers would leave it out without a word.
+        raise Unavailable(f"{folder} has an adapter, {ADAPTER}, and peft is not installed", "pip install peft")
 
 
 def is_model2vec(folder: Path) -> bool:

@@ -16,8 +16,8 @@ from xmcbench.methods.dense.vectors import shared_vectors, temporary_vectors
 from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.distributed.threads import in_threads
 from xmcbench.methods.encoder.batches import by_length, padded
-from xmcbench.methods.encoder.hardware import inference_tokens
-from xmcbench.methods.encoder.network import Encoder
+from xmcbench.methods.encoder.hardware import TOKENS, inference_tokens
+from xmcbench.methods.encoder.network import Encoder, fused_attention
 from xmcbench.methods.encoder.tokens import TokenStore
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ class StoreRows:
 
 def _batches(encoder: Encoder, store: TokenStore, rows: np.ndarray) -> list[np.ndarray]:
     """Places in ``rows``, in batches of texts of similar length."""
-    device = next(encoder.parameters()).device
-    return by_length(store.lengths[rows], inference_tokens(device.type, encoder.precision))
+    device = next(encoder.parameters()).device.type
+    # Plain products hold the scores of a whole batch, which a smaller batch keeps in the cache of a core.
+    fused = fused_attention(device, encoder.precision)
+    return by_length(store.lengths[rows], inference_tokens(device, encoder.precision) if fused else TOKENS[device])
 
 
 def _write(

@@ -24,7 +24,7 @@ _BF16_TOKENS = 2048
 
 
 def inference_tokens(device: str, precision: str) -> int:
-    """Tokens of a batch where nothing is trained, padding included."""
+    """Tokens of a batch where nothing is trained and attention is fused, padding included."""
     return _BF16_TOKENS if (device, precision) == ("cpu", "bf16") else TOKENS[device]
 
 

@@ -14,6 +14,8 @@ from xmcbench import UsageError
 
 #: Modules of sentence-transformers itself; those of any other package are code that a model brings along.
 _OWN_MODULES = "sentence_transformers."
+#: Lies beside weights of which an adapter (LoRA and the like) is part; transformers loads it where peft is installed.
+ADAPTER = "adapter_config.json"
 #: Keys of a transformer's configuration that say where it comes from, not what it is.
 _ORIGIN = ("_name_or_path", "architectures", "transformers_version")
 
@@ -33,6 +35,13 @@ class Module(msgspec.Struct, frozen=True):
         return self.type.rpartition(".")[2]
 
 
+class Requirement(msgspec.Struct, frozen=True):
+    """A version of a package that a model needs. specifier: as in PEP 440."""
+
+    specifier: str = ""
+    reason: str = ""
+
+
 class ModelConfig(msgspec.Struct, frozen=True):
     """config_sentence_transformers.json."""
 
@@ -41,7 +50,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     similarity_fn_name: str | None = None
     truncate_dim: int | None = None
     model_type: str | None = None
-    requirements: Any = None
+    requirements: dict[str, str | Requirement] | None = None
 
 
 class TransformerConfig(msgspec.Struct, frozen=True):
@@ -80,6 +89,13 @@ class DenseConfig(msgspec.Struct, frozen=True):
     module_input_name: str | None = None
     module_output_name: str | None = None
     use_residual: bool | None = None
+
+
+class NormalizeConfig(msgspec.Struct, frozen=True):
+    """config.json of a module Normalize."""
+
+    module_input_name: str | None = None
+    module_output_name: str | None = None
 
 
 class _Routes(msgspec.Struct, frozen=True):

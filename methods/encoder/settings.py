@@ -15,11 +15,14 @@ import msgspec
 
 from xmcbench import UsageError
 from xmcbench.methods.encoder.prompts import chosen_prompts
+from xmcbench.methods.encoder.requirements import check_requirements
 from xmcbench.methods.encoder.saved_config import (
+    ADAPTER,
     Architecture,
     DenseConfig,
     ModelConfig,
     Module,
+    NormalizeConfig,
     PoolingConfig,
     TokenizerConfig,
     TransformerConfig,
@@ -113,13 +116,14 @@ def read_settings(folder: Path) -> Settings:
     if modules is None:
         return _plain(folder)
     transformer, pooling, layers = _following(folder, modules)
-    _check_architecture(folder, read_config(transformer / "config.json", Architecture))
+    _checked_architecture(folder, transformer)
     model = _stated(
         folder, "config_sentence_transformers.json", folder / "config_sentence_transformers.json", ModelConfig
     )
     file = next((path for name in _TRANSFORMER_FILES if (path := transformer / name).is_file()), None)
     own = _stated(folder, "Transformer", file, TransformerConfig) if file else TransformerConfig()
     similarity = _checked_similarity(folder, model)
+    check_requirements(folder, model.requirements or {})
     _check_transformer(folder, own)
     return Settings(
         transformer,
@@ -153,6 +157,7 @@ def _following(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig
         elif kind == "Dense":
             layers.append(_dense(folder, path, _module_config(folder, module, DenseConfig)))
         elif kind == "Normalize":
+            _check_names(folder, kind, _normalize(folder, module))
             layers.append(None)
         else:
             _refuse(folder, f"it has a module {kind}")
@@ -163,8 +168,7 @@ def _following(folder: Path, modules: list[Module]) -> tuple[Path, PoolingConfig
 
 def _plain(folder: Path) -> Settings:
     """A transformer alone: pooled by its mean, or by its last token where it was made to continue a text."""
-    config = read_config(folder / "config.json", Architecture) or Architecture()
-    _check_architecture(folder, config)
+    config = _checked_architecture(folder, folder)
     first = (config.architectures or [""])[0]
     continues = first.endswith("ForCausalLM") and config.is_causal is not False
     return Settings(
@@ -175,9 +179,17 @@ def _plain(folder: Path) -> Settings:
     )
 
 
-def _check_architecture(folder: Path, config: Architecture | None) -> None:
-    if config and config.is_encoder_decoder:
+def _checked_architecture(folder: Path, transformer: Path) -> Architecture:
+    """The architecture of a checkpoint; refuses one with a decoder, and weights that are only part of the model."""
+    config = read_config(transformer / "config.json", Architecture) or Architecture()
+    if config.is_encoder_decoder:
         _refuse(folder, f"it has a decoder behind its encoder ({config.model_type})")
+    if (transformer / ADAPTER).is_file():
+        raise UsageError(
+            f"the checkpoint {folder} has an adapter, {ADAPTER}, which is not followed",
+            "merge it into the weights (peft: merge_and_unload), or use the method embedder where peft is installed",
+        )
+    return config
 
 
 def _tokenizer_limit(folder: Path) -> int | None:
@@ -205,9 +217,7 @@ def _module_config(folder: Path, module: Module, kind: type[S]) -> S:
 
 
 def _dense(folder: Path, path: Path, config: DenseConfig) -> DenseLayer:
-    names = {each or "sentence_embedding" for each in (config.module_input_name, config.module_output_name)}
-    if names != {"sentence_embedding"}:
-        _refuse(folder, f"its Dense reads or writes {', '.join(sorted(names))}")
+    _check_names(folder, "Dense", config)
     if config.use_residual:
         _refuse(folder, "its Dense has use_residual=true")
     activation = config.activation_function or "torch.nn.modules.activation.Tanh"
@@ -216,6 +226,20 @@ def _dense(folder: Path, path: Path, config: DenseConfig) -> DenseLayer:
     return DenseLayer(
         path, config.in_features, config.out_features, config.bias is not False, activation.rpartition(".")[2]
     )
+
+
+def _normalize(folder: Path, module: Module) -> NormalizeConfig:
+    """What the file of a module Normalize states; older versions wrote none, and no folder of its own."""
+    if not module.path:
+        return NormalizeConfig()
+    return _stated(folder, module.kind, folder / module.path / "config.json", NormalizeConfig)
+
+
+def _check_names(folder: Path, kind: str, config: DenseConfig | NormalizeConfig) -> None:
+    """Refuse a module that reads or writes anything but the vector of a text."""
+    names = {each or "sentence_embedding" for each in (config.module_input_name, config.module_output_name)}
+    if names != {"sentence_embedding"}:
+        _refuse(folder, f"its {kind} reads or writes {', '.join(sorted(names))}")
 
 
 def _checked_similarity(folder: Path, config: ModelConfig) -> Literal["cosine", "dot"]:

@@ -100,7 +100,7 @@ def without_own_titles(found: TopK, own_titles: OwnTitles, depth: int) -> TopK:
 
 
 def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DEPTH) -> TopK:
-    """One ranking by the sum of the sources' scores, each divided by the mean of its best ones.
+    """One ranking by the sum of the sources' scores, each divided by the mean of its best ones, without its sign.
 
     The division makes cosines, inner products and BM25 comparable and leaves apart how sure a source is of one instance
     and of another. A label that a source does not list counts as its last one, or as 0 where the source ended early: it
@@ -119,9 +119,9 @@ def summed(sources: Sequence[TopK], labels: int, depth: int = 0, width: int = DE
 
 
 def _best_mean(source: TopK) -> float:
-    """The mean of the best scores of a source."""
+    """The mean of the best scores of a source, without its sign: inner products may all be negative."""
     best = source.scores[:, 0][source.indices[:, 0] >= 0]
-    return max(float(best.mean()) if len(best) else 1.0, 1e-9)
+    return max(abs(float(best.mean())) if len(best) else 1.0, 1e-9)
 
 
 def _summed(sources: Sequence[TopK], scales: Sequence[float], labels: int, depth: int, width: int) -> TopK:

@@ -47,11 +47,10 @@ class HardNegatives:
     last: int
 
     def draw(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The labels for the pairs of these instances, int64: ``count`` each, or as many as the window has ranks.
-
-        Where ranks are empty, any label.
-        """
+        """The labels for the pairs of these instances, int64: ``count`` each. Where ranks are empty, any label."""
         window = self.ranking.indices[rows, self.first - 1 : self.last]
+        lacking = max(0, self.count - window.shape[1])  # the ranking ends before the window does
+        window = np.pad(window, ((0, 0), (0, lacking)), constant_values=-1)
         places = rng.random(window.shape).argsort(axis=1)[:, : self.count]
         found = np.take_along_axis(window, places, 1).astype(np.int64)
         any_label = rng.integers(self.labels, size=found.shape)

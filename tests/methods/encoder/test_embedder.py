@@ -230,10 +230,22 @@ def test_model2vec(ranked, stories, tmp_path, normalize):
 
 def test_model2vec_that_is_not_installed(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text('{"model_type": "model2vec"}')
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("xmcbench.methods.embedder.folder.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match="model2vec, which is not installed") as raised:
         Embedder(model=str(tmp_path)).require()
     assert raised.value.hint == "pip install model2vec"
+
+
+def test_an_adapter_without_peft(model, monkeypatch):
+    """transformers would run the model without it."""
+    folder, _ = model()
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    monkeypatch.setattr("xmcbench.methods.embedder.folder.find_spec", lambda name: None if name == "peft" else object())
+    with pytest.raises(Unavailable, match=r"has an adapter, adapter_config\.json, and peft is not installed") as raised:
+        Embedder(model=str(folder)).require()
+    assert raised.value.hint == "pip install peft"
+    monkeypatch.setattr("xmcbench.methods.embedder.folder.find_spec", lambda name: object())
+    Embedder(model=str(folder)).require()
 
 
 @pytest.mark.parametrize("backend", ["onnx", "openvino"])

@@ -176,3 +176,35 @@ def test_bf16_where_the_processor_has_it(monkeypatch):
     assert hardware.chosen_precision("fp32", "cpu") == "fp32"
     monkeypatch.setattr(hardware, "_cpu_flags", lambda: {"avx2"})
     assert hardware.chosen_precision("auto", "cpu") == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("amx", "precision", "fused", "batches"),
+    [(False, "bf16", False, 3), (True, "bf16", True, 2), (None, "bf16", False, 3), (False, "fp32", True, 3)],
+)
+def test_how_a_processor_computes_attention(artifacts, checkpoint, monkeypatch, amx, precision, fused, batches):
+    """Fused where it is faster, then in larger batches. The vectors are the same but for rounding."""
+    calls, attention = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*values, **named):
+        calls.append(named)
+        return attention(*values, **named)
+
+    if amx is None:
+        monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # as in an older torch
+    else:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": amx}, raising=False)
+    texts = Texts.from_lists(["the old apple " * 20] * 40)
+    store = TokenStore.of(artifacts, texts, open_tokenizer(checkpoint()), 62)
+    expected, found = np.empty((2, len(store), 16), np.float32)
+    encode(open_encoder(checkpoint(), "native", 0), store, expected)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    encoder = open_encoder(checkpoint(), "native", 0, precision=precision)
+    assert (
+        len(StoreRows(encoder, store).shares(100)[batches - 1])
+        > 0
+        == len(StoreRows(encoder, store).shares(100)[batches])
+    )
+    encode(encoder, store, found)
+    assert bool(calls) is fused
+    assert (expected * found).sum(1).min() > 0.999

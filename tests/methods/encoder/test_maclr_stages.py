@@ -361,8 +361,9 @@ def test_a_source_that_ends_early_gives_the_others_nothing():
     assert found.indices[0].tolist() == [*expected]
     assert found.scores[0].tolist() == pytest.approx([*expected.values()], abs=1e-6)
     below = TopK(np.array([[3, 1, -1]], np.int32), np.array([[-1.0, -2.0, -np.inf]], np.float32))
-    found = summed([full, below], 5)  # divided by 1e-9, as it has no positive score
+    found = summed([full, below], 5)  # divided by 1, as its best score is -1
     assert found.indices[0].tolist() == [3, 0, 1, 2]
+    assert found.scores[0].tolist() == pytest.approx([0.7 - 1, 1.0 - 2, 0.8 - 2, 0.7 - 2], abs=1e-6)
 
 
 def test_only_documents_that_are_visited_need_pseudo_labels():
@@ -434,6 +435,9 @@ def test_hard_negatives_of_stage_two(sources, encoder, place):
     drawn = HardNegatives(narrow, 20, 2, 2, 4).draw(np.arange(30), np.random.default_rng(0))
     assert len(drawn) == 60
     assert {0, 19} <= set(drawn.tolist()) <= set(range(20))
+    short = TopK(np.tile([[5, 6, 7]], (30, 1)).astype(np.int32), np.zeros((30, 3), np.float32))
+    drawn = HardNegatives(short, 20, 3, 2, 4).draw(np.arange(30), np.random.default_rng(0)).reshape(30, 3)
+    assert all({6, 7} <= set(row) for row in drawn.tolist())  # and any label for the rank that is missing
 
 
 def test_a_label_within_the_margin_is_no_negative(sources, encoder, place):

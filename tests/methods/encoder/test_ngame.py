@@ -189,6 +189,8 @@ def test_a_head_with_inner_products_is_refused(run):
     """The margin is one of cosines, and so is the score of a classifier."""
     with pytest.raises(UsageError, match="ngame compares by cosine, and .* with head=paper by inner product") as raised:
         run(head="paper")
+    with pytest.raises(UsageError, match="ngame compares by cosine"):
+        run(head="paper", finetune_steps=0)
     assert raised.value.hint == "head=cls compares by cosine"
 
 

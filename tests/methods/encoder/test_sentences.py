@@ -26,6 +26,10 @@ def test_by_expression(artifacts, corpus):
         "One.", "Two!", "Three?", "3.5 is a number.", "A line",
     ]  # fmt: skip
     assert split("  ") == []
+    assert split("\u4ed6\u6765\u4e86\u3002\u300c\u597d\u3002\u300d\u4ed6\u8bf4\uff01 3.5\uff1f") == [
+        "\u4ed6\u6765\u4e86\u3002", "\u300c\u597d\u3002\u300d\u4ed6\u8bf4\uff01", "3.5\uff1f",
+    ]  # fmt: skip
+    assert split("\u0915 \u0964 \u0916 \u061f") == ["\u0915 \u0964", "\u0916 \u061f"]
     assert len(split(corpus.contents[0])) == 5
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from xmcbench import Artifacts, Compute, Texts, UsageError
+from xmcbench import Artifacts, Compute, Texts, Unavailable, UsageError
 from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.encoder.backbone import require_backbone, weights_sha256
 from xmcbench.methods.encoder.encoding import encode
@@ -283,6 +283,57 @@ def test_what_is_not_followed_is_refused_by_name(saved, file, values, named):
     with pytest.raises(UsageError, match=named) as raised:
         require_backbone(str(folder))
     assert "embedder" in raised.value.hint
+
+
+@pytest.mark.parametrize("names", [{"module_input_name": "token_embeddings"}, {"module_output_name": "unit"}])
+def test_a_normalize_of_something_else_is_refused(saved, names):
+    from sentence_transformers.base.modules import Normalize
+
+    folder, _ = saved(Normalize(**names))
+    with pytest.raises(UsageError, match="its Normalize reads or writes"):
+        require_backbone(str(folder))
+
+
+def test_a_normalize_without_a_file(saved, tower):
+    """As older versions saved it."""
+    from sentence_transformers.base.modules import Normalize
+
+    folder, reference = saved(Normalize())
+    shutil.rmtree(folder / "2_Normalize")
+    same(vectors(tower(folder)), reference.encode(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("requirements", "error", "message"),
+    [
+        ({"torch": ">=1000"}, Unavailable, r"needs torch>=1000, but \d+.* is installed"),
+        ({"pytorch": {"specifier": "<1", "reason": "speed"}}, Unavailable, r"needs pytorch<1, but \d+.* is installed"),
+        ({"no-such-package": ""}, Unavailable, "needs no-such-package, but none is installed"),
+        ({"python": "<3"}, Unavailable, r"needs python<3, but 3\..* is installed"),
+        ({"torch": "soon"}, UsageError, "needs torch 'soon', which is not a version"),
+        ({"torch": 3}, UsageError, "requirements"),
+    ],
+)
+def test_packages_that_a_checkpoint_needs(saved, requirements, error, message):
+    folder, _ = saved()
+    file = folder / "config_sentence_transformers.json"
+    before = json.loads(file.read_text())
+    met = {"torch": ">=1", "pytorch": {"specifier": "<1000"}, "python": ">=3.8", "numpy": ""}
+    file.write_text(json.dumps({**before, "requirements": met}))
+    require_backbone(str(folder))
+    file.write_text(json.dumps({**before, "requirements": {**met, **requirements}}))
+    with pytest.raises(error, match=message):
+        require_backbone(str(folder))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_an_adapter_beside_the_weights_is_refused(saved, checkpoint, tmp_path, plain):
+    """transformers would add it where peft is installed and leave it out elsewhere, without a word."""
+    folder = shutil.copytree(checkpoint(pooling=""), tmp_path / "plain") if plain else saved()[0]
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+    with pytest.raises(UsageError, match=r"has an adapter, adapter_config\.json") as raised:
+        require_backbone(str(folder))
+    assert "merge_and_unload" in raised.value.hint
 
 
 @pytest.mark.parametrize(
