@@ -103,6 +103,8 @@ class StorageError(XmcbenchError):
         """The same failure, in one line."""
         if is_full_disk(error):
             return cls(f"no space left to write {path}", "free some space or choose another folder, then run again")
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            return cls(f"cannot write {path}: a file is in the place of its folder", "choose another folder")
         return cls(f"cannot write {path}: {error.strerror or error}", "check the path and its permissions")
 
 

@@ -854,6 +854,7 @@ def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
     shards = [inside(*words, "--shard", f"{number}/9", "--dry-run", "--json") for number in range(1, 10)]
     assert sum(len(json.loads(each.stdout)["cells"]) for each in shards) == 2
     empty = next(number for number, each in enumerate(shards, 1) if f"shard {number}/9 has no cells" in each.stderr)
+    assert inside(*words, "--shard", f"{empty}/9", "--dry-run").stdout.endswith("\n0 cells.\n")
     nothing = inside(*words, "--shard", f"{empty}/9", "--json")
     assert (nothing.returncode, json.loads(nothing.stdout)["records"]) == (0, [])
     listed = json.loads(inside(*words, "--only", "pretrain", "--seed", "1", "--json").stdout)["pretrainings"]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from xmcbench.data import load_dataset, synthesize
-from xmcbench.errors import UsageError
+from xmcbench.data import imitate, load_dataset, synthesize
+from xmcbench.errors import DataError, UsageError
 
 
 def test_sizes_are_as_asked_and_the_skew_is_zipfs(tmp_path):
@@ -39,6 +39,14 @@ def test_equal_arguments_give_equal_bytes(tmp_path):
 def test_impossible_sizes_are_refused(tmp_path, sizes):
     with pytest.raises(UsageError, match="cannot make"):
         synthesize(tmp_path / "made", *sizes)
+
+
+@pytest.mark.parametrize("make", [lambda out: synthesize(out, 5, 5), lambda out: imitate(out, "lf-debian-2k", 0.1)])
+def test_a_folder_whose_name_is_no_name_of_a_dataset(tmp_path, make):
+    """Nothing is made: the data could not be used."""
+    with pytest.raises(DataError, match="the name of the folder cannot be the name of a dataset.* 120 bytes"):
+        make(tmp_path / ("n" * 121))
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -52,6 +52,18 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     assert (tmp_path / "f" / "x").read_text() == "1"
 
 
+@pytest.mark.parametrize("below", ["x", "below/x"])
+def test_a_file_in_the_place_of_the_folder(tmp_path, below):
+    (tmp_path / "out").write_text("mine")
+    with (
+        pytest.raises(StorageError, match="cannot write .*x: a file is in the place of its folder") as raised,
+        atomic_file(tmp_path / "out" / below),
+    ):
+        pass
+    assert raised.value.hint == "choose another folder"
+    assert (tmp_path / "out").read_text() == "mine"
+
+
 def test_json_refuses_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "a.json", {"x": float("nan")})

@@ -160,7 +160,7 @@ def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:
     """Cells by state, what they share, and what the whole takes."""
     states = Counter(each.state for each in planned.cells)
     listed = ", ".join(f"{states[state]} {state}" for state in ("to run", "cached", "stale") if states[state])
-    said = [f"{counted(len(planned.cells), 'cell')}: {listed}."]
+    said = [f"{counted(len(planned.cells), 'cell')}: {listed}." if listed else "0 cells."]
     for each in estimate.shared:
         said.append(
             f"The pre-training of {each.method}, seed {each.seed}, on {each.dataset} is done once for "

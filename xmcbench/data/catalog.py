@@ -79,7 +79,7 @@ def known_datasets() -> list[Listing]:
     for slug, folder in folders.items():
         if slug not in cards:
             try:
-                cards[slug] = (_bare_card(folder.name), "")
+                cards[slug] = (bare_card(folder.name), "")
             except DataError as error:
                 cards[slug] = (None, str(error))
     return [_listing(slug, *cards[slug], folders.get(slug), set(folders)) for slug in sorted(cards)]
@@ -91,8 +91,8 @@ def _folders() -> Iterator[Path]:
             yield from (folder for folder in sorted(root.iterdir()) if folder.is_dir())
 
 
-def _bare_card(name: str) -> Card:
-    """The card of a folder that has none. Raises DataError for a name that cannot name files."""
+def bare_card(name: str) -> Card:
+    """The card of a dataset of which only the name is known. Raises DataError for a name that cannot name files."""
     try:
         return Card(name=name, slug=slug_of(name))
     except ValueError as error:
@@ -238,7 +238,7 @@ def at_place(place: Place) -> Listing:
     Raises DataError for a broken card, and for a name that cannot name the files of a run.
     """
     path = place.path / "card.toml"
-    card = read_card(path) if path.is_file() else _bare_card(_name_of(place))
+    card = read_card(path) if path.is_file() else bare_card(_name_of(place))
     if card.derive and recognized(place) is None:
         return Listing(card.slug, card.name, card, None)
     return Listing(card.slug, card.name, card, place)

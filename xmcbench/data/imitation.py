@@ -14,10 +14,11 @@ from math import isqrt
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from scipy.sparse import csr_matrix
 
-from xmcbench.data.card import Card, write_card
-from xmcbench.data.catalog import find, slug_of
+from xmcbench.data.card import write_card
+from xmcbench.data.catalog import bare_card, find
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.source import TEST_FILTER
 from xmcbench.data.synthesis import word
@@ -44,8 +45,9 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
     """Write a synthetic dataset like the one called ``like`` into the new folder ``out``, in the XC raw layout.
 
     scale: of all counts. words: the mean number of a text. Equal arguments give equal bytes. Returns ``out``. Raises
-    UnknownName for an unknown dataset, DataError for a card without counts, UsageError for other arguments and if
-    ``out`` is not empty; with ``force``, other files in it stay, and those of the same names are replaced.
+    UnknownName for an unknown dataset, DataError for a card without counts and for a folder whose name cannot name
+    files, UsageError for other arguments and if ``out`` is not empty; with ``force``, other files in it stay, and those
+    of the same names are replaced.
     """
     if not 0 < scale <= 100 or words < 1 or not 0 <= seed < 2**32:
         raise UsageError(
@@ -57,6 +59,12 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
     missing = [name for name in ("train", "test", "labels") if not counts.get(name)]
     if listing.card is None or missing:
         raise DataError(f"the card of {like} does not say how many {missing[0] if missing else 'labels'} there are")
+    card = replace(
+        bare_card(out.resolve().name),
+        description=f"made up, with the counts of {listing.name} times {scale:g} and texts of {words} words",
+        source="synthetic",
+        propensity=listing.card.propensity,
+    )
     check_free(out, force)
     train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))
     known = [name for name in ("train", "test") if counts.get(f"{name}_pairs")]
@@ -71,14 +79,6 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
         rows = np.arange(len(own))
         pairs = csr_matrix((np.ones(len(own), np.float32), (rows, own)), shape=(test, labels))
         write_filter(folder / TEST_FILTER[0], pairs)
-        name = out.resolve().name
-        card = Card(
-            name=name,
-            slug=slug_of(name),
-            description=f"made up, with the counts of {listing.name} times {scale:g} and texts of {words} words",
-            source="synthetic",
-            propensity=listing.card.propensity,
-        )
         write_card(folder / "card.toml", card)
     return out
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
-from xmcbench.data.card import Card, write_card
-from xmcbench.data.catalog import slug_of
+from xmcbench.data.card import write_card
+from xmcbench.data.catalog import bare_card
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.xc_text import write_instances, write_labels
 from xmcbench.errors import UsageError
@@ -33,14 +34,15 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
     """Write a synthetic dataset in the XC raw layout into the new folder ``out``; equal arguments give equal bytes.
 
     instances: training instances; a quarter as many, at least one, are test instances. labels: L. Returns ``out``.
-    Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or if ``out`` is not empty; with ``force``, other
-    files in it stay, and those of the same names are replaced.
+    Raises UsageError for sizes below 1, for a seed outside 0..2^32-1, or if ``out`` is not empty, and DataError if its
+    name cannot name files; with ``force``, other files in it stay, and those of the same names are replaced.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
         raise UsageError(
             f"cannot make {instances} instances and {labels} labels with seed {seed}",
             "sizes must be at least 1, the seed in 0..2^32-1",
         )
+    card = replace(bare_card(out.resolve().name), description="made up", source="synthetic")
     check_free(out, force)
     # The stream of RandomState is frozen (NEP 19); only draws that need no libm are made from it.
     random = np.random.RandomState(seed)
@@ -53,8 +55,7 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
         write_labels(folder / "lbl.json.gz", ((f"l{row}", title) for row, title in enumerate(titles)))
         write_instances(folder / "trn.json.gz", made.rows("trn", instances))
         write_instances(folder / "tst.json.gz", made.rows("tst", max(1, instances // 4)))
-        name = out.resolve().name
-        write_card(folder / "card.toml", Card(name=name, slug=slug_of(name), description="made up", source="synthetic"))
+        write_card(folder / "card.toml", card)
     return out
 
 
