@@ -1,11 +1,12 @@
 import gzip
+import resource
 import shutil
 
 import pytest
 
 from xmcbench.data import export, load_dataset, verify
 from xmcbench.data.verification import examine
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, StorageError
 
 
 @pytest.fixture
@@ -22,6 +23,17 @@ def test_a_good_dataset_has_no_findings(exported):
 def test_a_folder_without_a_card_is_read_at_least(write_folder):
     assert verify(write_folder("good")) == []
     assert "is not JSON" in verify(write_folder("bad", trn=[b"{"]))[0]
+
+
+def test_a_full_disk_is_no_finding(exported):
+    """What is read is written to temporary files."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="^no space left to write "):
+            verify(exported)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize(("missing", "other", "file"), [("test", "training", "tst"), ("training", "test", "trn")])

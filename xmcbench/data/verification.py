@@ -14,7 +14,7 @@ from xmcbench.data.sources.finding import recognized, source_at
 from xmcbench.data.sources.source import TEST_FILTER, Part, Place, Source
 from xmcbench.data.store import Corpus, load_corpus
 from xmcbench.data.xc_matrix import read_filter, read_matrix
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.temporary import scratch
 
@@ -44,8 +44,8 @@ def examine(name_or_place: str | Path) -> Verified:
     """Hash and read every file of a dataset again, without the cache.
 
     Of a derived dataset, the source is verified, and the counts of what is derived from it are compared. A folder that
-    holds a label matrix and filters, but no texts, is verified too. Raises UnknownName, UsageError, and DataError if
-    there are no data to verify.
+    holds a label matrix and filters, but no texts, is verified too. Raises UnknownName, UsageError, DataError if there
+    are no data to verify, and StorageError if there is no space for temporary files.
     """
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
@@ -118,8 +118,11 @@ def _read(source: Source) -> tuple[dict[str, int], list[str]]:
 
 
 def _load(part: Part, folder: Path) -> Corpus:
-    folder.mkdir()
-    return load_corpus(part, folder)
+    try:
+        folder.mkdir()
+        return load_corpus(part, folder)
+    except OSError as error:  # of what is written: a file that cannot be read is a DataError
+        raise StorageError.from_os_error(error, folder) from error
 
 
 def _matrices(folder: Path) -> Verified:
