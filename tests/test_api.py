@@ -243,6 +243,11 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
         (lambda tiny: xmcbench.run(tiny, methods=BM25(), set={"tfidf": {"ngrams": 1}}), "tfidf"),
         (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[0, 1], by="foo"), "foo"),
         (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[]), "ratios is empty"),
+        (lambda _: xmcbench.run([], methods="bm25"), "dataset is empty"),
+        (lambda tiny: xmcbench.run(tiny, methods=[]), "methods is empty"),
+        (lambda tiny: xmcbench.curve(tiny, ()), "methods is empty"),
+        (lambda tiny: xmcbench.run(tiny, methods="bm25", setting=()), "setting is empty"),
+        (lambda tiny: xmcbench.curve(tiny, ["bm25"], seed=[]), "seed is empty"),
         (lambda tiny: xmcbench.evaluate([[1, 2]], tiny), "predictions are of type list"),
         (lambda _: xmcbench.compare("bm25", "bm25", seed="a"), "the seed 'a' is not an integer"),
         (lambda _: Options(on="x"), "--on 'x' is not local"),
@@ -369,7 +374,7 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
 
 
 def test_a_curve_of_nothing(tiny, options):
-    for methods in ((), "all", ["all", "bm25"]):
+    for methods in ("all", ["all", "bm25"]):
         with pytest.raises(UsageError, match="a curve needs the names of its methods"):
             xmcbench.curve(tiny, methods, options=options)
     with pytest.raises(UsageError, match=r"selects nothing|outside"):

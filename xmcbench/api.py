@@ -175,6 +175,8 @@ def _grids(
     An instance is a grid of its own: its parameters are those of one row, not of every row of its method.
     """
     check_open("a run")  # a script that is its own plug-in would otherwise run itself in every cell
+    for each in wanted:
+        _refuse_empty(each)
     given = [_listed(each["methods"]) for each in wanted]
     names, files = _names([each for some in given for each in some if isinstance(each, Method)], options)
     grids = []
@@ -193,6 +195,14 @@ def _grids(
         if not methods:
             grids.append(named)
     return grids, replace(options, plugins=files)
+
+
+def _refuse_empty(wanted: Mapping[str, Any]) -> None:
+    """Raise UsageError for an argument that is an empty sequence: None stands for its default."""
+    for name in ("dataset", "methods", "setting", "seed"):
+        given = wanted.get(name)
+        if isinstance(given, Sequence) and not isinstance(given, str) and not given:
+            raise UsageError(f"{name} is empty", f"leave {name} out to have its default")
 
 
 def _instance(method: str | Method) -> Method | None:

@@ -1,5 +1,6 @@
 """`xmcbench power` on the committed records."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -90,6 +91,21 @@ def test_rows_of_another_default_filter_are_left_out_unless_one_is_named(inside,
     assert inside("power", "bm25", "tfidf:", "--detect", "1", "--runs", few).returncode == 2
     named = inside("power", "bm25", "tfidf:", "--detect", "1", "--runs", few, "--filter", "none")
     assert named.returncode == 0, named.stderr
+
+
+def test_rows_that_are_scored_on_a_single_instance_are_left_out(inside, tiny, few):
+    """Nothing varies in them, and they keep no other dataset from being judged."""
+    with gzip.open(tiny / "tst.json.gz", "rt") as stream:
+        first = stream.readline()
+    with gzip.open(tiny / "tst.json.gz", "wt") as stream:
+        stream.write(first)
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf,bm25", "--runs", few)
+    assert ended.returncode == 0, ended.stderr
+    ended = inside("power", "--detect", "1", "--setting", "ez", "--runs", few)
+    assert ended.returncode == 0, ended.stderr
+    assert "BM25 and TF-IDF" in ended.stdout
+    alone = inside("power", "--detect", "1", "--dataset", "tiny", "--runs", few)
+    assert "with a single scored instance" in alone.stderr
 
 
 def test_rows_of_two_datasets_are_refused(inside, few):

@@ -144,6 +144,7 @@ def test_wrong_requests(inside, runs):
         (("--runs", "sent", "--check", "--refresh"), "--check changes nothing, and --refresh runs cells"),
         (("add", "sent", "--refresh"), "leaderboard add does not take --refresh"),
         (("add", "sent", "--published"), "leaderboard add does not take --published"),
+        (("add", "sent", "--format", "html"), "leaderboard add does not take --format"),
         (("add", "sent", "--out", "a", "--runs", "b"), "--out and --runs are the same folder"),
     ):
         ended = inside("leaderboard", *words)

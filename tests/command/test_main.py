@@ -192,6 +192,11 @@ def test_debug_shows_the_traceback(xmcbench):
     assert "Traceback" in xmcbench(*words, "--debug").stderr
 
 
+def test_debug_in_a_settings_file(inside, tmp_path):
+    (tmp_path / "x.toml").write_text('setting = "ez"\nmethods = "tfdif"\ndebug = true\n')
+    assert "Traceback" in inside("run", "--config", "x.toml").stderr
+
+
 def test_a_broken_plugin_is_a_row_and_a_missing_one_an_error(inside, plugin):
     words = ("ls", "methods", "--plugin", plugin("import nothing_of_that_name"))
     entries = {entry["name"]: entry for entry in json.loads(inside(*words, "--json").stdout)}

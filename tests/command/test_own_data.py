@@ -132,6 +132,30 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert lines[0] == ["uid", "rank", "score", "label_uid", "label"]
     assert {(line[0], line[1]) for line in lines[1:]} == {("0", "1"), ("0", "2")}
     assert {line[4] for line in lines[1:]} == {"the engine", "the bridge"}
+    ended = inside(*words[:5], "--documents", "LF-Debian-20K", "--out", "of-debian.tsv")
+    assert (ended.returncode, "5,115 documents" in ended.stdout) == (0, True), ended.stderr
+    ended = inside(*words[:5], "--documents", "lf-debian-2k", "--out", "derived.tsv")
+    assert (ended.returncode, "LF-Debian-2K has no files" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_a_document_is_not_suggested_to_itself(inside, tmp_path):
+    """Suggestions are what `export run` writes, under the filter of the card or another one."""
+    words = ("--dataset", "lf-debian-2k", "--method", "tfidf", "--k", "3")
+    assert inside("suggest", *words, "--out", "a.tsv").returncode == 0
+    assert inside("suggest", *words, "--out", "b.tsv", "--filter", "none").returncode == 0
+    assert inside("export", "run", "tfidf", "--out", "c.run").returncode == 0
+    found = {}
+    for name in ("a", "b"):
+        with (tmp_path / f"{name}.tsv").open(newline="") as stream:
+            for row in csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
+                found.setdefault((name, row["uid"]), []).append(row["label_uid"])
+    exported = {}
+    for line in (tmp_path / "c.run").read_text().splitlines():
+        uid, _, label, *_ = line.split()
+        exported.setdefault(uid, []).append(label)
+    suggested = {uid: labels for (name, uid), labels in found.items() if name == "a"}
+    assert suggested == {uid: labels[:3] for uid, labels in exported.items()}
+    assert sum(uid in labels for (name, uid), labels in found.items() if name == "b") == 62
 
 
 def test_predictions_that_are_not_those_of_the_record_are_made_again(inside, tiny, tmp_path):

@@ -861,6 +861,8 @@ def test_pretrainings_ahead_of_the_cells(inside, tiny, plugin, tmp_path):
     assert [(each["seed"], each["reason"]) for each in listed] == [(1, "")]
     refused = inside(*words, "--shard", "1/2", "--best", "P@1")
     assert (refused.returncode, "--best needs all cells" in refused.stderr) == (2, True)
+    refused = inside(*words, "--only", "pretrain", "--best", "P@1")
+    assert (refused.returncode, "--best needs results, and --only pretrain makes none" in refused.stderr) == (2, True)
 
 
 def test_a_damaged_record_is_named_and_made_again(inside, tiny, tmp_path):

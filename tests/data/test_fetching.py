@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -311,6 +312,16 @@ def sets(write_folder, tmp_path, monkeypatch, server, own_cache):
     (home / "tea" / "card.toml").write_text(f'name = "Tea"\nslug = "tea"\nhomepage = "http://x"\n{downloads}')
     monkeypatch.setenv("XMCBENCH_DATASETS", str(home))
     return home
+
+
+def test_the_folder_that_is_named_is_made(sets, monkeypatch, tmp_path):
+    """A named folder that is missing is no reason to write into the package."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XMCBENCH_DATASETS", os.pathsep.join(["~/of/mine", os.environ["XMCBENCH_DATASETS"]]))
+    fetched = fetch_data("tea", patience=QUICK)
+    assert {path.parent for path in fetched} == {home / "of" / "mine" / "tea"}
 
 
 def test_a_cache_that_cannot_be_written_is_what_is_named(sets, monkeypatch, tmp_path):

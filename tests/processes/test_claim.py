@@ -149,6 +149,20 @@ def test_without_hard_links(path, monkeypatch):
     assert list(path.parent.iterdir()) == []
 
 
+def test_an_answer_that_was_lost(path, monkeypatch):
+    """NFS then asks again, and is told that the file is there: it is the claim itself."""
+    link = os.link
+
+    def asked_twice(source, target):
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", asked_twice)
+    with Claim(path, while_alive=True) as mine, Claim(path) as other:
+        assert (mine.held, other.held) == (True, False)
+    assert list(path.parent.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError), Claim(tmp_path / "file" / "x.claim"):

@@ -4,6 +4,8 @@ import errno
 import fcntl
 import json
 import os
+import shutil
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,6 +115,43 @@ def test_results_move_to_another_disk(staged_result, monkeypatch):
     monkeypatch.setattr("xmcbench.storage.atomic.os.replace", within_a_disk)
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
+
+
+@pytest.fixture
+def memory():
+    """A folder on another disk than that of temporary files."""
+    folder = Path("/dev/shm")
+    if not folder.is_dir() or folder.stat().st_dev == Path(tempfile.gettempdir()).stat().st_dev:
+        pytest.skip("/dev/shm is not a disk of its own")
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        yield Path(name)
+
+
+def test_a_disk_that_is_full_when_results_move_replaces_nothing(staged_result, monkeypatch, memory):
+    """The predictions are on a disk of their own, by a symbolic link."""
+    store, staged, better = staged_result
+    earlier, predictions = store.find(better.cell), store.root / "predictions"
+    shutil.copytree(predictions, memory / "predictions")
+    shutil.rmtree(predictions)
+    predictions.symlink_to(memory / "predictions")
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfileobj", raising(OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(StorageError, match="no space left to write"):
+            store.write(better, staged)
+    assert store.find(better.cell) == earlier
+    assert files_of(store, better.cell) == ["0.5", "0.5"]
+    assert store.write(better, staged) == store.find(better.cell)
+    assert files_of(store, better.cell) == ["0.6", "0.6"]
+    assert not list(memory.rglob("*.tmp"))
+
+
+def test_links_that_lead_in_a_circle(tmp_path, record):
+    store = Store(tmp_path / "runs")
+    written = store.write(record())
+    for name in ("a", "b"):
+        (tmp_path / "runs" / "records" / name).symlink_to(tmp_path / "runs" / "records")
+    assert store.records() == [written]
+    assert not store.left_out
 
 
 def raising(error):

@@ -2,6 +2,7 @@ import errno
 import fcntl
 import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +89,30 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     for hold in (in_use, lambda path: exclusive(path).__enter__()):
         with pytest.raises(StorageError, match="cannot write"):
             hold(tmp_path / "file" / "x.lock")
+
+
+def test_a_store_of_others_can_be_used(path, monkeypatch):
+    """Whoever may only read its lock holds it for reading."""
+    with exclusive(path):
+        pass
+    path.chmod(0o444)
+    opened = Path.open
+
+    def refuse(self, mode="r", *values):
+        if mode != "r":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(self, mode, *values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        held = in_use(path)
+        with pytest.raises(StorageError, match="Permission denied"), exclusive(path):
+            pass
+        with pytest.raises(StorageError, match="Permission denied"):
+            in_use(path.with_name("none.lock"))
+    with closing(held):
+        assert not free(path)
+    assert free(path)
 
 
 def test_without_locks_nobody_waits(path, monkeypatch):

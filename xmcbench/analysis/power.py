@@ -210,7 +210,10 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
             left_out.setdefault(f"with another default filter than {chosen}", []).append(name)
             continue
         scores[place] = evaluations(row.records, row.store, chosen, record.protocol.propensity)
-        if metric not in scores[place][0].per_instance:  # without propensities there is no PSP
+        if scores[place][0].scored < 2:
+            del scores[place]
+            left_out.setdefault("with a single scored instance", []).append(name)
+        elif metric not in scores[place][0].per_instance:  # without propensities there is no PSP
             del scores[place]
             left_out.setdefault(f"without {metric}", []).append(name)
         elif len(row.records) == 1 and not row.deterministic:

@@ -47,7 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         by_row = {row: report.records_json(each, results.standing) for row, each in results.by_row.items()}
         skipped = report.skipped_json(planned.plan.skipped)
-        report.print_json({"filter": planned.filter, "rows": by_row, "skipped": skipped})
+        report.print_json(
+            {"filter": report.filter_json(planned.filter, results.parts()), "rows": by_row, "skipped": skipped}
+        )
     else:
         shown = [f"{_headline(part)}\n\n{part.tables()}".strip() for part in results.parts()]
         print(*shown, *results.problems(), sep="\n\n")

@@ -73,7 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         files = results.draw(metrics, out, arguments.png)
         records_json = report.records_json(results.records, results.standing)
-        report.print_json({"filter": planned.filter, "records": records_json, "files": [str(path) for path in files]})
+        report.print_json(
+            {
+                "filter": report.filter_json(planned.filter, results.parts()),
+                "records": records_json,
+                "files": [str(path) for path in files],
+            }
+        )
         return 0 if drawn and results.ok else 1
     for made in drawn:
         points = table(made)

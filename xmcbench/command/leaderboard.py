@@ -199,7 +199,11 @@ def _add(arguments: argparse.Namespace) -> int:
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
-    given = {"--refresh": arguments.refresh, "--published": arguments.published}
+    given = {
+        "--refresh": arguments.refresh,
+        "--published": arguments.published,
+        "--format": arguments.format != "markdown",
+    }
     if unused := [flag for flag, is_given in given.items() if is_given]:
         raise UsageError(f"leaderboard add does not take {unused[0]}", "run `xmcbench leaderboard` with it afterward")
     if arguments.out and arguments.runs:

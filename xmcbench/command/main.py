@@ -249,6 +249,7 @@ def _main(words: list[str]) -> int:
         finally:
             sys.stdout.flush()  # --help ends here
         arguments = grids[0]
+        debug = arguments.debug  # a settings file may have it
         arguments.grids = grids  # they differ in what is compared only
         if arguments.max_unpacked is not None:
             os.environ[VARIABLE] = str(arguments.max_unpacked)  # for the processes of cells and of the scorer too

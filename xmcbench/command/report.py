@@ -122,6 +122,11 @@ def warn_skipped(skipped: Sequence[Skipped]) -> None:
         print(f"xmcbench: {each}", file=sys.stderr)
 
 
+def filter_json(name: str, parts: Sequence[Any]) -> str | dict[str, str]:
+    """The filter of all results, or that of each dataset where they differ. parts: of results, each with its filter."""
+    return name or {part.records[0].cell.dataset: part.filter for part in parts}
+
+
 def records_json(records: Sequence[Record], standing: Standing) -> list[dict[str, Any]]:
     """Records as JSON values, each with a note: null, or why it is stale."""
     return [{**as_json(record), "problem": standing.problem(record) or None} for record in records]

@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = request.options(arguments)
     if arguments.best is not None and arguments.shard is not None:
         raise UsageError("--best needs all cells, and --shard runs a part", "ask for it when all shards are done")
+    if arguments.best is not None and arguments.only is not None:
+        raise UsageError(f"--best needs results, and --only {arguments.only} makes none", "leave one of them out")
     shard = Shard.parse(arguments.shard) if arguments.shard is not None else None
     grids = [request.grid(each, request.methods(each.methods)) for each in arguments.grids]
     planned = Run.planned(grids, options, request.noted(options.registry()), arguments.filter)
@@ -78,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = _best(results, arguments.best) if arguments.best is not None else []
     if arguments.json:
         document = {
-            "filter": planned.filter or {part.records[0].cell.dataset: part.filter for part in results.parts()},
+            "filter": report.filter_json(planned.filter, results.parts()),
             "records": report.records_json(results.records, results.standing),
             "skipped": report.skipped_json(planned.plan.skipped),
         }

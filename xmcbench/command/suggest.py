@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="FILE.tsv", help="file to write: uid, rank, score, label uid, label"
     )
     what.add_argument("--overwrite", action="store_true", help="replace --out if it exists")
+    flags.add_filter(what)
     flags.add_setting(
         what, several=False, default=None, help="default: full if there are training pairs that the method uses"
     )
@@ -48,7 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the cell and write the file; 1 if the cell fails."""
-    from xmcbench.analysis.rankings import required
+    from xmcbench.analysis.rankings import filtered
     from xmcbench.command import report
     from xmcbench.data.catalog import load_dataset
     from xmcbench.data.sources.finding import reference_to
@@ -86,7 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1
-    empty = write(arguments.out, dataset, required(record, store), arguments.k)
+    predictions = filtered(record, store, dataset, dataset.chosen_filter(arguments.filter))
+    empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     documents = counted(len(dataset.test), "document")
     print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {documents}{without}")

@@ -47,8 +47,17 @@ class Listing:
 
 def roots() -> list[Path]:
     """The folders that hold dataset folders: those in $XMCBENCH_DATASETS, then the one that comes with xmcbench."""
-    given = [Path(each) for each in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if each]
+    given = [Path(each).expanduser() for each in os.environ.get("XMCBENCH_DATASETS", "").split(os.pathsep) if each]
     return [*given, *bundled()]
+
+
+def writable_root() -> Path | None:
+    """The first of these folders in which a dataset can be put; one that is missing is made then."""
+    for root in roots():
+        there = next(each for each in (root, *root.absolute().parents) if each.exists())
+        if there.is_dir() and os.access(there, os.W_OK):
+            return root
+    return None
 
 
 def bundled() -> list[Path]:
@@ -110,8 +119,7 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
         problem = "" if source in with_data else f"its source {source} is not on this machine"
         return Listing(slug, card.name, card, None, problem, f"see {source}: xmcbench ls datasets" if problem else "")
     if folder is None:
-        where = [root for root in roots() if os.access(root, os.W_OK)]
-        target = where[0] / slug if where else Path("$XMCBENCH_DATASETS") / slug
+        target = (writable_root() or Path("$XMCBENCH_DATASETS")) / slug
         origin = f"get it from {card.homepage}" if card.homepage else "get it from its authors"
         if card.build:
             origin = f"build it: xmcbench data build {slug}; or get it"
@@ -211,7 +219,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
     documents = place_of(name_or_place).options.get("documents")
     if documents is not None:
         dataset = load_dataset(without(str(name_or_place), "documents"))
-        return with_documents(dataset, source_at(place_of(documents)))
+        return with_documents(dataset, source_at(_documents_place(documents)))
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
         raise DataError(listing.problem, listing.hint)
@@ -219,6 +227,19 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
         return open_dataset(source_at(listing.place), listing.card)
     parent = source_of(listing)
     return derive(open_dataset(source_at(parent.place), parent.card), listing.card)  # type: ignore[arg-type]
+
+
+def _documents_place(reference: str) -> Place:
+    """The place of documents: that of the dataset of this name, or one that the reference gives itself."""
+    if not is_name(reference):
+        return place_of(reference)
+    listing = find(reference)
+    if listing.place is None:
+        raise DataError(
+            listing.problem or f"{listing.name} has no files: it is made when it is loaded",
+            listing.hint or f"write some: xmcbench data export {listing.slug} --format jsonl --out FOLDER",
+        )
+    return listing.place
 
 
 def source_of(listing: Listing) -> Listing:

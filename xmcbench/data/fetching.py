@@ -6,7 +6,6 @@ The sums of the first fetch are in ``fetch.lock`` beside the data. A later fetch
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from xmcbench.data.card import Card
-from xmcbench.data.catalog import find, roots
+from xmcbench.data.catalog import find, writable_root
 from xmcbench.data.download import Patience, download
 from xmcbench.data.output import check_free, output_folder
 from xmcbench.data.sources.finding import recognized
@@ -189,7 +188,7 @@ def differing(folder: Path, lock: Lock) -> list[str]:
 
 
 def _home(card: Card) -> Path:
-    for root in roots():
-        if os.access(root, os.W_OK):
-            return root / card.slug
-    raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
+    root = writable_root()
+    if root is None:
+        raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
+    return root / card.slug

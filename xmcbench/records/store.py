@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from xmcbench.errors import DataError, StorageError, UsageError, XmcbenchError
@@ -20,7 +20,7 @@ from xmcbench.records.record import Cell, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import sweep_artifacts
-from xmcbench.storage.atomic import make_folder, move, write_json
+from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
@@ -195,10 +195,13 @@ class Store:
         for _, target in moved:
             make_folder(target.parent)
         try:
-            # A process killed between the moves leaves a cell that runs again, never a record beside other files.
-            self.record_path(cell).unlink(missing_ok=True)
-            for source, target in moved:
-                move(source, target)
+            with ExitStack() as stack:
+                # Folders may be on other disks, which may be full: all files are there before any is replaced.
+                near = [(stack.enter_context(on_disk_of(target, source)), target) for source, target in moved]
+                # A process killed between the moves leaves a cell that runs again, never a record beside other files.
+                self.record_path(cell).unlink(missing_ok=True)
+                for file, target in near:
+                    move(file, target)
         except OSError as error:
             raise StorageError.from_os_error(error, self.root) from error
 
@@ -222,8 +225,15 @@ class Store:
         folder = self.root / "records"
         if not folder.exists():
             return []
-        walk = os.walk(folder, onerror=refuse, followlinks=True)
-        return sorted(Path(parent, name) for parent, _, names in walk for name in names if name.endswith(".json"))
+        found, seen = [], set()
+        for parent, below, names in os.walk(folder, onerror=refuse, followlinks=True):
+            state = os.stat(parent)
+            if (state.st_dev, state.st_ino) in seen:  # a link to a folder above, or to one that was read
+                below.clear()
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            found += [Path(parent, name) for name in names if name.endswith(".json")]
+        return sorted(found)
 
     def records(self) -> list[Record]:
         """Every record, in the order of the file names; one that is damaged or misplaced goes to ``left_out``.

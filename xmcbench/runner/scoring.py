@@ -83,7 +83,7 @@ def figures_of(scores: Scores) -> Figures:
     """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
     if not scores.scored:
         raise DataError(
-            "no test instance has a label, so there is nothing to score", "check target_ind of the test set"
+            "no test instance has a label, so there is nothing to score", "check the labels of the test set"
         )
     invariants.check(scores.values)
     return Figures(

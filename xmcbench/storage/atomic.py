@@ -114,6 +114,27 @@ def move(source: Path, path: Path) -> None:
             source.unlink()
 
 
+@contextmanager
+def on_disk_of(path: Path, source: Path) -> Iterator[Path]:
+    """A file on the disk of ``path``: the source, or a copy beside ``path`` that is removed after the block.
+
+    The folder of ``path`` exists. Raises OSError.
+    """
+    if source.stat().st_dev == path.parent.stat().st_dev:
+        yield source
+        return
+    descriptor, temporary = hold_file(path)
+    try:
+        with source.open("rb") as read, os.fdopen(descriptor, "wb") as stream:
+            shutil.copyfileobj(read, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.chmod(temporary, 0o644)
+            yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: object) -> None:
     """Write a value as indented JSON with sorted keys, atomically."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")

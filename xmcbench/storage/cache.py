@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from xmcbench.errors import StorageError
+
 
 def cache_root() -> Path:
     """The folder of the cache: $XMCBENCH_CACHE, else xmcbench in $XDG_CACHE_HOME or ~/.cache."""
     own = os.environ.get("XMCBENCH_CACHE")
-    return Path(own) if own else _caches() / "xmcbench"
+    return Path(own).expanduser() if own else _caches() / "xmcbench"
 
 
 def hub_home() -> Path:
@@ -18,7 +20,12 @@ def hub_home() -> Path:
 
 
 def _caches() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # a user without an entry, as in some containers
+        raise StorageError("there is no home directory for the cache", "set XMCBENCH_CACHE and HF_HOME") from None
 
 
 def received() -> Path:

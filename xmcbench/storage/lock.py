@@ -17,6 +17,8 @@ from xmcbench.errors import StorageError
 #: Errors of a file system without locks. NFS says EBADF where a folder is to be locked.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
 
 class exclusive:  # noqa: N801 - reads as a statement: `with exclusive(path):`
     """Hold the lock file at ``path`` for a block.
@@ -56,7 +58,7 @@ def in_use(path: Path) -> IO[str]:
 def _locked(path: Path, how: int) -> IO[str]:
     """The locked file. Raises BlockingIOError if it is not free and ``how`` says not to wait."""
     while True:
-        stream = _opened(path)
+        stream = _opened(path, how)
         try:
             try:
                 fcntl.flock(stream, how)
@@ -73,9 +75,11 @@ def _locked(path: Path, how: int) -> IO[str]:
         stream.close()
 
 
-def _opened(path: Path) -> IO[str]:
+def _opened(path: Path, how: int) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("a+")  # NFS gives a shared lock to who can read only, an exclusive one to who can write
     except OSError as error:
+        if how & fcntl.LOCK_SH and error.errno in _NOT_OURS and path.is_file():
+            return path.open()  # a store that others own, or that cannot be written
         raise StorageError.from_os_error(error, path) from error
