@@ -55,10 +55,26 @@ def pages() -> dict[str, str]:
 
 
 def _readme() -> str:
-    """The README, with links into the repository as plain text: the site does not hold those files."""
+    """The README as a page, without its charts."""
     text = (ROOT / "README.md").read_text()
-    text = re.sub(r"!\[([^]]*)\]\((?!https?://)[^)]*\)", r"", text)
-    return re.sub(r"\[([^]]+)\]\((?!https?://|#)[^)]*\)", r"\1", text)
+    return _as_page(re.sub(r"!\[([^]]*)\]\((?!https?://)[^)]*\)", r"", text))
+
+
+def _as_page(text: str) -> str:
+    """Text of the repository's root, with links to pages of docs/ as they are there.
+
+    Other links into the repository become plain text: the site does not hold those files.
+    """
+    held = {path.name for path in (ROOT / "docs").glob("*.md")}
+
+    def link(found: re.Match[str]) -> str:
+        name, target = found.groups()
+        if target.startswith(("http://", "https://", "#")):
+            return found[0]
+        within = target.removeprefix("docs/")
+        return f"[{name}]({within})" if within.partition("#")[0] in held else name
+
+    return re.sub(r"\[([^]]+)\]\(([^)]*)\)", link, text)
 
 
 def _tutorial() -> str:
@@ -67,7 +83,7 @@ def _tutorial() -> str:
     parts = re.split(r"^## ", text, flags=re.MULTILINE)
     chosen = [part for part in parts if part.startswith(("Add a method", "Add a dataset"))]
     body = "## " + "## ".join(chosen)
-    return "# Tutorial\n\n" + re.sub(r"\[([^]]+)\]\((?!https?://|#)[^)]*\)", r"\1", body)
+    return "# Tutorial\n\n" + _as_page(body)
 
 
 def _commands() -> str:

@@ -84,3 +84,14 @@ def test_tables_of_a_docstring_are_code_blocks(pages):
 def test_links_that_leave_the_folder_become_text(reference):
     shown = reference.on_page_markdown("[The claims](../leaderboards/claims.md), [data](data.md)", page=None)
     assert shown == "The claims (`leaderboards/claims.md`), [data](data.md)"
+
+
+def test_links_of_generated_pages_lead_to_pages(pages):
+    """A link into the repository that the site does not hold is plain text."""
+    held = {*pages, *(path.name for path in HOOK.parent.glob("*.md"))}
+    for name in ("index.md", "tutorial.md"):
+        targets = re.findall(r"\[[^]]+\]\((?!https?://|#)([^)#]*)", pages[name])
+        assert targets, name
+        assert {*targets} <= held, name
+    assert "[docs/grids.md](grids.md)" in pages["index.md"]
+    assert "LF-Debian-20K](" not in pages["index.md"]

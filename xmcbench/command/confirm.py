@@ -2,9 +2,9 @@
 
 A change of code makes the results of a method stale, even if it changes none of them. For each method, parameters,
 dataset and kind of supervision the cheapest cell is run again, from scratch: of those made on this class of machine, if
-there are any. The cells of one command share what they make, in a temporary folder. If the ranks of a cell equal the
-stored ones, the check is written into all records of its group, which are then fresh again. The others need
-`run --refresh`.
+there are any. The cells of one command share what they make, in a temporary folder. If at least 99.9% of the ranks of a
+cell equal the stored ones and no score changes by more than 0.05 points, the check is written into all records of its
+group, which are then fresh again. The others need `run --refresh`.
 
   xmcbench confirm --runs leaderboards
   xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
