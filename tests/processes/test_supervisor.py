@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 import psutil
 import pytest
 
+from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.processes.forked import ForkServer
 from xmcbench.processes.lifetime import MARK
 from xmcbench.processes.supervisor import Ending, Supervised, wait
@@ -123,6 +125,7 @@ re.match("(a*)*b", "a" * 100)
 
 PARENT = """
 import os, pathlib, sys
+from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.processes.forked import ForkServer
 from xmcbench.processes.supervisor import Supervised, wait
 folder = pathlib.Path(sys.argv[1])
@@ -217,3 +220,17 @@ def test_an_exception_here_leaves_nobody_behind(run, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run("import time; time.sleep(60)")
     assert {*psutil.Process().children(recursive=True)} <= before
+
+
+def test_where_no_process_can_be_started(tmp_path, monkeypatch):
+    """The log can be written, so that is not what is said."""
+
+    def refuse(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("xmcbench.processes.supervisor.subprocess.Popen", refuse)
+    with pytest.raises(XmcbenchError, match="no process can be started: Resource temporarily unavailable"):
+        Supervised("json.tool", [], tmp_path / "log", {}, tmp_path / "result")
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot write .*log"):
+        Supervised("json.tool", [], tmp_path / "file" / "log", {}, tmp_path / "result")

@@ -281,6 +281,17 @@ def test_a_module_that_does_not_parse_counts_as_it_is(digests, content):
     assert differing(before, digests({**late, "broken.py": content.format(22)})) == [1]
 
 
+def test_a_deep_module_counts_with_what_it_imports(digests):
+    """Python compiles a chain of ``elif`` of any length."""
+    chain = "".join(f"elif x == {place}:\n    y = {place}\n" for place in range(1_000))
+    deep = "from pack import far\nx = 1\nif x == -1:\n    y = 0\n" + chain
+    late = {"two.py": "class Two:\n    def fit(self):\n        from pack import deep\n", "far.py": "z = 1\n"}
+    before = digests({**late, "deep.py": deep})
+    assert differing(before, digests({**late, "deep.py": deep + "# a comment\n"})) == []
+    assert differing(before, digests({**late, "deep.py": deep.replace("y = 999", "y = 9")})) == [1]
+    assert differing(before, digests({**late, "deep.py": deep, "far.py": "z = 2\n"})) == [1]
+
+
 PLUGIN = """
     import {module}
     from xmcbench import Method

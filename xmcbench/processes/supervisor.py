@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from xmcbench.errors import StorageError
+from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.processes.forked import Forked, ForkServer
 from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new_mark
 
@@ -73,10 +73,16 @@ class Supervised:
         marked = {**environment, MARK: self._mark}
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("wb") as stream:
-                self._process = _started([module, *arguments], log, stream, marked, server)
+            stream = log.open("wb")
         except OSError as error:
             raise StorageError.from_os_error(error, log) from error
+        try:
+            with stream:
+                self._process = _started([module, *arguments], log, stream, marked, server)
+        except OSError as error:
+            raise XmcbenchError(
+                f"no process can be started: {error.strerror or error}", "end other processes, or see `ulimit -u`"
+            ) from error
         except BaseException:  # Ctrl-C while it starts: nobody has its number yet
             end_marked(self._mark)
             raise

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 #: Attributes of the class of a method that no result depends on: a cell has every value that it runs with.
 _NAMED_VALUES = ("presets", "ablation", "choices")
+
+
+#: Calls inside each other while a tree is read.
+_DEEPEST = 20_000
 
 
 @dataclass(frozen=True)
@@ -23,13 +29,25 @@ class Syntax:
 def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
     """The syntax of the source of a module. name: of the module; is_package: whether it is an ``__init__.py``."""
     try:
-        tree = ast.parse(content)
-        tree = _Strip("xmcbench.Doc" in _imports(tree, name, is_package)).visit(tree)
-        _leave_out_named_values(tree)
-    except (SyntaxError, ValueError):  # a compiled module, or one that will not import
+        with _recursion(_DEEPEST):
+            tree = ast.parse(content)
+            tree = _Strip("xmcbench.Doc" in _imports(tree, name, is_package)).visit(tree)
+            _leave_out_named_values(tree)
+            imports = dict.fromkeys(_imports(tree, name, is_package))
+            return Syntax(hashlib.sha256(_canonical(tree).encode()).hexdigest(), tuple(imports))
+    except (SyntaxError, ValueError, RecursionError):  # a compiled module, or one that will not import
         return Syntax(hashlib.sha256(content).hexdigest(), ())
-    imports = dict.fromkeys(_imports(tree, name, is_package))
-    return Syntax(hashlib.sha256(_canonical(tree).encode()).hexdigest(), tuple(imports))
+
+
+@contextmanager
+def _recursion(limit: int) -> Iterator[None]:
+    """Allow deep recursion for a block: a long chain of ``elif`` is a deep tree that Python itself compiles."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, limit))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 class _Strip(ast.NodeTransformer):

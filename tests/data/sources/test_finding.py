@@ -88,6 +88,32 @@ def test_a_broken_layout_is_left_out_with_a_word(installed, capsys, write_folder
     assert "the layout wrong is left out: it is not a class derived from" in said
 
 
+def test_a_layout_that_raises_breaks_no_listing(installed, capsys, write_folder, monkeypatch):
+    class Raising(Source):
+        name, title = "raising", "a layout that raises"
+
+        @classmethod
+        def recognize(cls, place):
+            raise ValueError("boom")
+
+        def holding(self) -> Holding:
+            raise NotImplementedError
+
+    class Nameless(Raising):
+        name = None
+
+    module = type(sys)("my_layouts")
+    module.Raising, module.Nameless, module.__file__ = Raising, Nameless, __file__
+    Raising.__module__ = Nameless.__module__ = "my_layouts"
+    monkeypatch.setitem(sys.modules, "my_layouts", module)
+    installed(raising="my_layouts:Raising", nameless="my_layouts:Nameless")
+    assert load_dataset(write_folder()).counts()["train"] == 3
+    assert known_datasets()
+    said = capsys.readouterr().err
+    assert said.count("the layout raising is left out: boom") == 1
+    assert "the layout nameless is left out: it has no name" in said
+
+
 def test_a_folder_of_any_layout_is_found_by_name(write_folder, tmp_path, monkeypatch):
     export(load_dataset(write_folder()), tmp_path / "sets" / "Tea", "beir")
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))

@@ -42,6 +42,8 @@ _LAST = "tables"
 #: The entry-point group of layouts.
 GROUP = "xmcbench.sources"
 
+#: Where the layouts are that come with xmcbench.
+_OWN = "xmcbench.data.sources."
 #: What every layout knows: which layout it is; the seed and the share of a test set that is drawn. ``documents`` is
 #: known to ``load_dataset``, for names too.
 COMMON = frozenset({"layout", "split_seed", "test_share"})
@@ -73,9 +75,11 @@ def _plugins() -> list[type[Source]]:
             cls = point.load()
             if not (isinstance(cls, type) and issubclass(cls, Source)):
                 raise TypeError("it is not a class derived from xmcbench.data.sources.Source")
+            if not isinstance(getattr(cls, "name", None), str):
+                raise TypeError("it has no name")
             made.append(cls)
         except Exception as error:  # a package of somebody else can raise anything
-            print(f"xmcbench: the layout {visible(point.name)} is left out: {visible(str(error))}", file=sys.stderr)
+            _say_left_out(point.name, str(error))
     return made
 
 
@@ -129,7 +133,17 @@ def recognized(place: Place) -> type[Source] | None:
                 return cls
         except OSError:
             continue  # a folder that may not be read
+        except Exception as error:  # as in ``_plugins``
+            if cls.__module__.startswith(_OWN):
+                raise
+            _say_left_out(cls.name, str(error))
     return None
+
+
+@cache
+def _say_left_out(name: str, reason: str) -> None:
+    """Say, once, that a layout of another package is not used."""
+    print(f"xmcbench: the layout {visible(name)} is left out: {visible(reason)}", file=sys.stderr)
 
 
 def source_at(place: Place) -> Source:
