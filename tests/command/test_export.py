@@ -308,7 +308,7 @@ def test_records_are_looked_for_on_the_board_of_a_clone_and_else_in_runs(inside,
         return inside("reproduce", "0" * 12).stderr
 
     assert "no runs folder at runs (--runs is the folder that `xmcbench run` wrote)" in said()
-    (tmp_path / "leaderboards").mkdir()  # pages that `xmcbench leaderboard --runs runs` wrote
+    (tmp_path / "leaderboards").mkdir()  # pages that `xmcbench leaderboard --runs runs --out leaderboards` wrote
     assert "no runs folder at runs" in said()
     (tmp_path / "runs").mkdir()
     assert "no record in runs with a key that begins with '000000000000'" in said()

@@ -69,6 +69,18 @@ def test_pages_do_not_depend_on_how_the_runs_folder_is_spelled(inside, runs, tmp
     assert " --runs " not in (tmp_path / "more" / "tiny.md").read_text()
 
 
+def test_pages_of_other_records_leave_the_board_alone(inside, runs, tmp_path):
+    """In a clone, ./leaderboards is the board of the project."""
+    board = shutil.copytree(runs, tmp_path / "leaderboards")
+    assert inside("leaderboard").returncode == 0
+    before = {path: path.read_bytes() for path in board.rglob("*") if path.is_file()}
+    assert inside("leaderboard", "--runs", "sent").returncode == 0
+    assert inside("leaderboard", "--runs", "sent", "--format", "csv").returncode == 0
+    assert {path: path.read_bytes() for path in board.rglob("*") if path.is_file()} == before
+    assert (runs / "tiny.md").is_file()
+    assert list((runs / "csv").rglob("*.csv"))
+
+
 def test_a_remark_is_part_of_its_page(inside, runs):
     inside("leaderboard", "--out", "sent")
     (runs / "remarks").mkdir()

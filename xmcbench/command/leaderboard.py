@@ -40,7 +40,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="output folder (default: ./leaderboards, or a subfolder named after the format)",
+        help="output folder (default: the folder of --runs, otherwise ./leaderboards; with another --format, a "
+        "subfolder named after it)",
     )
     parser.add_argument(
         "--runs",
@@ -95,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check and arguments.refresh:
         raise UsageError("--check changes nothing, and --refresh runs cells", "use one of them")
     plain = arguments.format == "markdown"
-    out = arguments.out or (BOARD if plain else BOARD / arguments.format)
+    beside = arguments.runs or BOARD  # pages of other records never replace those of the project's board
+    out = arguments.out or (beside if plain else beside / arguments.format)
     runs = arguments.runs or (out if plain else BOARD)
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "give the folder that `xmcbench run` wrote: --runs DIR")
