@@ -67,6 +67,20 @@ def test_a_good_end_with_its_output_and_memory(run, tmp_path):
     assert (tmp_path / "logs" / "x.log").read_text() == "hello\n"
 
 
+def test_memory_that_processes_share_counts_once(run):
+    ending = run("""
+        import os, time
+        held = bytearray(os.urandom(1)) * (100 << 20)
+        for _ in range(4):
+            if not os.fork():
+                sum(held[::4096])
+                time.sleep(0.6)
+                os._exit(0)
+        time.sleep(0.6)
+    """)
+    assert 100 << 20 < ending.peak_memory_bytes < 250 << 20
+
+
 def test_an_exit_code_and_a_signal_are_told_apart(run, tmp_path):
     assert "exit code 3" in run("raise SystemExit(3)").reason
     assert "SIGSEGV" in run("import os; os.kill(os.getpid(), 11)").reason

@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.processes.forked import Forked, ForkServer
 from xmcbench.processes.lifetime import GRACE_S, MARK, end_kept, end_marked, new_mark
+
+if TYPE_CHECKING:
+    import psutil
 
 #: Seconds between two looks at the process.
 _INTERVAL_S = 0.05
@@ -181,7 +184,10 @@ def wait(processes: Sequence[Supervised], timeout_s: float, files: Sequence[int]
 
 
 def _tree_memory(pid: int | None) -> int:
-    """Resident memory of all processes below one, in bytes: the one itself only keeps them."""
+    """Resident memory of all processes below one, in bytes: the one itself only keeps them.
+
+    Of several, each has its share of the pages that they have in common, such as the data from before a fork.
+    """
     import psutil
 
     if pid is None:
@@ -192,8 +198,16 @@ def _tree_memory(pid: int | None) -> int:
         return 0
     total = 0
     for process in tree:
-        try:
-            total += process.memory_info().rss
-        except psutil.Error:
-            continue  # it ended while we looked
+        with suppress(psutil.Error):  # it ended while we looked
+            total += _share(process) if len(tree) > 1 else process.memory_info().rss
     return total
+
+
+def _share(process: psutil.Process) -> int:
+    """Proportional memory, or resident memory where the system does not tell that, in bytes."""
+    import psutil
+
+    try:
+        return int(process.memory_full_info().pss)
+    except (AttributeError, psutil.AccessDenied):
+        return int(process.memory_info().rss)
