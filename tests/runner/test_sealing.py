@@ -100,6 +100,15 @@ class Spy(Honest):
         return [name]
 
 
+class Beside(Honest):
+    """Keeps a file of its own in the current folder, which holds the data."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        np.save("own.npy", np.arange(3))
+        np.load("own.npy")
+
+
 class Patcher(Honest):
     """Gives itself full marks, wherever in its process they are given."""
 
@@ -163,7 +172,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(folder):
     """Method -> record, of one run; the honest one is run before all others and once more behind them."""
-    for methods in ("honest", "editor,patcher,loader,opener,spy", "honest"):
+    for methods in ("honest", "beside,editor,patcher,loader,opener,spy", "honest"):
         words = ["run", "--dataset", folder / "sample", "--setting", "full", "--methods", methods]
         more = ["--seed", "1" if "spy" not in methods and (folder / "runs").exists() else "0"]
         _run(folder, *words, *more, "--plugin", "methods.py", "--runs", "runs")
@@ -178,6 +187,11 @@ def _run(folder, *words):
     environment = {**os.environ, "XMCBENCH_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "xmcbench", *map(str, words)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_a_file_beside_the_data_is_out_of_reach_and_said_to_be(made, landlock):
+    expected = "a cell cannot read files made beside hidden data" if landlock else "None"
+    assert expected in str(made["beside"]["reason"])
 
 
 def test_the_record_says_whether_files_were_out_of_reach(made, landlock):

@@ -56,12 +56,19 @@ def main(job_file: str) -> None:
         outcome = Outcome(status="failed", reason=str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
-        outcome = Outcome(status="failed", reason=told(error))
+        outcome = Outcome(status="failed", reason=_told(error))
     try:
         outcome.write(Path(job.outcome))
     except UnicodeEncodeError as error:  # half of a surrogate pair
         reason = f"the notes of the method are not text: {error}"
         Outcome(status="failed", reason=reason).write(Path(job.outcome))
+
+
+def _told(error: BaseException) -> str:
+    """An error in one line. One of a file that was made beside hidden ones says nothing of the isolation itself."""
+    if isinstance(error, PermissionError) and error.filename and os.access(error.filename, os.R_OK):
+        return f"{told(error)} (a cell cannot read files made beside hidden data: use self.artifacts or $TMPDIR)"
+    return told(error)
 
 
 def run(job: Job) -> Outcome:
