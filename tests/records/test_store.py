@@ -84,15 +84,25 @@ def test_a_damaged_truth_is_replaced(staged_result):
     assert store.truth(better).digest == truth.digest
 
 
-def test_a_result_whose_files_cannot_be_written_replaces_nothing(staged_result, monkeypatch):
-    store, staged, better = staged_result
-    earlier = store.find(better.cell)
-    with monkeypatch.context() as patch:
-        patch.setattr("xmcbench.storage.atomic.os.fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
-        with pytest.raises(StorageError, match="no space left to write"):
-            store.write(better, staged)
-    assert store.find(better.cell) == earlier
-    assert files_of(store, better.cell) == ["0.5", "0.5"]
+@pytest.fixture
+def full_disk(staged_result, monkeypatch):
+    """Write the second result where a function finds the disk full; the first one has to stay."""
+
+    def write(function):
+        store, staged, better = staged_result
+        earlier = store.find(better.cell)
+        with monkeypatch.context() as patch:
+            patch.setattr(function, raising(OSError(errno.ENOSPC, "No space left on device")))
+            with pytest.raises(StorageError, match="no space left to write"):
+                store.write(better, staged)
+        assert store.find(better.cell) == earlier
+        assert files_of(store, better.cell) == ["0.5", "0.5"]
+
+    return write
+
+
+def test_a_result_whose_files_cannot_be_written_replaces_nothing(full_disk):
+    full_disk("xmcbench.storage.atomic.os.fsync")
 
 
 def test_whoever_is_killed_between_the_files_leaves_a_cell_that_runs_again(staged_result, monkeypatch):
@@ -127,19 +137,14 @@ def memory():
         yield Path(name)
 
 
-def test_a_disk_that_is_full_when_results_move_replaces_nothing(staged_result, monkeypatch, memory):
+def test_a_disk_that_is_full_when_results_move_replaces_nothing(staged_result, full_disk, memory):
     """The predictions are on a disk of their own, by a symbolic link."""
     store, staged, better = staged_result
-    earlier, predictions = store.find(better.cell), store.root / "predictions"
+    predictions = store.root / "predictions"
     shutil.copytree(predictions, memory / "predictions")
     shutil.rmtree(predictions)
     predictions.symlink_to(memory / "predictions")
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.copyfileobj", raising(OSError(errno.ENOSPC, "No space left on device")))
-        with pytest.raises(StorageError, match="no space left to write"):
-            store.write(better, staged)
-    assert store.find(better.cell) == earlier
-    assert files_of(store, better.cell) == ["0.5", "0.5"]
+    full_disk("shutil.copyfileobj")
     assert store.write(better, staged) == store.find(better.cell)
     assert files_of(store, better.cell) == ["0.6", "0.6"]
     assert not list(memory.rglob("*.tmp"))

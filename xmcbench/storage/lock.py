@@ -17,6 +17,7 @@ from xmcbench.errors import StorageError
 #: Errors of a file system without locks. NFS says EBADF where a folder is to be locked.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
+#: Errors of a file that may only be read.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
