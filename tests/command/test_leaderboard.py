@@ -419,6 +419,23 @@ def test_a_record_of_other_data_is_refused(inside, tiny, runs):
     assert ended.stderr.count("tiny is not the version of the cell") == 4
 
 
+def test_results_on_an_earlier_version_of_the_data_are_left_out_and_named(inside, tiny, runs):
+    """They kept every page from being made, those of other datasets too."""
+    other = shutil.copytree(tiny, tiny.parent / "other")
+    assert inside("run", "--dataset", other, "--setting", "ez", "--methods", "bm25", "--runs", "sent").returncode == 0
+    (tiny / "filter_labels_test.txt").write_text("0 1\n")
+    assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "bm25", "--runs", "sent").returncode == 0
+    versions = {record.cell.dataset_sha256 for record in Store(runs).records() if record.cell.dataset == "tiny"}
+    assert len(versions) == 2
+    ended = inside("leaderboard", "--runs", "sent")
+    assert ended.returncode == 0, ended.stderr
+    assert "left out: 4 results on an earlier version of tiny" in ended.stderr
+    page = (runs / "tiny.md").read_text()
+    assert ("BM25" in page, "TF-IDF" in page) == (True, False)
+    assert (runs / "other.md").is_file()
+    assert inside("leaderboard", "--runs", "sent", "--check").returncode == 0
+
+
 def test_a_cell_without_a_result_is_left_out(inside, tiny, plugin, tmp_path):
     file = plugin(
         """

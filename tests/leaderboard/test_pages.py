@@ -6,6 +6,7 @@ import pytest
 
 from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard.canvas import MARK
+from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import differences, files, write
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.remarks import read_remarks
@@ -308,6 +309,20 @@ def test_records_that_cannot_stand_on_one_board_are_named(some, altered, place, 
     with pytest.raises(StorageError, match=reason) as refused:
         pages(some)
     assert "tiny/" in str(refused.value)
+
+
+def test_the_latest_version_of_the_data_is_that_of_the_last_result(record, altered):
+    """A run that failed on new data hides nothing, and each dataset has a latest version of its own."""
+
+    def at(day, version, dataset="Tiny", status="ok"):
+        changes = {"cell": {"dataset": dataset, "dataset_sha256": version * 64}, "measured": {"started": day}}
+        places = [((part, name), value) for part, values in changes.items() for name, value in values.items()]
+        return altered(record(status=status), *places)
+
+    old, new, failed = at("2026-01-01", "1"), at("2026-01-02", "2"), at("2026-01-03", "3", status="failed")
+    other = at("2026-01-01", "4", dataset="Other")
+    kept, left_out = latest([new, old, failed, other])
+    assert ([each.key for each in kept], left_out) == ([new.key, other.key], {"Tiny": 2})
 
 
 def test_two_default_filters_cannot_stand_on_one_board(some, altered):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
+from xmcbench.output.escaping import terminal
 from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _add(arguments)
     from xmcbench.command import report
     from xmcbench.errors import UsageError
+    from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.files import differences, files, write
     from xmcbench.leaderboard.pages import pages
     from xmcbench.leaderboard.remarks import read_remarks
@@ -107,6 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(runs)
     records, outdated = _with_current_figures(store, arguments.check, request.named(arguments.dataset))
     left_out = report.warn_left_out(store)
+    records, earlier = latest(records)
+    for dataset, number in sorted(earlier.items()):
+        print(f"left out: {counted(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr)
     # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
     own = not arguments.published and not (runs / "published").is_dir()
     # The commands on the pages name the folder: its path would depend on where and how this one was called.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from xmcbench.errors import MethodError, StorageError
@@ -11,6 +12,21 @@ from xmcbench.records.record import Figures
 
 #: The mean over rows and the mean over resampled rows are summed in different orders.
 _ROUNDING = 1e-9
+
+
+def latest(records: Iterable[Record]) -> tuple[list[Record], dict[str, int]]:
+    """The records on the latest version of each dataset, and how many of each dataset are on earlier ones.
+
+    The latest version is that of the last run with a result, so the data need not be available.
+    """
+    found = list(records)
+    newest: dict[str, Record] = {}
+    for record in found:
+        other = newest.setdefault(record.cell.dataset, record)
+        newest[record.cell.dataset] = max(other, record, key=lambda each: (each.ok, each.measured.started))
+    kept = [each for each in found if each.cell.dataset_sha256 == newest[each.cell.dataset].cell.dataset_sha256]
+    counts = Counter(each.cell.dataset for each in found) - Counter(each.cell.dataset for each in kept)
+    return kept, dict(counts)
 
 
 def check(records: Iterable[Record]) -> None:
