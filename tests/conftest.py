@@ -191,6 +191,24 @@ def plugin(tmp_path):
 
 
 @pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Install a package that brings a method, the class Method_ of the source, as pip would lay it out."""
+
+    def install(package, name, source):
+        site = tmp_path / package
+        info = site / f"{package}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[xmcbench.methods]\n{name} = {package}_module:Method_\n")
+        (site / f"{package}_module.py").write_text(textwrap.dedent(source))
+        monkeypatch.syspath_prepend(str(site))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ["PYTHONPATH"]]))
+        importlib.invalidate_caches()
+
+    return install
+
+
+@pytest.fixture
 def record():
     """A record of the dataset Tiny; every metric has the same value. ``code`` names the code of the method."""
 

@@ -1,5 +1,3 @@
-import importlib
-import os
 import textwrap
 
 import pytest
@@ -119,26 +117,8 @@ def test_a_class_that_is_not_finished_is_not_a_method(plugin):
     assert [entry.name for entry in from_file(plugin(source))] == ["whole"]
 
 
-@pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """Install a package that brings a method under a name, as pip would lay it out."""
-
-    def install(package, name, source=None):
-        site = tmp_path / package
-        info = site / f"{package}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[xmcbench.methods]\n{name} = {package}_module:Method_\n")
-        (site / f"{package}_module.py").write_text(textwrap.dedent(source or GOOD.format(name="Method_")))
-        monkeypatch.syspath_prepend(str(site))
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ["PYTHONPATH"]]))
-        importlib.invalidate_caches()
-
-    return install
-
-
 def test_a_file_goes_before_an_installed_plugin_of_its_name_and_says_so(installed, plugin, inside):
-    installed("popularity", "popular")
+    installed("popularity", "popular", GOOD.format(name="Method_"))
     assert Registry()["popular"].origin == "popularity_module:Method_ in popularity"
     assert Registry().notes == []
     path = plugin(GOOD.format(name="Popular"))
@@ -166,14 +146,14 @@ def test_neither_a_built_in_method_nor_another_package_gives_way(installed, plug
     for name in ("Tfidf", "BM25"):
         with pytest.raises(UsageError, match="two methods are called"):
             Registry([plugin(GOOD.format(name=name), f"{name}.py")])
-    installed("first", "popular")
-    installed("second", "popular")
+    installed("first", "popular", GOOD.format(name="Method_"))
+    installed("second", "popular", GOOD.format(name="Method_"))
     with pytest.raises(UsageError, match=r"two methods are called 'popular': .*_module:Method_ in .* and .*_module:"):
         Registry()
 
 
 def test_an_installed_plugin_may_not_take_the_name_of_a_built_in_method(installed):
-    installed("thief", "tfidf")
+    installed("thief", "tfidf", GOOD.format(name="Method_"))
     with pytest.raises(UsageError, match="two methods are called 'tfidf': ") as caught:
         Registry()
     assert "thief_module:Method_ in thief" in caught.value.message

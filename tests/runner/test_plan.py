@@ -136,31 +136,44 @@ def test_a_method_may_use_itself_with_other_parameters(plugin):
     assert Registry([plugin(code)]).used("outer", {"parts": "inner"}) == ("outer", "inner", "tfidf")
 
 
-def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, tmp_path):
-    parts = plugin(
+def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, installed, tmp_path):
+    body = """
+    from typing import ClassVar
+    from xmcbench import Method
+
+    class {name}(Method):
+        needs: ClassVar = {needs}
+        def fit(self, raw_X, raw_Y, pairs=None): ...
+        def predict(self, raw_X, k=100): ...
+        def uses(self):
+            return {uses}
+    """
+    for name, needs in {"plain": {}, "small": {"gpu": 1}, "large": {"gpu": 1, "cores": 3}}.items():
+        installed(f"{name}_package", name, body.format(name="Method_", needs=needs, uses=()))
+    whole = plugin(body.format(name="Whole", needs={"gpu": 1}, uses=("plain", "small", "large")))
+    wanted = Request(str(tiny), Setting.of("ez"), methods=["whole"])
+    (cell,) = plan([wanted], Registry([whole]), Store(tmp_path / "runs")).cells
+    assert cell.needs == {"gpu": 1, "cores": 3}
+
+
+def test_a_part_must_be_installed(tiny, plugin, inside):
+    """The run began, and the message said that there was no such method."""
+    path = plugin(
         """
-        from typing import ClassVar
         from xmcbench import Method
 
-        class Plain(Method):
+        class Mine(Method):
             def fit(self, raw_X, raw_Y, pairs=None): ...
             def predict(self, raw_X, k=100): ...
-
-        class Small(Plain):
-            needs: ClassVar = {"gpu": 1}
-
-        class Large(Plain):
-            needs: ClassVar = {"gpu": 1, "cores": 3}
-
-        class Whole(Small):
-            def uses(self):
-                return ("plain", "small", "large")
-        """,
-        "parts.py",
+        """
     )
-    wanted = Request(str(tiny), Setting.of("ez"), methods=["whole"])
-    (cell,) = plan([wanted], Registry([parts]), Store(tmp_path / "runs")).cells
-    assert cell.needs == {"gpu": 1, "cores": 3}
+    run = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", path, "--methods", "hybrid")
+    ended = inside(*run, "--set", "hybrid.parts=tfidf,mine")
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"xmcbench: error: hybrid uses mine, which is in the file {path} (only installed methods can be parts; "
+        "CONTRIBUTING.md says how to make the file a package)\n"
+    )
 
 
 def test_a_method_asked_for_by_name_must_run(planned):

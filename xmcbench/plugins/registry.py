@@ -254,13 +254,12 @@ class Registry:
 
     def _named(self, spec: str) -> tuple[Entry, Values]:
         """A method and all its parameters by NAME or NAME:PRESET, as ``xmcbench.Part`` reads it."""
-        name, _, preset = (each.strip() for each in spec.partition(":"))
+        name, colon, preset = (each.strip() for each in spec.partition(":"))
         entry = self[name]
         method = entry.described()
-        preset = preset or DEFAULT_PRESET
-        if preset not in method.presets and ":" in spec:
+        if colon and preset not in method.presets:
             raise UnknownName("preset", preset, method.presets, where=f"of {name}")
-        return entry, method.resolve(name, method.presets.get(preset, {}))
+        return entry, method.resolve(name, method.presets.get(preset or DEFAULT_PRESET, {}))
 
     def standing(self, names: Iterable[str] | None = None) -> Standing:
         """Today's code of all methods, or of the named ones, by which a record is judged."""

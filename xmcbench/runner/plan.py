@@ -104,6 +104,7 @@ def plan(
             try:
                 source = registry.source(row.entry.name, row.values)
                 uses = registry.used(row.entry.name, row.values)
+                _check_installed(uses, registry)
                 parts = tuple(
                     (name, parameters.identity(registry[name].usable().parameters, values))
                     for name, values in registry.through(row.entry.name, row.values)[1:]
@@ -259,6 +260,16 @@ def _damage(record: Record, dataset: Dataset, store: Store) -> str:
     except StorageError as error:
         return error.message
     return ""
+
+
+def _check_installed(names: Sequence[str], registry: Registry) -> None:
+    """Raise UsageError for a method in a plug-in file that the first one uses: its process does not import the file."""
+    for name in names[1:]:
+        if path := registry[name].plugin:
+            raise UsageError(
+                f"{names[0]} uses {name}, which is in the file {path}",
+                "only installed methods can be parts; CONTRIBUTING.md says how to make the file a package",
+            )
 
 
 def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:
