@@ -630,6 +630,7 @@ def test_an_infinite_limit_is_none():
 def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
     (tmp_path / "x.toml").write_text("seed = 7\n")
     (tmp_path / "y.toml").write_text('config = "x.toml"\n')
+    (tmp_path / "places.toml").write_text('runs = ["a", "b"]\n')
     (tmp_path / "z.toml").write_text('seting = "ez"\n')
     (tmp_path / "grids.toml").write_text("[[grid]]\nsed = 1\n")
     (tmp_path / "commas.toml").write_text('dataset = ["a", "c,d"]\n')
@@ -638,6 +639,7 @@ def test_a_settings_file_is_read_or_refused(inside, tiny, tmp_path):
         (("--conf", "x.toml"), "unrecognized argument '--conf': did you mean --config?"),
         (("--config", "x.toml", "--config=y.toml"), "--config is given more than once"),
         (("--config", "y.toml"), "a settings file cannot include another"),
+        (("--config", "places.toml"), "places.toml: runs takes one value, and there are 2 (give one of them)"),
         (("--config", "z.toml"), "unknown key 'seting' in z.toml (did you mean 'setting'?)"),
         (("--config=commas.toml",), "commas.toml: 'c,d' in dataset has a comma (write a [[grid]] for each value)"),
         (("--config=grids.toml",), "unknown key 'sed' in grids.toml (did you mean 'seed'?)"),

@@ -39,7 +39,8 @@ from xmcbench.storage.reading import read_text
 _FLAG, _GRID = "--config", "grid"
 #: What the grids of one file can differ in. The rest is how cells run and what is shown, which is one for all.
 _OF_A_GRID = ("dataset", "columns", "setting", "ratio", "by", "methods", "preset", "set", "seed")
-
+#: The flags that take a list, separated by commas.
+_LISTS = ("dataset", "columns", "setting", "ratio", "ratios", "by", "methods", "seed", "metric")
 #: What only the few-shot setting has.
 _OF_FEW_SHOT = ("ratio", "by")
 
@@ -144,6 +145,8 @@ def _flags(settings: Mapping[str, Any], given: set[str], path: Path) -> list[str
             flags.append(f"--{name}")
         elif value is not False:
             texts = [_text(each) for each in value] if isinstance(value, list) else [_text(value)]
+            if len(texts) > 1 and name not in _LISTS:
+                raise UsageError(f"{path}: {name} takes one value, and there are {len(texts)}", "give one of them")
             if len(texts) > 1 and (commas := [text for text in texts if "," in text]):
                 raise UsageError(f"{path}: {commas[0]!r} in {name} has a comma", "write a [[grid]] for each value")
             flags.append(f"--{name}={','.join(texts)}")
