@@ -45,6 +45,44 @@ def test_a_table_without_a_split_is_run_and_the_record_says_so(inside, tiny, tmp
     assert [f"note: {name}: there is one set" in ended.stderr for name in ("stories", "tales")] == [True, True]
 
 
+def test_every_command_reads_the_columns_of_a_table(inside, tiny, tmp_path):
+    """Those that read it again did not know its columns, and its default ones are not there."""
+    path = tmp_path / "stories.csv"
+    dataset = load_dataset(tiny)
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["split", "abstract", "subjects"])
+        for split, texts, pairs in (
+            ("train", dataset.train, dataset.train_pairs()),
+            ("test", dataset.test, dataset.test_pairs()),
+        ):
+            for text, row in zip(texts, pairs, strict=True):
+                writer.writerow([split, text, "; ".join(dataset.labels[label] for label in row.indices)])
+    table = ("--dataset", path, "--columns", "text=abstract,labels=subjects")
+    ended = inside("run", *table, "--setting", "ez", "--methods", "tfidf,bm25")
+    assert ended.returncode == 0, ended.stderr
+    (record, _) = Store(tmp_path / "runs").records()
+    predictions = Store(tmp_path / "runs").predictions_path(record.cell)
+    commands = (
+        ("compare", "tfidf", "bm25"),
+        ("explain", "tfidf", "bm25"),
+        ("show", "tfidf", "--text", "a story"),
+        ("show", "tfidf", "--instance", load_dataset(f"{path}?text=abstract&labels=subjects").test.uids[0]),
+        ("export", "run", "tfidf", "--out", "run.txt", "--force"),
+        ("score", "--predictions", predictions),
+        ("reproduce", record.key[:12], "--runs", "runs"),
+        ("confirm", "--methods", "tfidf"),
+        ("leaderboard", "--runs", "runs"),
+        ("leaderboard", "add", "runs", "--out", "board"),
+    )
+    for words in commands:
+        ended = inside(*words, *table)
+        assert ended.returncode == 0, (words, ended.stderr)
+    for words in (*commands, ("power", "--detect", "1")):
+        ended = inside(*words, *table[2:])
+        assert (ended.returncode, "--columns needs --dataset (give the table" in ended.stderr) == (2, True), words
+
+
 def test_datasets_are_a_list_of_places(tmp_path):
     place = tmp_path / "a,b.csv"
 
@@ -72,7 +110,8 @@ def test_datasets_are_a_list_of_places(tmp_path):
     assert request.only_dataset(argparse.Namespace(dataset="one", columns=None)) == "one"
     with pytest.raises(UsageError, match="names several datasets"):
         request.only_dataset(argparse.Namespace(dataset="one,two", columns=None))
-    assert request.named(["LF-Debian-2K", "lf-debian-2k"]) == {"LF-Debian-2K": "LF-Debian-2K"}
+    twice = argparse.Namespace(dataset=["LF-Debian-2K", "lf-debian-2k"], columns=None)
+    assert request.named(twice) == {"LF-Debian-2K": "LF-Debian-2K"}
     one = argparse.Namespace(setting="fs", ratio="0.5", by=None)
     assert request.only_setting(one) == Setting.of("fs", 0.5)
     with pytest.raises(UsageError, match="several settings are given"):

@@ -36,9 +36,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--dataset",
         action="append",
         default=[],
-        metavar="NAME|FOLDER",
+        metavar="NAME|PLACE",
         help="only this dataset; may be repeated (default: all that are found by name)",
     )
+    flags.add_columns(parser)
     parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
     parser.add_argument(
         "--reference",
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = request.registry(arguments.plugin), Store(arguments.runs)
     reference = Store(arguments.reference) if arguments.reference else None
-    datasets = request.named(arguments.dataset)
+    datasets = request.named(arguments)
     records = store.records()
     ran = {record.cell.method for record in records}
     if unknown := [name for name in methods if name != "all" and name not in ran]:

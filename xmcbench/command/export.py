@@ -102,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if len(row.records) > 1:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]
-    dataset = load_dataset(arguments.dataset or record.cell.dataset)
+    dataset = load_dataset(request.place(arguments) or record.cell.dataset)
     found = filtered(record, row.store, dataset, arguments.filter or record.protocol.filter)
     names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
     trec.write_run(arguments.out, found, *names, f"{record.cell.method}-s{record.cell.seed}-{record.key[:12]}")

@@ -168,7 +168,8 @@ def add_rows(group: Any) -> None:
 def add_choice(group: Any) -> None:
     """The flags that choose among the results of a row, for a parser."""
     group.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
-    group.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the one that has results")
+    group.add_argument("--dataset", metavar="NAME|PLACE", help="default: the one that has results")
+    add_columns(group)
     group.add_argument("--setting", choices=("ez", "fs", "full"), help="default: the one that has results")
     group.add_argument("--ratio", type=float, metavar="R", help="share, for --setting fs")
     group.add_argument("--by", choices=("label", "pair"), help="unit, for --setting fs (default: label)")

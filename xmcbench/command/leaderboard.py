@@ -78,9 +78,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--dataset",
         action="append",
         default=[],
-        metavar="NAME|FOLDER",
+        metavar="NAME|PLACE",
         help="a dataset that is not found by its name in the records; may be repeated",
     )
+    flags.add_columns(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     standing = registry.standing()
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments.dataset))
+    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments))
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
     for dataset, number in sorted(earlier.items()):
@@ -148,7 +149,7 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     from xmcbench.runner.plan import plan_again
 
     limits, failed = request.limits(arguments), 0
-    datasets = request.named(arguments.dataset)
+    datasets = request.named(arguments)
     for record in [each for each in store.records() if each.ok and standing.stale(each)]:
         name = record.cell.dataset
         try:
@@ -216,7 +217,7 @@ def _add(arguments: argparse.Namespace) -> int:
     if arguments.out and arguments.runs:
         raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
     board = Store(arguments.out or arguments.runs or BOARD)
-    datasets = request.named(arguments.dataset)
+    datasets = request.named(arguments)
     with runs_folders(arguments.sources) as roots, Scorer() as scorer:
         registry = request.registry(arguments.plugin)
         found = admission.examine(roots, board, registry, scorer, datasets, force=arguments.force)

@@ -30,7 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="runs folder of the new run (default: ./reproduced)",
     )
-    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="default: the name in the record")
+    parser.add_argument("--dataset", metavar="NAME|PLACE", help="default: the name in the record")
+    flags.add_columns(parser)
     flags.add_limits(parser)
     flags.add_device(parser)
     flags.add_plugin(parser)
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         runs=arguments.runs or _recorded(),
         into=place,
         registry=request.registry(arguments.plugin),
-        dataset=arguments.dataset,
+        dataset=request.place(arguments),
     )
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     return 0 if found.agrees else 1

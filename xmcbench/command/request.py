@@ -40,13 +40,14 @@ def choice(arguments: argparse.Namespace) -> Choice:
     """Where ``add_choice`` looks for rows. Raises UsageError."""
     from xmcbench.records.selection import Choice
 
-    return Choice(arguments.dataset, chosen_setting(arguments), _chosen_seeds(arguments))
+    return Choice(place(arguments), chosen_setting(arguments), _chosen_seeds(arguments))
 
 
 def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:
     """What ``add_choice`` has read, as arguments of ``compare``. Raises UsageError."""
-    named = ("dataset", "setting", "ratio", "by", "filter")
-    return {**{name: getattr(arguments, name) for name in named}, "seed": _chosen_seeds(arguments)}
+    named = ("setting", "ratio", "by", "filter")
+    chosen = {name: getattr(arguments, name) for name in named}
+    return {"dataset": place(arguments), **chosen, "seed": _chosen_seeds(arguments)}
 
 
 def _chosen_seeds(arguments: argparse.Namespace) -> tuple[int, ...] | None:
@@ -87,25 +88,30 @@ def datasets(arguments: argparse.Namespace) -> tuple[str, ...]:
     return _with_columns(names, arguments.columns)
 
 
-def named(places: Sequence[str]) -> dict[str, str]:
+def named(arguments: argparse.Namespace) -> dict[str, str]:
     """The places of a --dataset that may be repeated, by the name of the dataset. Raises UsageError for two of one."""
     from xmcbench.data.catalog import load_dataset, spelled_alike
 
     found: dict[str, str] = {}
-    for place in places:
-        name = load_dataset(place).name
-        other = found.setdefault(name, place)
-        if Path(spelled_alike(other)).resolve() != Path(spelled_alike(place)).resolve():
-            raise UsageError(f"{other} and {place} are two datasets with the name {name}", "choose one of them")
+    for each in _with_columns(arguments.dataset, arguments.columns):
+        name = load_dataset(each).name
+        other = found.setdefault(name, each)
+        if Path(spelled_alike(other)).resolve() != Path(spelled_alike(each)).resolve():
+            raise UsageError(f"{other} and {each} are two datasets with the name {name}", "choose one of them")
     return found
 
 
 def only_dataset(arguments: argparse.Namespace) -> str:
     """The name or place of --dataset, for a command that takes one. Raises UsageError."""
-    place, *others = datasets(arguments)
+    first, *others = datasets(arguments)
     if others:
-        raise UsageError(f"--dataset {arguments.dataset} names several datasets", f"this command takes one: {place}")
-    return place
+        raise UsageError(f"--dataset {arguments.dataset} names several datasets", f"this command takes one: {first}")
+    return first
+
+
+def place(arguments: argparse.Namespace) -> str | None:
+    """The name or place of a --dataset without a default, with --columns; None if not given. Raises UsageError."""
+    return next(iter(_with_columns((arguments.dataset,) if arguments.dataset else (), arguments.columns)), None)
 
 
 def reference(place: str, columns: str | None) -> str:
@@ -113,13 +119,15 @@ def reference(place: str, columns: str | None) -> str:
     return _with_columns((place,), columns)[0]
 
 
-def _with_columns(references: tuple[str, ...], columns: str | None) -> tuple[str, ...]:
+def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, ...]:
     """Names as they are, and places with --columns. Raises UsageError where there are names only."""
     from xmcbench.data.catalog import is_name
     from xmcbench.data.sources.finding import reference_to
 
     if columns is None:
-        return references
+        return tuple(references)
+    if not references:
+        raise UsageError("--columns needs --dataset", "give the table that it is about")
     found = {}
     for word in columns.split(","):
         role, equals, column = word.partition("=")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.command import flags
+from xmcbench.command import flags, request
 
 if TYPE_CHECKING:
     from xmcbench.metrics import Scores
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``xmcbench score``."""
-    parser.add_argument("--dataset", metavar="NAME|FOLDER", help="dataset whose test pairs are the ground truth")
+    parser.add_argument("--dataset", metavar="NAME|PLACE", help="dataset whose test pairs are the ground truth")
+    flags.add_columns(parser)
     parser.add_argument(
         "--predictions",
         required=True,
@@ -76,10 +77,11 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
     from xmcbench.errors import UsageError
     from xmcbench.topk import TopK
 
-    if not arguments.dataset:
+    place = request.place(arguments)
+    if not place:
         raise UsageError("score needs --dataset", "or --format trec --qrels FILE")
     report.check_file(arguments.predictions)
-    dataset = load_dataset(arguments.dataset)
+    dataset = load_dataset(place)
     report.show_notes([dataset])
     if arguments.format == "trec":
         names = (trec.identifiers(dataset.test), trec.identifiers(dataset.labels))
@@ -96,7 +98,7 @@ def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]
     from xmcbench.command import report
     from xmcbench.errors import UsageError
 
-    if arguments.format != "trec" or arguments.dataset:
+    if arguments.format != "trec" or request.place(arguments):
         raise UsageError("--qrels needs --format trec and cannot be combined with --dataset")
     if arguments.filter not in (None, "none"):
         raise UsageError(f"--filter {arguments.filter} needs --dataset", "qrels have no filter")
