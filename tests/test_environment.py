@@ -23,7 +23,27 @@ def test_the_cores_of_a_process_are_those_that_it_is_told(monkeypatch):
         else:
             monkeypatch.setenv("OMP_NUM_THREADS", told)
         assert usable_cores() == cores
-    assert machine_cores() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("texts", "cores"),
+    [
+        (["200000 100000\n"], 2),
+        (["150000 100000\n"], 2),  # as many threads as can be at work at some time
+        (["50000 100000\n"], 1),
+        (["900000 100000\n"], 4),
+        (["max 100000\n"], 4),
+        (["300000\n", "100000\n"], 3),
+        (["-1\n", "100000\n"], 4),
+    ],
+)
+def test_cores_within_a_container(tmp_path, monkeypatch, texts, cores):
+    files = [tmp_path / str(number) for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    monkeypatch.setattr(environment, "_QUOTAS", ((tmp_path / "none",), files))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 6, 7})
+    assert machine_cores() == cores
 
 
 def test_every_library_is_told_its_threads():

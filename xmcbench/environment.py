@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -29,6 +30,11 @@ _WITH = " with "
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+#: Files with the time that the group may compute in a period, and with the period: one with both in the second version.
+_QUOTAS = (
+    ("/sys/fs/cgroup/cpu.max",),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
 )
 
 
@@ -123,8 +129,16 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def machine_cores() -> int:
-    """Cores of this machine that its processes may use together."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores of this machine that its processes may use together, also within the quota of a container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for files in _QUOTAS:
+        try:
+            quota, period = (int(word) for file in files for word in Path(file).read_text().split())
+        except (OSError, ValueError):  # no such kind of group, or no quota ("max")
+            continue
+        if quota > 0:  # -1 is no quota
+            cores = min(cores, max(1, math.ceil(quota / period)))
+    return cores
 
 
 def available_memory() -> int:

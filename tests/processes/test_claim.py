@@ -149,6 +149,23 @@ def test_without_hard_links(path, monkeypatch):
     assert list(path.parent.iterdir()) == []
 
 
+def test_a_claim_that_is_given_back_while_we_ask_whose_it_is(path, monkeypatch):
+    """It was taken after our first look, and is gone when we read it."""
+
+    def taken(*_):
+        raise FileExistsError
+
+    def gone(*_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "link", taken)
+    monkeypatch.setattr(os.path, "samefile", gone)
+    answers = iter([False, True])
+    monkeypatch.setattr(claims.Path, "exists", lambda _: next(answers))
+    with Claim(path) as mine:
+        assert not mine.held
+
+
 def test_an_answer_that_was_lost(path, monkeypatch):
     """NFS then asks again, and is told that the file is there: it is the claim itself."""
     link = os.link

@@ -94,7 +94,9 @@ class Claim:
                 os.link(own, path)
             except FileExistsError:
                 # NFS asks again where an answer was lost, and then finds the link that the first request made.
-                return os.path.samefile(own, path) if path.exists() else False
+                with suppress(FileNotFoundError):  # another one's, which is given back by now
+                    return os.path.samefile(own, path)
+                return False
             except OSError:  # a file system without hard links
                 return _created_exclusively(path, said)
         finally:

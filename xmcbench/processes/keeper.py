@@ -96,7 +96,7 @@ def _kept(child: int, parent: int, wake: int, line: socket.socket | None) -> int
             watched = [wake]
         with suppress(BlockingIOError):
             os.read(wake, 1024)
-        status = _reaped(child)
+        status, _ = _reaped(child)
     if status is not None and os.getppid() == parent:
         _ask_others(child)
     return _ended(child, status)
@@ -132,33 +132,26 @@ def _ended(child: int, status: int | None) -> int:
         for process in descendants(os.getpid()):
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-        found = _reaped(child)
+        found, left = _reaped(child)
         status = found if status is None else status
-        if not _has_children():
+        if not left:
             break
         time.sleep(0.002)
     return signal.SIGKILL if status is None else status
 
 
-def _reaped(child: int) -> int | None:
-    """Take the status of all that has ended; returns that of the child if it was among them."""
+def _reaped(child: int) -> tuple[int | None, bool]:
+    """Take the status of all that has ended: that of the child if it was among them, and whether anything is left."""
     found = None
-    with suppress(ChildProcessError):
-        while True:
+    while True:
+        try:
             process, status = os.waitpid(-1, os.WNOHANG)
-            if process == 0:
-                break
-            if process == child:
-                found = status
-    return found
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+        except ChildProcessError:
+            return found, False
+        if process == 0:
+            return found, True
+        if process == child:
+            found = status
 
 
 def _mirror(status: int) -> None:
