@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from xmcbench import contract
-from xmcbench.contract import Finding, Question, check
+from xmcbench.contract import CheckRequest, Finding, check
 from xmcbench.storage.atomic import write_json
 
 BROKEN = """
@@ -25,7 +25,7 @@ BROKEN = """
 
 @pytest.mark.parametrize("name", ["tfidf", "bm25", "xr-linear"])
 def test_built_in_methods_hold_it(name):
-    found = check(Question(name=name, time_s=250))
+    found = check(CheckRequest(name=name, time_s=250))
     assert [each.status for each in found] == ["ok"] * len(found)
     assert found[0].name == "loads"
     assert found[-1].name == "is at chance where test pairs are random"
@@ -42,10 +42,10 @@ def findings(tmp_path):
     """What the process of a check finds about a method of a plug-in file, here in the process of the tests."""
 
     def checked(name, path, **values):
-        question, answer = tmp_path / "question.json", tmp_path / "findings.json"
-        asked = Question(name=name, plugin=str(path), parameters=values)
-        question.write_bytes(msgspec.json.encode(asked))
-        contract.main(str(question), str(answer), str(tmp_path / "finished.json"))
+        request, answer = tmp_path / "request.json", tmp_path / "findings.json"
+        asked = CheckRequest(name=name, plugin=str(path), parameters=values)
+        request.write_bytes(msgspec.json.encode(asked))
+        contract.main(str(request), str(answer), str(tmp_path / "finished.json"))
         return msgspec.json.decode(answer.read_bytes(), type=list[Finding])
 
     return checked
@@ -156,7 +156,7 @@ def test_it_is_checked_under_the_quick_preset_and_what_is_set(plugin, findings):
 )
 def test_a_method_that_ends_the_process_is_found_with_what_was_checked_before(plugin, ends, reason):
     body = f"def fit(self, raw_X, raw_Y, pairs=None): import os; {ends}"
-    assert check(Question(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))))) == [
+    assert check(CheckRequest(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))))) == [
         Finding("loads", "ok"),
         Finding("declares its parameters", "ok"),
         Finding("runs to its end", "failed", reason),
@@ -165,7 +165,7 @@ def test_a_method_that_ends_the_process_is_found_with_what_was_checked_before(pl
 
 def test_a_method_that_hangs_is_ended(plugin):
     body = "def fit(self, raw_X, raw_Y, pairs=None): import time; time.sleep(600)"
-    asked = Question(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))), time_s=3)
+    asked = CheckRequest(name="broken", plugin=str(plugin(BROKEN.format(name="Broken", body=body))), time_s=3)
     assert check(asked)[-1] == Finding("runs to its end", "timeout", "stopped after 3 s")
 
 
@@ -217,15 +217,15 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
     """Every method of a file, a finding a line; something missing is neither a broken contract nor a success."""
     asked = []
 
-    def answer(question):
-        asked.append(question)
-        status = {"bad": "failed", "poor": "missing"}.get(question.name, "ok")
+    def answer(request):
+        asked.append(request)
+        status = {"bad": "failed", "poor": "missing"}.get(request.name, "ok")
         return [Finding("loads", "ok"), Finding("learns", status, "" if status == "ok" else "the reason")]
 
     monkeypatch.setattr(contract, "check", answer)
     good = inside("check", "tfidf", "--set", "tfidf.ngrams=1", "--time-limit", "7", "--memory-limit", "2")
     assert (good.returncode, good.stdout) == (0, "tfidf\n  ok       loads\n  ok       learns\nthe contract holds\n")
-    assert asked == [Question(name="tfidf", parameters={"ngrams": "1"}, time_s=7, memory_gib=2)]
+    assert asked == [CheckRequest(name="tfidf", parameters={"ngrams": "1"}, time_s=7, memory_gib=2)]
     both = plugin(BROKEN.format(name="Bad", body="pass") + BROKEN.format(name="Poor", body="pass"), "both.py")
     bad = inside("check", both)
     assert (bad.returncode, bad.stdout.splitlines()[-1]) == (1, "the contract is broken")
@@ -245,10 +245,10 @@ def test_the_command_line_of_it(inside, plugin, monkeypatch):
 
 def test_the_command_line_takes_a_preset_and_one_value_of_a_parameter(inside, monkeypatch):
     asked = []
-    monkeypatch.setattr(contract, "check", lambda question: asked.append(question) or [Finding("loads", "ok")])
+    monkeypatch.setattr(contract, "check", lambda request: asked.append(request) or [Finding("loads", "ok")])
     ended = inside("check", "tfidf:pecos")
     assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "tfidf:pecos")
-    assert asked == [Question(name="tfidf", preset="pecos", time_s=600)]
+    assert asked == [CheckRequest(name="tfidf", preset="pecos", time_s=600)]
     ended = inside("check", "tfidf:pecso")
     assert (ended.returncode, "unknown preset 'pecso' of tfidf (did you mean 'pecos'?)" in ended.stderr) == (2, True)
     ended = inside("check", "bm25", "--set", "bm25.k1=1", "--set", "bm25.k1=2")
@@ -275,10 +275,10 @@ def test_it_is_checked_under_a_preset(tmp_path, plugin):
     path = plugin(BROKEN.format(name="Stepping", body=STEPS))
     found = tmp_path / "findings.json"
     for preset, reason in (("quick", ""), ("long", "AssertionError")):
-        (tmp_path / "question.json").write_bytes(
-            msgspec.json.encode(Question(name="stepping", plugin=str(path), preset=preset))
+        (tmp_path / "request.json").write_bytes(
+            msgspec.json.encode(CheckRequest(name="stepping", plugin=str(path), preset=preset))
         )
-        contract.main(str(tmp_path / "question.json"), str(found), str(tmp_path / "finished.json"))
+        contract.main(str(tmp_path / "request.json"), str(found), str(tmp_path / "finished.json"))
         failed = broken(msgspec.json.decode(found.read_bytes(), type=list[Finding]))
         assert [each.reason.partition(" ")[0] for each in failed[:1]] == [reason] * bool(reason)
 

@@ -12,7 +12,7 @@ from xmcbench import Artifacts, load_dataset
 from xmcbench.command import request
 from xmcbench.command.main import VERBS, parser
 from xmcbench.command.settings_file import expand
-from xmcbench.contract import Question, check
+from xmcbench.contract import CheckRequest, check
 from xmcbench.experiment import only_ablation
 from xmcbench.methods.bm25 import BM25
 from xmcbench.methods.tfidf import Tfidf
@@ -42,7 +42,7 @@ def test_a_recipe_holds_the_contract(block, tmp_path):
     path = tmp_path / "recipe.py"
     path.write_text(block)
     (entry,) = from_file(path)
-    assert [each for each in check(Question(name=entry.name, plugin=str(path))) if each.status != "ok"] == []
+    assert [each for each in check(CheckRequest(name=entry.name, plugin=str(path))) if each.status != "ok"] == []
 
 
 def test_the_recipe_of_two_rankings_puts_the_first_one_first(tmp_path):

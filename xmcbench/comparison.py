@@ -15,7 +15,7 @@ from xmcbench.metrics.paired import Difference
 from xmcbench.output.layout import laid_out
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.records.differences import differences
-from xmcbench.records.selection import Choice, Selected, choose
+from xmcbench.records.selection import Conditions, Selected, choose
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting, seeds_of
 
@@ -156,7 +156,7 @@ def compare(
     """
     chosen = Setting.optional(setting, ratio, by)
     seeds = None if seed is None else seeds_of(seed)
-    one, other = choose(Store(Path(runs)), first, second, Choice(dataset, chosen, seeds))
+    one, other = choose(Store(Path(runs)), first, second, Conditions(dataset, chosen, seeds))
     unpaired = obstacle(one, other, filter)
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")

@@ -60,7 +60,7 @@ class Finding(Struct, frozen=True):
     reason: str = ""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class CheckRequest(Struct, frozen=True, kw_only=True):
     """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters.
 
     preset: whose values the other parameters have; None for ``quick``, if the method has it.
@@ -79,29 +79,29 @@ class Question(Struct, frozen=True, kw_only=True):
         return Limits(self.time_s, self.memory_gib)
 
 
-def check(question: Question) -> list[Finding]:
-    """Every check that applies to the method, in a separate process under the limits of the question.
+def check(request: CheckRequest) -> list[Finding]:
+    """Every check that applies to the method, in a separate process under the limits of the request.
 
     If the method does not load, the later checks are left out. If the process does not run to its end, that is the last
     finding.
     """
     with scratch() as folder:
-        asked, answered, finished = (folder / name for name in ("question.json", "findings.json", "finished.json"))
-        write_json(asked, msgspec.to_builtins(question))
+        asked, answered, finished = (folder / name for name in ("request.json", "findings.json", "finished.json"))
+        write_json(asked, msgspec.to_builtins(request))
         ending = supervise(
             "xmcbench.contract",
             [str(asked), str(answered), str(finished)],
             folder / "log",
             {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
             finished,
-            question.time_s,
-            question.limits.memory_bytes,
+            request.time_s,
+            request.limits.memory_bytes,
         )
         found = msgspec.json.decode(answered.read_bytes(), type=list[Finding]) if answered.exists() else []
         if finished.exists():
             return found
         if ending.timed_out:
-            return [*found, Finding("runs to its end", "timeout", f"stopped after {question.time_s:g} s")]
+            return [*found, Finding("runs to its end", "timeout", f"stopped after {request.time_s:g} s")]
         return [*found, Finding("runs to its end", "failed", ending.reason)]
 
 
@@ -110,9 +110,9 @@ def main(asked: str, answered: str, finished: str) -> None:
 
     A method can end the process at any time, so that its exit code says nothing.
     """
-    question = msgspec.json.decode(Path(asked).read_bytes(), type=Question)
+    request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
     found: list[Finding] = []
-    for finding in _findings(question):
+    for finding in _findings(request):
         # The check at chance runs a cell, whose reason has no place in the file.
         same = finding.reason and any(f"{each.reason} (".startswith(f"{finding.reason} (") for each in found)
         found.append(Finding(finding.name, finding.status, "as above") if same else finding)
@@ -120,17 +120,17 @@ def main(asked: str, answered: str, finished: str) -> None:
     write_json(Path(finished), len(found))
 
 
-def _findings(question: Question) -> Iterator[Finding]:
+def _findings(request: CheckRequest) -> Iterator[Finding]:
     loaded: list[type[Method]] = []
     values: dict[str, object] = {}
 
     def loads() -> None:
-        method = load(question.name, Path(question.plugin) if question.plugin else None)
+        method = load(request.name, Path(request.plugin) if request.plugin else None)
         loaded.append(method)
         known = parameters.declared(method)
-        preset = method.presets.get(DEFAULT_PRESET, {}) if question.preset is None else method.presets[question.preset]
-        given = parameters.resolve(known, question.name, preset)
-        values.update(parameters.resolve(known, question.name, {**given, **question.parameters}))
+        preset = method.presets.get(DEFAULT_PRESET, {}) if request.preset is None else method.presets[request.preset]
+        given = parameters.resolve(known, request.name, preset)
+        values.update(parameters.resolve(known, request.name, {**given, **request.parameters}))
         method(**values).require()
 
     finding = _finding("loads", loads, None)
@@ -149,7 +149,7 @@ def _findings(question: Question) -> Iterator[Finding]:
     checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
     if method.deterministic:
         checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
-    checks["is at chance where test pairs are random"] = lambda: _at_chance(question, method, values, question.limits)
+    checks["is at chance where test pairs are random"] = lambda: _at_chance(request, method, values, request.limits)
     for name, run in checks.items():
         yield _finding(name, run, method)
 
@@ -243,9 +243,9 @@ def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, 
         )
 
 
-def _at_chance(question: Question, method: type[Method], values: Mapping[str, object], limits: Limits) -> None:
+def _at_chance(request: CheckRequest, method: type[Method], values: Mapping[str, object], limits: Limits) -> None:
     """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
-    name, registry = question.name, Registry([Path(question.plugin)] if question.plugin else [])
+    name, registry = request.name, Registry([Path(request.plugin)] if request.plugin else [])
     with scratch() as folder:
         root = folder / "random-pairs"
         root.mkdir()

@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.records import Store
-from xmcbench.records.selection import Choice, choose, choose_row
+from xmcbench.records.selection import Conditions, choose, choose_row
 from xmcbench.setting import Setting
 
 FEW = Setting.of("fs", 0.1)
@@ -20,7 +20,7 @@ def chosen(record, tmp_path):
         for method, seeds, more in rows:
             for seed in seeds:
                 store.write(record(method, seed, **{"setting": FEW, **more}))
-        return choose(store, rows[0][0], rows[1][0], Choice(**choice))
+        return choose(store, rows[0][0], rows[1][0], Conditions(**choice))
 
     return choose_from
 
@@ -103,7 +103,7 @@ def stored(record, tmp_path):
 
 def test_what_tells_places_apart_is_named(stored):
     store = stored(("Other", "a"), ("Tiny", "a"))
-    for select in (lambda: choose(store, "a", "b", Choice()), lambda: choose_row(store, "a", Choice())):
+    for select in (lambda: choose(store, "a", "b", Conditions()), lambda: choose_row(store, "a", Conditions())):
         with pytest.raises(UsageError) as refused:
             select()
         assert refused.value.hint == "choose one: --dataset Other | --dataset Tiny"
@@ -112,15 +112,15 @@ def test_what_tells_places_apart_is_named(stored):
 def test_versions_of_the_data_are_told_apart_by_keys(stored):
     store = stored(("Tiny", "a"), ("Tiny", "c"))
     with pytest.raises(UsageError, match="name rows by their keys") as refused:
-        choose(store, "a", "b", Choice())
+        choose(store, "a", "b", Conditions())
     for digest in "ac":
         rows = {each.cell.method: each for each in store.records() if each.cell.dataset_sha256[0] == digest}
         keys = [rows[name].key[:12] for name in "ab"]
         assert f"Tiny fs-label-0.1: {keys[0]} {keys[1]}" in refused.value.hint
-        first, second = choose(store, *keys, Choice())
+        first, second = choose(store, *keys, Conditions())
         assert first.records[0].cell.dataset_sha256[0] == second.records[0].cell.dataset_sha256[0] == digest
         with pytest.raises(UsageError, match=keys[0]):
-            choose_row(store, "a", Choice())
+            choose_row(store, "a", Conditions())
 
 
 def test_a_common_place_goes_before_others(chosen):
@@ -149,9 +149,9 @@ def test_a_word_that_names_several_rows_is_told_their_keys(chosen, record):
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(chosen, tmp_path):
     chosen(("tfidf", (0,), {"ngrams": 2}), ("b", (0,), {}))
     with pytest.raises(UnknownName, match="did you mean 'tfidf'"):
-        choose(Store(tmp_path / "runs"), "tfdif", "b", Choice())
+        choose(Store(tmp_path / "runs"), "tfdif", "b", Conditions())
     with pytest.raises(UnknownName, match="did you mean 'tfidf:ngrams=2'"):
-        choose(Store(tmp_path / "runs"), "tfidf:ngrams=3", "b", Choice())
+        choose(Store(tmp_path / "runs"), "tfidf:ngrams=3", "b", Conditions())
 
 
 def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
@@ -159,19 +159,19 @@ def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
     file = first.store.record_path(first.records[0].cell)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    one, other = choose(Store(elsewhere), str(file), str(file), Choice())
+    one, other = choose(Store(elsewhere), str(file), str(file), Conditions())
     assert one.store.root == other.store.root == tmp_path / "runs"
     assert one.keys == first.keys
     with pytest.raises(UsageError, match="no record at .*missing.json"):
-        choose(Store(elsewhere), str(tmp_path / "missing.json"), str(file), Choice())
+        choose(Store(elsewhere), str(tmp_path / "missing.json"), str(file), Conditions())
 
 
 def test_a_row_is_named_by_its_key_or_its_variant(chosen, tmp_path, record):
     chosen(("a", (0,), {"ngrams": 2, "df": 1}), ("b", (0,), {}))
     runs, key = tmp_path / "runs", record("a", 0, setting=FEW, ngrams=2, df=1).key
     for word in (key, key[:12], "a:ngrams=2", "a:df=1", "a:ngrams=2, df=1"):
-        first, _ = choose(Store(runs), word, "b:", Choice())
+        first, _ = choose(Store(runs), word, "b:", Conditions())
         assert first.keys == [key]
     for word in ("a:", "a:df=2", "b:df=1", "c", "0" * 12):
         with pytest.raises(UnknownName):
-            choose(Store(runs), word, "b", Choice())
+            choose(Store(runs), word, "b", Conditions())

@@ -18,7 +18,7 @@ from xmcbench.metrics.power import POWER, Spread, spread
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
-from xmcbench.records.selection import Choice, Selected, choose, places
+from xmcbench.records.selection import Conditions, Selected, choose, places
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
 
@@ -152,14 +152,14 @@ def needed(
     metric: str = "P@1",
     power: float = POWER,
     store: Store,
-    choice: Choice | None = None,
+    conditions: Conditions | None = None,
     filter: str | None = None,  # noqa: A002 - the name of the flag
 ) -> list[Needed]:
     """What shows a difference ``detect``, as a fraction, in each dataset and setting of a store.
 
-    first, second: two rows as in ``compare``, maybe of two settings; default is every pair of rows. choice: dataset,
-    setting and seeds. A row that depends on the seed and has one run is left out: how much its seed matters is not
-    known.
+    first, second: two rows as in ``compare``, maybe of two settings; default is every pair of rows. conditions:
+    dataset, setting and seeds. A row that depends on the seed and has one run is left out: how much its seed matters
+    is not known.
 
     Raises UnknownName for a metric, UsageError where there are no two rows to judge or they cannot be paired, and what
     ``choose`` raises.
@@ -170,7 +170,7 @@ def needed(
         raise UsageError(f"--detect {100 * detect:g} must be between 0 and 100 points")
     if not 0.05 < power < 1:
         raise UsageError(f"--power {100 * power:g} must be between 5 and 100")
-    chosen = choice or Choice()
+    chosen = conditions or Conditions()
     if first is not None and second is not None:
         rows = choose(store, first, second, chosen)
         if unpaired := obstacle(*rows, filter):

@@ -14,7 +14,7 @@ from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import laid_out
-from xmcbench.records.selection import Choice, Selected, choose_row
+from xmcbench.records.selection import Conditions, Selected, choose_row
 from xmcbench.records.store import Store
 from xmcbench.runner.fitting import predict_texts
 from xmcbench.runner.place import Place
@@ -101,7 +101,7 @@ def show_instance(
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
     _check_k(k)
-    chosen = choose_row(store, word, Choice(dataset, setting, seed))
+    chosen = choose_row(store, word, Conditions(dataset, setting, seed))
     record = chosen.records[0]
     data = load_dataset(dataset or record.cell.dataset)
     if data.digest != record.cell.dataset_sha256:
@@ -181,7 +181,7 @@ def _planned(
     seed: Sequence[int] | None,
 ) -> PlannedCell:
     try:
-        record = choose_row(store, word, Choice(dataset, setting, seed)).records[0]
+        record = choose_row(store, word, Conditions(dataset, setting, seed)).records[0]
     except UsageError as error:
         missing = isinstance(error, NoResult | UnknownName) or not store.root.is_dir()
         if not missing or word.partition(":")[0] not in {entry.name for entry in registry}:

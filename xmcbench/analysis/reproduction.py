@@ -13,7 +13,7 @@ from xmcbench.errors import MethodError, UsageError
 from xmcbench.metrics import paired
 from xmcbench.metrics.corrections import holm
 from xmcbench.records import Record, Store
-from xmcbench.records.selection import Choice, choose_row
+from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.runner.confirmation import LARGEST_CHANGE
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Place
@@ -130,7 +130,7 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
                 f"{some} in {runs} with a key that begins with {key!r}",
                 f"`xmcbench ls results --runs {runs} --json` lists the keys",
             )
-    chosen = choose_row(store, keys[0], Choice(dataset))
+    chosen = choose_row(store, keys[0], Conditions(dataset))
     record = chosen.records[0]
     name = dataset or record.cell.dataset
     planned = plan_again(record, name, registry, into.store, force=True, gained=True)

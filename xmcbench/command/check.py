@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the contract test; 1 if a check fails or cannot run here."""
-    from xmcbench.contract import Question, check
+    from xmcbench.contract import CheckRequest, check
     from xmcbench.errors import UnknownName, UsageError
 
     name, preset = _split(arguments.method)
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise UnknownName("preset", preset, entry.description.presets, where=f"of {entry.name}")
     reports = {
         entry.name if preset is None else f"{entry.name}:{preset}": check(
-            Question(
+            CheckRequest(
                 name=entry.name,
                 plugin=str(plugin.resolve()) if plugin else None,
                 preset=preset,

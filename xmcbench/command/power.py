@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         metric=arguments.metric,
         power=arguments.power / 100,
         store=store,
-        choice=request.choice(arguments),
+        conditions=request.conditions(arguments),
         filter=arguments.filter,
     )
     print(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xmcbench.environment import Compute
     from xmcbench.experiment import Options
     from xmcbench.plugins.registry import Registry
-    from xmcbench.records.selection import Choice
+    from xmcbench.records.selection import Conditions
     from xmcbench.runner.grid import Grid
     from xmcbench.runner.place import Limits
     from xmcbench.runner.schedule import Jobs
@@ -36,11 +36,11 @@ def noted(registry: Registry) -> Registry:
     return registry
 
 
-def choice(arguments: argparse.Namespace) -> Choice:
+def conditions(arguments: argparse.Namespace) -> Conditions:
     """Where ``add_choice`` looks for rows. Raises UsageError."""
-    from xmcbench.records.selection import Choice
+    from xmcbench.records.selection import Conditions
 
-    return Choice(place(arguments), chosen_setting(arguments), _chosen_seeds(arguments))
+    return Conditions(place(arguments), chosen_setting(arguments), _chosen_seeds(arguments))
 
 
 def row_choice(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.dataset import Dataset
-from xmcbench.data.filter_file import write_filter
+from xmcbench.data.filter_file import keep_filter
 from xmcbench.data.store import kept, open_corpus, rows_of, titles_of, write_corpus
 from xmcbench.errors import DataError
 from xmcbench.storage.pairs import read_pairs
@@ -82,7 +82,7 @@ def _some_labels(parent: Dataset, card: Card, derivation: Derivation) -> Dataset
             write_corpus(folder / name, rows_of(texts, rows), kept_pairs, uids)
             if name == "test" and parent.filter_pairs:
                 removed = read_pairs(parent.filter_pairs, parent.label_corpus.rows)[rows][:, labels]
-                write_filter(folder / "filter.npz", removed)
+                keep_filter(folder / "filter.npz", removed)
         (folder / "labels").mkdir()
         write_corpus(folder / "labels", rows_of(parent.labels, labels), None, parent.label_corpus.uids)
 

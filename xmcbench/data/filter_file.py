@@ -19,12 +19,12 @@ def filter_store(path: Path, rows: int, columns: int) -> Path:
 
     def fill(folder: Path) -> None:
         pairs = read_filter(path, rows, columns)
-        write_filter(folder / "pairs.npz", pairs)
+        keep_filter(folder / "pairs.npz", pairs)
 
     return kept("filter", {"sha256": fingerprint(path), "rows": rows, "columns": columns}, fill) / "pairs.npz"
 
 
-def write_filter(path: Path, pairs: csr_matrix) -> None:
+def keep_filter(path: Path, pairs: csr_matrix) -> None:
     """Write the pairs of a filter, and their digest beside them."""
     write_pairs(path, pairs.indptr, pairs.indices)
     path.with_suffix(".sha256").write_text(pairs_digest(pairs.indptr, pairs.indices))

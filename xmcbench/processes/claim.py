@@ -14,10 +14,11 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from xmcbench.environment import machine, machine_tag
+from xmcbench.environment import machine
 from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.processes.lifetime import new_mark, supervisor_died, supervisor_lives
+from xmcbench.storage.temporary_name import unused_name
 
 #: The ending of a claim's file, and what is added to it for that of the process that takes a dead claim over.
 CLAIM, _TURN = ".claim", ".turn"
@@ -86,7 +87,7 @@ class Claim:
 
     def _created(self, path: Path) -> bool:
         """Create the file with our name in it, in one step; False if there is one."""
-        own = path.with_name(f".{path.name}.{machine_tag()}-{os.urandom(4).hex()}.tmp")
+        own = path.with_name(unused_name(path.name))
         said = json.dumps({"owner": self._mark, "host": socket.gethostname(), "pid": os.getpid()}) + "\n"
         try:
             own.write_text(said)

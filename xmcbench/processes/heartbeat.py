@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from xmcbench.environment import machine_tag
+from xmcbench.storage.temporary_name import unused_name
 
 
 class Living(Protocol):
@@ -57,7 +57,7 @@ def now(folder: Path) -> float:
     It is that of a new file, which is removed at once. Where none can be made, it is the time of this machine.
     """
     # As temporary files are named: where the process is killed in between, the next sweep removes it.
-    probe = folder / f".{machine_tag()}-{os.urandom(4).hex()}.tmp"
+    probe = folder / unused_name()
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError:

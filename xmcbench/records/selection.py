@@ -61,7 +61,7 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Conditions:
     """Conditions: dataset, setting, seeds.
 
     A dataset by its name is every version of it; one at a place is the version that is there.
@@ -72,12 +72,12 @@ class Choice:
     seeds: Sequence[int] | None = None
 
 
-def choose(store: Store, first: str, second: str, choice: Choice) -> tuple[Selected, Selected]:
+def choose(store: Store, first: str, second: str, conditions: Conditions) -> tuple[Selected, Selected]:
     """The two rows that two words select, in the only dataset and setting where both have results.
 
     Raises UsageError if there are none or several such places or rows; UnknownName for an unknown word.
     """
-    candidates = [_places(word, store, choice) for word in (first, second)]
+    candidates = [_places(word, store, conditions) for word in (first, second)]
     common = [place for place in candidates[0] if place in candidates[1]]
     if len(common) == 1:
         places = [common[0], common[0]]
@@ -105,38 +105,38 @@ def choose(store: Store, first: str, second: str, choice: Choice) -> tuple[Selec
     return one, other
 
 
-def choose_row(store: Store, word: str, choice: Choice) -> Selected:
+def choose_row(store: Store, word: str, conditions: Conditions) -> Selected:
     """The row that a word selects, in the only dataset and setting where it has a result.
 
     Raises UsageError if there are several such places or rows; UnknownName for an unknown word.
     """
-    places = _places(word, store, choice)
+    places = _places(word, store, conditions)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", _choices(places))
     row = _one_row(word, next(iter(places.values())))
     return Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
 
 
-def places(store: Store, choice: Choice) -> dict[Place, list[Record]]:
+def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     """The results of a runs folder that meet the conditions, by place. Raises UsageError if there are none."""
     store.check_exists()
     with store.noting_left_out():
-        found = _placed(store.records(), choice)
+        found = _placed(store.records(), conditions)
         if not found:
             where = f"{store.root} has no result with this dataset, setting and seed"
             raise UsageError(where, "see `xmcbench ls results`")
     return found
 
 
-def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]]:
+def _places(word: str, store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     with store.noting_left_out():
         records = _named(word, store)
         by_method = all(record.cell.method == word.partition(":")[0] for record in records)
         # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
-        found = _placed(records, choice, any_version=not by_method)
-        if not found and _placed(records, choice, any_version=True):
+        found = _placed(records, conditions, any_version=not by_method)
+        if not found and _placed(records, conditions, any_version=True):
             raise UsageError(
-                f"{word} has no result on the data at {choice.dataset}",
+                f"{word} has no result on the data at {conditions.dataset}",
                 "it has results on other data of the same name: run it again, or name a row by its key",
             )
         if not found:
@@ -144,9 +144,9 @@ def _places(word: str, store: Store, choice: Choice) -> dict[Place, list[Record]
     return found
 
 
-def _placed(records: Sequence[Record], choice: Choice, any_version: bool = False) -> dict[Place, list[Record]]:
+def _placed(records: Sequence[Record], conditions: Conditions, any_version: bool = False) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
-    dataset, version = _dataset(choice.dataset) if choice.dataset else (None, None)
+    dataset, version = _dataset(conditions.dataset) if conditions.dataset else (None, None)
     for record in records:
         cell = record.cell
         setting = cell.setting
@@ -154,8 +154,8 @@ def _placed(records: Sequence[Record], choice: Choice, any_version: bool = False
             record.ok
             and dataset in (None, cell.dataset.casefold())
             and (any_version or version in (None, cell.dataset_sha256))
-            and choice.setting in (None, setting)
-            and (choice.seeds is None or cell.seed in choice.seeds)
+            and conditions.setting in (None, setting)
+            and (conditions.seeds is None or cell.seed in conditions.seeds)
         )
         if fits:
             found.setdefault((cell.dataset, cell.dataset_sha256, setting), []).append(record)

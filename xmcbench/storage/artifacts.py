@@ -18,7 +18,7 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
-from xmcbench.environment import machine_tag, package_versions
+from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
@@ -28,7 +28,8 @@ from xmcbench.storage.lock import exclusive, in_use
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
-from xmcbench.storage.temporary import becomes, folder_in, remove_folder, scratch_folder, sweep
+from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder, sweep
+from xmcbench.storage.temporary_name import becomes, unused_name
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
@@ -297,7 +298,7 @@ def _take_away(folder: Path) -> None:
         return
     problem = _problem(folder)
     print(f"xmcbench: {folder} is damaged and will be regenerated: {visible(problem)}", file=sys.stderr)
-    aside = folder.with_name(f".{folder.name}.{machine_tag()}-{os.urandom(4).hex()}.tmp")  # swept if we are killed
+    aside = folder.with_name(unused_name(folder.name))  # swept if we are killed
     try:
         os.replace(folder, aside)  # whoever uses it keeps the files that it has open
     except OSError as error:

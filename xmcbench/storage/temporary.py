@@ -21,10 +21,9 @@ from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.storage.lock import NO_LOCKS
+from xmcbench.storage.temporary_name import BESIDE
 
-#: The names that ``hold_file`` and ``hold_folder`` give, beside a target and in the system's folder.
-#: The tag of the machine is in all of them: other programs write temporary files beside a target too, without one.
-_BESIDE = re.compile(r"\.(?:(?P<target>.*)\.)?(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
+#: The names of folders in the system's folder.
 _SCRATCH = re.compile(r"xmcbench-(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
 
 #: Seconds between two touches of a folder, and after how many untouched seconds one is removed that may be in use.
@@ -129,12 +128,6 @@ def scratch() -> Iterator[Path]:
         remove_folder(held, folder)
 
 
-def becomes(name: str) -> str | None:
-    """What the file or folder of this temporary name will be called: empty if nothing, None if it is not temporary."""
-    found = _BESIDE.fullmatch(name)
-    return found and (found["target"] or "")
-
-
 def sweep_scratch() -> None:
     """Remove the scratch folders of this user whose process was killed."""
     _sweep(Path(tempfile.gettempdir()), _SCRATCH)
@@ -142,7 +135,7 @@ def sweep_scratch() -> None:
 
 def sweep(folder: Path, depth: int = 0) -> None:
     """Remove what unfinished writes left in a folder, and so many levels below it, where their process was killed."""
-    _sweep(folder, _BESIDE)
+    _sweep(folder, BESIDE)
     if depth:
         with suppress(OSError):
             for entry in [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]:
