@@ -6,6 +6,7 @@ or nearly so, is an answer that a method with pairs may look up.
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 import zlib
 from collections import Counter
@@ -20,8 +21,6 @@ from xmcbench.data.tokenizer import load, unknown_letters
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
 
     from xmcbench.data.dataset import Dataset
     from xmcbench.texts import Texts
@@ -111,10 +110,11 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
     """
     reader = load(tokenizer) if tokenizer else None
     sides = {"training instances": dataset.train, "test instances": dataset.test, "labels": dataset.labels}
+    digests = {name: _digests(texts) for name, texts in sides.items()}
     findings: list[Finding] = []
     for name, texts in sides.items():
-        findings += _within(name, texts)
-    findings += _leaked(dataset, near)
+        findings += _within(name, texts, digests[name])
+    findings += _leaked(dataset, digests["training instances"], digests["test instances"], near)
     sample = [texts[row] for texts in sides.values() for row in range(0, len(texts), max(1, len(texts) // _SAMPLED))]
     scripts: Counter[str] = Counter()
     for text in sample:
@@ -126,31 +126,35 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
     return Audit(dataset.name, tuple(findings), near, shares, unread)
 
 
-def _within(name: str, texts: Texts) -> Iterator[Finding]:
-    """Empty texts, and texts that repeat an earlier one."""
-    import pyarrow.compute as pc
+def _digests(texts: Texts) -> np.ndarray:
+    """A number for each text, 0 where it is empty: the texts themselves may not fit in memory. uint64 [texts].
 
-    column = _column(texts)
-    empty = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(column)), 0)
-    if count := int(pc.sum(empty).as_py() or 0):
+    Two of ten million different texts share one with a probability of 3 in a million.
+    """
+    digests = np.zeros(len(texts), np.uint64)
+    for row, text in enumerate(texts):
+        if text and not text.isspace():
+            digests[row] = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
+    return digests
+
+
+def _within(name: str, texts: Texts, digests: np.ndarray) -> Iterator[Finding]:
+    """Empty texts, and texts that repeat an earlier one."""
+    rows = np.flatnonzero(digests)
+    if count := len(texts) - len(rows):
         yield Finding("are empty", name, count, len(texts))
-    counted = pc.value_counts(column.filter(pc.invert(empty)))
-    values, counts = counted.field("values"), counted.field("counts").to_numpy()
+    _, first, counts = np.unique(digests[rows], return_index=True, return_counts=True)
     repeated = np.flatnonzero(counts > 1)
     if len(repeated):
-        order = repeated[np.argsort(-counts[repeated], kind="stable")][:_EXAMPLES]
-        examples = tuple(f"{values[int(row)].as_py()} ({counts[row]} times)" for row in order)
+        order = repeated[np.lexsort((first[repeated], -counts[repeated]))][:_EXAMPLES]
+        examples = tuple(f"{texts[int(rows[first[each]])]} ({counts[each]} times)" for each in order)
         kind = "have the text of another label" if name == "labels" else f"have the text of other {name}"
         yield Finding(kind, name, int(counts[repeated].sum()), len(texts), examples)
 
 
-def _leaked(dataset: Dataset, near: bool) -> Iterator[Finding]:
-    """Test texts in the training set, exactly and nearly."""
-    import pyarrow.compute as pc
-
-    train, test = _column(dataset.train), _column(dataset.test)
-    nonempty = pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(test)), 0)
-    exact = pc.and_(pc.is_in(test, value_set=pc.unique(train)), nonempty).to_numpy(zero_copy_only=False)
+def _leaked(dataset: Dataset, train: np.ndarray, test: np.ndarray, near: bool) -> Iterator[Finding]:
+    """Test texts in the training set, exactly and nearly. train, test: their digests."""
+    exact = np.isin(test, train) & (test > 0)
     if exact.any():
         examples = tuple(dataset.test[int(row)] for row in np.flatnonzero(exact)[:_EXAMPLES])
         yield Finding("also appear in the training set", "test instances", int(exact.sum()), len(test), examples)
@@ -231,10 +235,3 @@ def _scripts(text: str) -> Counter[str]:
         if letter.isalpha():
             counts[unicodedata.name(letter, "UNKNOWN").split()[0]] += count
     return counts
-
-
-def _column(texts: Texts) -> pa.Array:
-    """The texts as one Arrow array."""
-    import pyarrow as pa
-
-    return pa.concat_arrays([*texts.batches()]) if len(texts) else pa.array([], pa.large_string())
