@@ -6,8 +6,10 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Method, Texts, TopK
 from xmcbench.environment import Compute
-from xmcbench.errors import UnknownName, UsageError
+from xmcbench.errors import MethodError, UnknownName, UsageError
+from xmcbench.plugins.loading import load
 from xmcbench.plugins.registry import Registry
+from xmcbench.records import Store
 from xmcbench.runner.parts import Part, keep_ranking, source, through
 from xmcbench.storage.source import source_of
 
@@ -26,6 +28,15 @@ class Frequent(Method):
         return TopK.from_scores(np.tile(self.scores, (len(raw_X), 1)), k)
 
 
+class User(Frequent):
+    """A method of parts: those that its parameter names."""
+
+    parts: str = "bm25,bm25:lucene,bm25:quick,glove,glove:,hybrid"
+
+    def uses(self):
+        return tuple(self.parts.split(","))
+
+
 class Blind(Frequent):
     """The same without a look at the pairs."""
 
@@ -33,6 +44,7 @@ class Blind(Frequent):
     deterministic = True
 
 
+BM25 = load("bm25")
 TEXTS = (Texts.from_lists(["a", "b"]), Texts.from_lists(["x", "y", "z"]), Texts.from_lists(["c"]))
 
 
@@ -93,7 +105,7 @@ def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkey
 
 
 def test_the_source_of_a_method_is_that_of_its_parts_too():
-    kind = Part.of("hybrid", Frequent()).kind
+    kind = Part.of("hybrid", User()).kind
     values = {"parts": "tfidf,bm25:lucene,tfidf"}
     hybrid, registry = kind(**values), Registry()
     assert [each.__name__ for each, _ in through(hybrid)] == ["Hybrid", "Tfidf", "BM25"]
@@ -102,8 +114,41 @@ def test_the_source_of_a_method_is_that_of_its_parts_too():
     assert source(Frequent()) == source_of(Frequent)
 
 
+def test_a_part_is_named_by_the_method_that_has_it():
+    """Its results would not be stale when the part changes."""
+    with pytest.raises(MethodError, match=r"User has the part tfidf, which its `uses` does not name \(return it there"):
+        Part.of("tfidf", User())
+    assert Part.of(" glove ", User()).name == "glove"
+
+
+def test_a_ranking_is_made_again_when_a_part_of_its_method_changes(part, monkeypatch):
+    """The ranking of B in A was kept when C in B had other code, or other values under the preset that B names."""
+
+    class Nested(Frequent):
+        trained = 0
+
+        def uses(self):
+            return ("inner",)
+
+    made = {"kind": Frequent, "values": {}}
+    monkeypatch.setattr(Part, "of", lambda spec, outer: Part(spec, spec, made["values"], made["kind"], outer))
+    one = part(Nested)
+
+    def trained():
+        one.ranking(TEXTS, known(1), 3)
+        return Nested.trained
+
+    assert [trained(), trained()] == [1, 1]
+    made["kind"] = BM25
+    assert [trained(), trained()] == [2, 2]
+    made["values"] = {"k1": 0.5}
+    assert [trained(), trained()] == [3, 3]
+    made["values"] = {}
+    assert trained() == 3
+
+
 def test_names_of_parts():
-    outer = Frequent()
+    outer = User()
     assert Part.of("bm25", outer).spec == "bm25"
     assert Part.of("bm25:lucene", outer).values["k1"] == 1.2
     assert Part.of("glove", outer).spec == "glove:quick"
@@ -112,5 +157,77 @@ def test_names_of_parts():
             Part.of(spec, outer)
         with pytest.raises(UnknownName, match="unknown preset '.*' of "):
             Registry().used("hybrid", {"parts": spec})
-    with pytest.raises(UsageError, match="bm25 cannot be a part of itself"):
-        Part.of("bm25", Part.of("bm25", outer).kind())
+    own = Part.of("hybrid", outer).kind(parts="hybrid,bm25")
+    with pytest.raises(UsageError, match="hybrid cannot be a part of itself"):
+        Part.of("hybrid", own)
+
+
+INNER = """
+import numpy as np
+from xmcbench import Method, TopK
+
+class Method_(Method):
+    def fit(self, raw_X, raw_Y, pairs=None):
+        self.labels = len(raw_Y)
+
+    def predict(self, raw_X, k=100):
+        return TopK.from_scores(np.tile(np.arange(self.labels), (len(raw_X), 1)), k)
+"""
+OUTER = """
+from xmcbench import Method, Part
+
+class {name}(Method):
+    def uses(self):
+        return ("{part}",)
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        self.texts = raw_X, raw_Y
+
+    def predict(self, raw_X, k=100):
+        return Part.of("{part}", self).ranking((*self.texts, raw_X), None, k)[0]
+"""
+LEARNER = """
+import numpy as np
+from xmcbench import Method, Part, TopK
+
+class Learner(Method):
+    def uses(self):
+        return ("inner",)
+
+    def pretrain(self, raw_X, raw_Y):
+        return {"best": Part.of("inner", self).ranking((raw_X, raw_Y, raw_X), None, 1)[0].indices}
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        self.label, self.labels = self.pretrained["best"][0, 0], len(raw_Y)
+
+    def predict(self, raw_X, k=100):
+        order = (self.label + np.arange(self.labels)) % self.labels
+        return TopK.from_scores(np.tile(-np.argsort(order), (len(raw_X), 1)), k)
+"""
+
+
+def test_results_through_parts_of_parts_and_through_a_pre_training_are_stale_with_them(
+    inside, tiny, installed, plugin, tmp_path
+):
+    """A refresh took the ranking, or the pre-training, of the older code, and called the result fresh."""
+    installed("inner_package", "inner", INNER)
+    installed("middle_package", "middle", OUTER.format(name="Method_", part="inner"))
+    outer = OUTER.format(name="Outer", part="middle")
+    run = ("run", "--dataset", tiny, "--setting", "ez", "--runs", "runs")
+    run += ("--plugin", plugin(outer, "outer.py"), "--plugin", plugin(LEARNER, "learner.py"))
+    run += ("--methods", "inner,middle,outer,learner", "--refresh")
+
+    def best():
+        """The first label of every method."""
+        ended = inside(*run)
+        assert ended.returncode == 0, ended.stderr
+        store = Store(tmp_path / "runs")
+        return {
+            each.cell.method: TopK.load(store.predictions_path(each.cell)).indices[0, 0].item()
+            for each in store.records()
+        }
+
+    assert best() == {"inner": 9, "middle": 9, "outer": 9, "learner": 9}
+    module = tmp_path / "inner_package" / "inner_package_module.py"
+    module.write_text(module.read_text().replace("np.arange(self.labels)", "-np.arange(self.labels)"))
+    assert best() == {"inner": 0, "middle": 0, "outer": 0, "learner": 0}

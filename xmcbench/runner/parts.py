@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench import parameters
-from xmcbench.errors import UnknownName, UsageError
+from xmcbench.errors import MethodError, UnknownName, UsageError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
@@ -46,8 +46,14 @@ class Part:
     def of(cls, spec: str, outer: Method) -> Part:
         """A part by NAME or NAME:PRESET; a name alone is its preset ``quick`` where it has one, as in a run.
 
-        Only installed methods can be parts. Raises UnknownName, UsageError, PluginError, Unavailable.
+        Only installed methods can be parts. Raises UnknownName, UsageError, PluginError, Unavailable, and MethodError
+        for one that ``uses`` of the outer method does not name.
         """
+        if spec.strip() not in {each.strip() for each in outer.uses()}:
+            raise MethodError(
+                f"{type(outer).__name__} has the part {spec}, which its `uses` does not name",
+                "return it there too: otherwise results are not stale when the part changes",
+            )
         name, colon, preset = (each.strip() for each in spec.partition(":"))
         kind = load(name)
         if kind is type(outer):
@@ -83,14 +89,17 @@ class Part:
                 seed=self.outer.seed,
                 artifacts=self.outer.artifacts,
                 compute=self.outer.compute,
-                identity={"method": self.name, "parameters": parameters.identity(declared, self.values)},
+                identity=identity(self.name, parameters.identity(declared, self.values), method),
                 phases=Phases(),
             )
             TopK.save_joined(folder / _RANKING, found, len(texts[2]), k)
             (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
+        (_, *inner) = used = through(method)
         key = _identity(self.name, method, texts, pairs, k, self.outer.seed)
-        folder = self.outer.artifacts.get(_KIND, key, build, uses=(self.kind,))
+        if inner:  # their presets may change
+            key["parts"] = [values for _, values in inner]
+        folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used))
         return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
 
 
@@ -109,6 +118,11 @@ def source(method: Method) -> Source:
     read = [source_of(kind) for kind, _ in used]
     packages = sorted({package for each in read for package in each.packages})
     return Source(joined([each.digest for each in read], [values for _, values in used[1:]]), tuple(packages))
+
+
+def identity(name: str, values: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """What names the training of a method with these parameters, with the source of its parts if it has any."""
+    return {"method": name, "parameters": values, **({"parts": source(method).digest} if method.uses() else {})}
 
 
 def keep_ranking(

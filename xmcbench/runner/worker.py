@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -26,7 +26,7 @@ from xmcbench.method import Method
 from xmcbench.plugins.loading import load
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.runner.parts import keep_ranking, source
+from xmcbench.runner.parts import identity, keep_ranking, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.cache import hub_home
@@ -100,9 +100,9 @@ def run(job: Job) -> Outcome:
     check = partial(_check_unchanged, job, frozenset(sys.modules))
     supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
     artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "", check)
-    identity = {"method": job.method, "parameters": job.parameters}
+    named = identity(job.method, job.parameters, method)
     if job.only:
-        outcome = _pretrained(job, method, texts, artifacts, phases)
+        outcome = _pretrained(job, method, named, texts, artifacts, phases)
         check()
         return outcome
     predictions = predict(
@@ -113,7 +113,7 @@ def run(job: Job) -> Outcome:
         seed=job.seed,
         artifacts=artifacts,
         compute=job.compute,
-        identity=identity,
+        identity=named,
         phases=phases,
     )
     TopK.save_joined(Path(job.predictions), predictions, len(texts[2]), job.k)
@@ -156,13 +156,17 @@ def _check_unchanged(job: Job, known: Collection[str]) -> None:
 
 
 def _pretrained(
-    job: Job, method: Method, texts: tuple[Texts, Texts, Texts], artifacts: Artifacts, phases: Phases
+    job: Job,
+    method: Method,
+    named: Mapping[str, object],
+    texts: tuple[Texts, Texts, Texts],
+    artifacts: Artifacts,
+    phases: Phases,
 ) -> Outcome:
     """Do the pre-training of a method as ``predict`` would, and nothing else."""
     method.seed, method.artifacts, method.compute = job.seed, artifacts, job.compute
-    identity = {"method": job.method, "parameters": job.parameters, "seed": job.seed}
     with phases("pretrain"):
-        prediction.pretrained(method, *texts[:2], identity)
+        prediction.pretrained(method, *texts[:2], {**named, "seed": job.seed})
     used = tuple(dict.fromkeys(artifacts.used))
     return Outcome(status="ok", wall_s=phases.seconds, reused_s=artifacts.reused_s, artifacts=used)
 
