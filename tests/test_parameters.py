@@ -184,7 +184,25 @@ def test_a_private_attribute_may_have_a_type_that_only_a_type_checker_knows(plug
     (entry,) = from_file(plugin(TYPED.format(line="_tower: Tower | None = None"), "private.py"))
     assert list(declared(entry.usable())) == ["steps"]
     (entry,) = from_file(plugin(TYPED.format(line="tower: Tower | None = None"), "public.py"))
-    assert "Typed: the type of an attribute cannot be resolved: name 'Tower' is not defined" in entry.problem
+    assert "Typed.tower: its type cannot be resolved: name 'Tower' is not defined" in entry.problem
+    constant = "    from __future__ import annotations" + TYPED.format(line="tower: ClassVar[Tower | None] = None")
+    (entry,) = from_file(plugin(constant.replace("TYPE_CHECKING", "TYPE_CHECKING, ClassVar", 1), "constant.py"))
+    assert list(declared(entry.usable())) == ["steps"]
+
+
+@pytest.mark.parametrize("name", ["seed", "pretrain"])
+def test_a_parameter_with_the_name_of_a_part_of_the_contract(plugin, name):
+    source = TYPED.replace("TYPE_CHECKING", "TYPE_CHECKING").format(line=f"{name}: bool = True")
+    (entry,) = from_file(plugin(source))
+    assert f"Typed.{name} is part of the contract: remove its type, or rename it" in entry.problem
+
+
+def test_a_constant_of_a_kind_that_no_parameter_has_needs_a_class_variable():
+    class Holding(Method):
+        memo = {}  # noqa: RUF012
+
+    (said,) = undeclared(Holding, Method)
+    assert said.endswith("so it is not a hyperparameter: write `memo: ClassVar = {}` for a constant")
 
 
 def test_what_is_not_declared_is_said():

@@ -147,6 +147,8 @@ def _findings(request: CheckRequest) -> Iterator[Finding]:
     checks["pads where k is larger than the number of labels"] = lambda: _valid(method, values, pairs=True, k=50)
     checks["accepts empty and unknown texts"] = lambda: _strange_texts(method, values)
     checks["gives equal predictions under one seed"] = lambda: _repeats(method, values)
+    if hasattr(method, "pretrain"):
+        checks["gives equal predictions from a kept pre-training"] = lambda: _keeps_pretraining(method, values)
     if method.deterministic:
         checks["gives equal predictions under any seed"] = lambda: _repeats(method, values, seeds=(0, 1))
     checks["is at chance where test pairs are random"] = lambda: _at_chance(request, method, values, request.limits)
@@ -192,6 +194,7 @@ def _predict(
     pairs: csr_matrix | None,
     k: int,
     seed: int = 0,
+    artifacts: Artifacts | None = None,
 ) -> TopK:
     train, labels, _ = _corpus()
     parts = predict(
@@ -200,7 +203,7 @@ def _predict(
         pairs,
         k,
         seed=seed,
-        artifacts=Artifacts(),
+        artifacts=artifacts or Artifacts(),
         compute=Compute(),
         identity={"method": cls.__name__, "parameters": dict(values)},
         phases=Phases(),
@@ -243,6 +246,17 @@ def _repeats(cls: type[Method], values: Mapping[str, object], seeds: tuple[int, 
         )
 
 
+def _keeps_pretraining(cls: type[Method], values: Mapping[str, object]) -> None:
+    train, _, pairs = _corpus()
+    kept = Artifacts()
+    first, second = (_predict(cls, values, train[:20], _known(cls, pairs), 5, artifacts=kept) for _ in range(2))
+    if not (np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)):
+        raise MethodError(
+            "a run that finds the pre-training of another one predicts differently",
+            "`fit` may use self.pretrained, and nothing else that `pretrain` has left on the object",
+        )
+
+
 def _at_chance(request: CheckRequest, method: type[Method], values: Mapping[str, object], limits: Limits) -> None:
     """Run a cell on a dataset with random test pairs: a method can only predict them if it has seen them."""
     name, registry = request.name, Registry([Path(request.plugin)] if request.plugin else [])
@@ -254,6 +268,8 @@ def _at_chance(request: CheckRequest, method: type[Method], values: Mapping[str,
         store = Store(folder / "runs")
         planned = plan([Request(str(root), setting, (name,), None, {name: values})], registry, store)
         (record,) = execute(planned, Place(store, limits))
+    if record.status == "skipped":
+        raise Unavailable(record.reason)
     if not record.ok:
         raise MethodError(record.reason)
     hits, scored = round(record.metrics["none"].values["P@1"] * _ROWS), record.metrics["none"].scored

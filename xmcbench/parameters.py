@@ -15,6 +15,7 @@ import difflib
 import inspect
 import math
 import operator
+import re
 import sys
 import types
 import typing
@@ -34,6 +35,8 @@ Value = TypeVar("Value")
 
 _KINDS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "str": str}
 _SCALARS = (bool, int, float, str)
+#: A type that is written as a string and names no hyperparameter.
+_CLASS_VAR = re.compile(r"\s*(\w+\.)?ClassVar\b")
 
 
 #: Sign of a limit -> how it reads in an error, and its test.
@@ -153,11 +156,14 @@ def _hints(cls: type) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for owner in reversed(cls.__mro__):
         public = {name: hint for name, hint in inspect.get_annotations(owner).items() if not name.startswith("_")}
-        stand_in = type(owner.__name__, (), {"__annotations__": public, "__module__": owner.__module__})
-        try:
-            hints |= typing.get_type_hints(stand_in, include_extras=True)
-        except NameError as error:
-            raise PluginError(f"{owner.__name__}: the type of an attribute cannot be resolved: {error}") from error
+        for name, hint in public.items():
+            stand_in = type(owner.__name__, (), {"__annotations__": {name: hint}, "__module__": owner.__module__})
+            try:
+                hints |= typing.get_type_hints(stand_in, include_extras=True)
+            except NameError as error:
+                if isinstance(hint, str) and _CLASS_VAR.match(hint):  # no hyperparameter, whatever its type is
+                    continue
+                raise PluginError(f"{owner.__name__}.{name}: its type cannot be resolved: {error}") from error
     return hints
 
 
@@ -179,9 +185,10 @@ def undeclared(cls: type, base: type) -> list[str]:
                 found.append(f"{owner.__name__}.{name} is not part of the contract: did you mean {near[0]!r}?")
             else:
                 kind = type(value).__name__
+                typed = f"`{name}: {kind} = {value!r}`, or " if isinstance(value, _SCALARS) else ""
                 found.append(
                     f"{owner.__name__}.{name} = {value!r} has no type, so it is not a hyperparameter: "
-                    f"write `{name}: {kind} = {value!r}`, or `{name}: ClassVar = {value!r}` for a constant"
+                    f"write {typed}`{name}: ClassVar = {value!r}` for a constant"
                 )
     return found
 

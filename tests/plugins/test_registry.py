@@ -95,6 +95,27 @@ def test_two_of_one_name_are_refused_with_both_origins(plugin):
         Registry([first, second])
 
 
+def test_a_class_with_an_underscore_is_a_base_of_others(plugin):
+    path = plugin(
+        """
+        from xmcbench import Method
+
+        class _Base(Method):
+            def fit(self, raw_X, raw_Y, pairs=None): ...
+
+        class Derived(_Base):
+            def predict(self, raw_X, k=100): ...
+        """
+    )
+    assert [(entry.name, bool(entry.description)) for entry in Registry([path]) if entry.plugin] == [("derived", True)]
+
+
+def test_a_file_that_cannot_be_imported_in_a_cell_alone_says_why(plugin):
+    """The message was that there was no such method."""
+    with pytest.raises(PluginError, match="cannot be imported: ZeroDivisionError"):
+        load("mine", plugin(GOOD.format(name="Mine") + "\n    1 / 0"))
+
+
 def test_a_missing_file_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="no plug-in file"):
         from_file(tmp_path / "none.py")

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -450,6 +451,18 @@ def test_the_key_of_an_artifact_has_the_source_of_all_that_is_used(write, tmp_pa
     before = folders()
     assert differing(before, folders({"rooms/shared.py": "def helper():\n    return 2\n"})) == [1]
     assert differing(before, folders({"util.py": "def build(folder):\n    return 2\n"})) == [0, 1]
+
+
+def test_the_key_of_an_artifact_has_the_source_of_a_function_with_arguments(write, tmp_path):
+    """A partial function is of the module functools, which never changes."""
+
+    def folder(body):
+        write({"util.py": f"def build(folder, number): return {body}\n"})
+        from pack.util import build
+
+        return Artifacts(tmp_path / "artifacts").get("kind", {}, partial(partial(build), number=1)).name
+
+    assert folder("number") == folder("number") != folder("-number")
 
 
 #: All kinds of syntax whose trees versions of Python could print differently.

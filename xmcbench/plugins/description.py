@@ -104,7 +104,7 @@ def contract_problem(method: object) -> str:
     if method.supervision not in get_args(Supervision):
         return f"{method.__name__}.supervision is {method.supervision!r}, not one of {', '.join(get_args(Supervision))}"
     known = parameters.declared(method)
-    taken = [name for name in known if hasattr(Method, name)]
+    taken = [name for name in known if hasattr(Method, name) or name == "pretrain"]
     if taken:  # the harness would overwrite a parameter called `seed`
         return f"{method.__name__}.{taken[0]} is part of the contract: remove its type, or rename it"
     if unknown := sorted(set(method.needs) - {"cores", "gpu"}):

@@ -63,6 +63,8 @@ def load(name: str, plugin: Path | None = None) -> type[Method]:
     """
     found = from_file(plugin) if plugin else [from_point(point(name))]
     by_name = {each.name: each for each in found}
+    if name not in by_name and plugin and found[0].method is None:  # the file cannot be imported here
+        return found[0].usable()
     if name not in by_name:
         raise UnknownName("method", name, by_name)
     return by_name[name].usable()
@@ -127,7 +129,10 @@ def from_file(path: Path) -> list[Imported]:
     classes = [
         member
         for member in members
-        if issubclass(member, Method) and member.__module__ == module_name and not inspect.isabstract(member)
+        if issubclass(member, Method)
+        and member.__module__ == module_name
+        and not inspect.isabstract(member)
+        and not member.__name__.startswith("_")  # a base of others
     ]
     if not classes:
         return [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]

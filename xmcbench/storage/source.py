@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -159,6 +160,8 @@ class _Module(NamedTuple):
 
 
 def _module_name(thing: object) -> str:
+    while isinstance(thing, partial):
+        thing = thing.func
     if isinstance(thing, ModuleType):
         return thing.__name__
     return str((thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)).__module__)
