@@ -434,6 +434,9 @@ def test_results_on_an_earlier_version_of_the_data_are_left_out_and_named(inside
     assert ("BM25" in page, "TF-IDF" in page) == (True, False)
     assert (runs / "other.md").is_file()
     assert inside("leaderboard", "--runs", "sent", "--check").returncode == 0
+    assert inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf", "--runs", "more").returncode == 0
+    ended = inside("leaderboard", "add", "more", "--out", "sent", "--dataset", tiny)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_cell_without_a_result_is_left_out(inside, tiny, plugin, tmp_path):

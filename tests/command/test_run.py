@@ -597,8 +597,14 @@ sys.exit(main(["run", "--dataset", {str(tiny)!r}, *{words!r}]))
         (["--setting", "ez", "--methods", ","], "is empty"),
         (["--setting", "ez", "--plugin", "none.py"], "no plug-in file"),
         (["--setting", "ez", "--config", "none.toml"], "cannot read the settings file"),
-        (["--setting", "ez", "--time-limit", "0"], "a time limit of 0 is not in 0..1e+09"),
-        (["--setting", "ez", "--memory-limit", "1e300"], "a memory limit of 1e+300 is not in 0..1e+09"),
+        (
+            ["--setting", "ez", "--time-limit", "0"],
+            "a time limit of 0 is not above 0 and at most 1e+09 (use inf for no limit)",
+        ),
+        (
+            ["--setting", "ez", "--memory-limit", "1e300"],
+            "a memory limit of 1e+300 is not above 0 and at most 1e+09 (leave it out for no limit)",
+        ),
         (["--setting", "ez", "--filter", "file"], "has no filter 'file'"),
         (["--setting", "zero"], "unknown setting 'zero'"),
         (["--setting", "ez,zero"], "unknown setting 'zero'"),

@@ -74,6 +74,18 @@ def test_p_is_that_of_the_t_test_where_that_holds():
     assert found.p == pytest.approx(ttest_ind(delta[members], delta[~members], equal_var=False).pvalue, abs=0.004)
 
 
+@pytest.mark.parametrize(("rows", "inside"), [(100, 30), (1_000, 100), (1_000, 450), (300, 50)])
+@pytest.mark.parametrize(("high", "low"), [(1.0, 0.0), (1.0, -1.0), (0.3, 0.1)])
+def test_a_slice_that_is_all_the_difference_is_the_clearest(rows, inside, high, low):
+    """Nothing varies inside or outside: its p was 1, or the least one, as the sums were rounded."""
+    members = np.arange(rows) < inside
+    differences = np.where(members, high, low)
+    found = contrasts(differences, {"all": members}, permutations=199)["all"]
+    assert found.p == pytest.approx(1 / 200)
+    assert np.isfinite(found.t)
+    assert np.sign(found.t) == 1
+
+
 def test_small_slices_are_left_out_and_equal_rows_have_no_contrast():
     members = np.arange(100) < LEAST_ROWS - 1
     assert contrasts(np.ones(100), {"small": members, "large": ~members}) == {}

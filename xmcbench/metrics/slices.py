@@ -35,6 +35,8 @@ _BLOCK = 8_000_000
 
 #: Variances below this, of fractions, are rounding.
 _ROUNDING = 1e-24
+#: The least variance within slices, as a share of the whole: less is rounding of sums of squares.
+_LEAST_SHARE = 1e-10
 
 
 class Contrast(NamedTuple):
@@ -111,7 +113,10 @@ def contrasts(
 def _welch(
     differences: NDArray[np.float64], inside: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Welch's t of each slice, float64 [draws, slices], of differences [draws, rows]; 0 where nothing varies."""
+    """Welch's t of each slice, float64 [draws, slices], of differences [draws, rows]; 0 where nothing varies.
+
+    Where nothing varies inside nor outside, but between them, it is large and finite.
+    """
     squares = differences**2
     within, within_squares = differences @ inside, squares @ inside
     without = differences.sum(axis=1)[:, None] - within
@@ -119,8 +124,10 @@ def _welch(
     others = differences.shape[1] - sizes
     variance = _variance(within, within_squares, sizes) / sizes + _variance(without, without_squares, others) / others
     contrast = within / sizes - without / others
-    still = variance <= _ROUNDING
-    return np.asarray(np.where(still, 0.0, contrast / np.sqrt(np.where(still, 1.0, variance))))
+    whole = differences.var(axis=1, ddof=1)[:, None]
+    still = whole <= _ROUNDING
+    least = _LEAST_SHARE * whole * (1 / sizes + 1 / others)
+    return np.asarray(np.where(still, 0.0, contrast / np.sqrt(np.where(still, 1.0, np.maximum(variance, least)))))
 
 
 def _variance(

@@ -25,9 +25,11 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Raise UsageError for a limit that is not above 0, or more than any machine has."""
-        for what, limit in (("time limit", self.time_s), ("memory limit", self.memory_gib)):
+        limits = {"time limit": (self.time_s, "use inf"), "memory limit": (self.memory_gib, "leave it out")}
+        for what, (limit, none) in limits.items():
             if limit is not None and not 0 < limit <= _MOST:
-                raise UsageError(f"a {what} of {limit:g} is not in 0..{_MOST:g}", "leave it out for no limit")
+                message = f"a {what} of {limit:g} is not above 0 and at most {_MOST:g}"
+                raise UsageError(message, f"{none} for no limit")
 
     @property
     def memory_bytes(self) -> int | None:

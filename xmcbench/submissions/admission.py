@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from xmcbench.data import load_dataset
 from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.pages import pages
 from xmcbench.output.escaping import skeleton
 from xmcbench.plugins.registry import Registry
@@ -103,7 +104,9 @@ def examine(
             titles.setdefault(record.cell.method, record.method.title)
             found.accepted.append(Candidate(path, record, sent, source, there))
     taken = {each.record.key for each in found.accepted}
-    shown = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
+    others = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
+    kept, _ = latest([*others, *(each.record for each in found.accepted)])  # a board leaves earlier versions out
+    shown = [each for each in others if each.key in {record.key for record in kept}]
     if problem := _unshowable(shown):
         raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "fix them first")
     found.accepted = list(_showable(found.accepted, shown, found.refused))
