@@ -38,7 +38,7 @@ def runs(inside, tiny, kept, tmp_path):
     return Path(shutil.copytree(kept / "runs", tmp_path / "runs"))
 
 
-def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny):
+def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny, tmp_path):
     assert inside("export", "run", "tfidf", "--dataset", tiny, "--out", "run.txt").returncode == 0
     assert inside("export", "qrels", "--dataset", tiny, "--out", "qrels.txt").returncode == 0
     (record,) = Store(runs).records()
@@ -49,6 +49,11 @@ def test_a_run_and_qrels_score_as_the_record_does(inside, runs, tiny):
         inside("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "run.txt", "--json").stdout
     )
     assert of_qrels["values"] == pytest.approx({name: expected[name] for name in of_qrels["values"]})
+    lines = (tmp_path / "run.txt").read_text().splitlines()
+    (tmp_path / "other.txt").write_text("\n".join(f"x{line}" for line in lines))
+    ended = inside("score", "--format", "trec", "--qrels", "qrels.txt", "--predictions", "other.txt")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "no query of qrels.txt has predictions in other.txt (do both name queries alike?)" in ended.stderr
     assert {*METRICS} - {*of_qrels["values"]} == {"PSP@1", "PSP@3", "PSP@5"}
     assert Path("run.txt").read_text().splitlines()[0].split()[:4] == ["0100", "Q0", "label-apple", "1"]
 

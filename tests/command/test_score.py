@@ -22,9 +22,10 @@ def test_a_perfect_run_scores_one(inside, tiny, predictions):
     assert document["values"]["P@1"] == document["values"]["R@3"] == document["values"]["nDCG@5"] == 1
     assert document["values"]["P@5"] == pytest.approx(0.4)
     assert (document["scored"], document["unlabeled"], document["filter"]) == (30, 0, "none")
-    text = inside("score", "--dataset", tiny, "--predictions", predictions).stdout
-    assert "metric protocol 2" in text
-    assert "100.00" in text
+    ended = inside("score", "--dataset", tiny, "--predictions", predictions)
+    assert "metric protocol 2" in ended.stdout
+    assert "100.00" in ended.stdout
+    assert "note: the predictions end at rank 2; metrics of more ranks are of these" in ended.stderr
 
 
 def test_a_test_set_without_labels_cannot_be_scored(inside, tiny, predictions):

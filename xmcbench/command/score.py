@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,7 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
     from xmcbench.command import report
     from xmcbench.data import load_dataset
     from xmcbench.errors import UsageError
+    from xmcbench.metrics import protocol
     from xmcbench.topk import TopK
 
     place = request.place(arguments)
@@ -90,6 +92,11 @@ def _of_dataset(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object
         predictions = TopK.load(arguments.predictions)
     filter_name = dataset.chosen_filter(arguments.filter)
     scores = evaluate(predictions, dataset, filter=filter_name)
+    if predictions.k < min(protocol.DEPTH, len(dataset.labels)):
+        print(
+            f"xmcbench: note: the predictions end at rank {predictions.k}; metrics of more ranks are of these",
+            file=sys.stderr,
+        )
     return scores, {"dataset": dataset.name, "filter": filter_name, "depth": predictions.k}
 
 
@@ -107,5 +114,9 @@ def _of_qrels(arguments: argparse.Namespace) -> tuple[Scores, dict[str, object]]
     names = trec.names_in(arguments.predictions, arguments.qrels)
     truth = trec.read_qrels(arguments.qrels, *names)
     predictions = trec.read_run(arguments.predictions, *names, others=True)
+    if not (predictions.indices >= 0).any():
+        raise UsageError(
+            f"no query of {arguments.qrels} has predictions in {arguments.predictions}", "do both name queries alike?"
+        )
     scores = metrics.evaluate(predictions, truth)
     return scores, {"dataset": arguments.qrels.name, "filter": "none", "depth": predictions.k}

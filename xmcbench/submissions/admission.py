@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from xmcbench.data import load_dataset
 from xmcbench.errors import StorageError, XmcbenchError
-from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.consistency import latest
+from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
 from xmcbench.output.escaping import skeleton
 from xmcbench.plugins.registry import Registry
