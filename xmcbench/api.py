@@ -103,6 +103,8 @@ def curve(
     Methods that never look at pairs run once. execute_missing: False only reads finished cells. Raises what ``run``
     raises.
     """
+    if isinstance(methods, Sequence) and not methods:
+        raise UsageError("methods is empty", 'name one or more, for example methods=["tfidf", "xr-linear"]')
     if len(ratios) == 0:
         raise UsageError("ratios is empty", f"for example ratios={RATIOS}")
     settings(["fs"], [0.5], [by])  # at the shares 0 and 1 `by` makes no difference, and is not looked at

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.errors import UnknownName, UsageError
 from xmcbench.leaderboard.rows import Estimate, Row, rows
 from xmcbench.metrics import METRICS
+from xmcbench.output.quantities import counted
 from xmcbench.storage.canonical import canonical_json
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Choice:
         values = (shlex.quote(f"{self.method}.{name}={value}") for name, value in self.parameters.items())
         flags = " ".join(f"--set {value}" for value in values)
         return (
-            f"best {self.metric} of {self.rows} rows of {self.method} on {self.dataset}, {self.setting}: {self.name}, "
-            f"{figure:.2f} ±{width:.1f}{close}" + (f"; select it with {flags}" if flags else "")
+            f"best {self.metric} of {counted(self.rows, 'row')} of {self.method} on {self.dataset}, {self.setting}: "
+            f"{self.name}, {figure:.2f} ±{width:.1f}{close}" + (f"; select it with {flags}" if flags else "")
         )
 
     def as_json(self) -> dict[str, Any]:

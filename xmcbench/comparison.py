@@ -123,7 +123,7 @@ class Comparison:
         lines = [f"{verdict} ({test}; Holm's correction over {len(self.adjusted)} metrics)."]
         if any(each.about_runs for each in self.differences.values()):
             lines.append(
-                "The verdict is about these runs, not about the methods: one side has a single run, and another seed "
+                "The verdict is about these runs, not about the methods: a row has a single run, and another seed "
                 "would change its results. To compare the methods, use several seeds on each side (--seed 0,1,2), and "
                 "name a row by METHOD:VARIANT: a key is that of one seed."
             )
@@ -229,12 +229,16 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apart(first: Sequence[Record], second: Sequence[Record]) -> Iterator[tuple[str, tuple[object, object]]]:
-    """Where two rows differ, results aside: (field, (one, other)), for the first seed that differs there."""
+    """Where two rows differ, results aside: (field, (one, other)), for the first seed of both that differs there."""
     found: dict[str, tuple[object, object]] = {}
-    for one, other in zip(map(as_json, first), map(as_json, second), strict=False):
-        for name in sorted(one.keys() - {*_RESULT}):
-            for place, mine, theirs in differences(one[name], other[name], name):
-                found.setdefault(place, (mine, theirs))
+    seeds = {record.cell.seed: record for record in second}
+    both = [(record, seeds[record.cell.seed]) for record in first if record.cell.seed in seeds]
+    for one, other in both or zip(first, second, strict=False):
+        mine, theirs = as_json(one), as_json(other)
+        for name in sorted(mine.keys() - {*_RESULT}):
+            for place, *values in differences(mine[name], theirs[name], name):
+                found.setdefault(place, (values[0], values[1]))
+    found.pop("cell.seed", None)  # it is in the name of the row
     for place in sorted(found):
         yield place, found[place]
 

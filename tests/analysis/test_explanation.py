@@ -100,6 +100,7 @@ def test_the_command_gives_text_json_and_a_page(inside, board, tmp_path):
     document = json.loads(ended.stdout)
     assert document["overall"]["delta"] == pytest.approx(-0.0109, abs=0.0001)
     assert len(document["better"]) == len(document["worse"]) == 3
+    assert [*document["problems"]] == ["first", "second"]
     shown = html.unescape(page.read_text())
     assert document["found"][0] in shown
     assert document["better"][0]["text"].split("\t")[0] in shown

@@ -73,9 +73,9 @@ def test_rows_that_never_differ_are_left_out(inside, few):
     shutil.copy(*ranks)
     ended = inside("power", "bm25", "twin", "--detect", "5", "--runs", few)
     assert ended.returncode == 2
-    assert "rows are left out: with the same scores on every instance" in ended.stderr
+    assert "rows are left out: with the same difference on every instance" in ended.stderr
     ended = inside("power", "--detect", "5", "--runs", few)
-    assert "Left out, with the same scores on every instance: BM25 and Twin." in ended.stdout
+    assert "Left out, with the same difference on every instance: BM25 and Twin." in ended.stdout
 
 
 def test_rows_of_another_default_filter_are_left_out_unless_one_is_named(inside, few):

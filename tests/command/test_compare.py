@@ -147,6 +147,15 @@ def test_what_is_stale_is_said(inside, runs, altered):
     assert [len(document["problems"][side]) for side in ("first", "second")] == [0, 2]
 
 
+def test_records_are_compared_seed_by_seed_for_what_differs(inside, runs):
+    """Seed 0 of one row was set against seed 1 of the other: their seeds, and in fs their subsets, differed."""
+    store = Store(runs)
+    store.record_path(next(each.cell for each in store.records() if each.name == "TF-IDF (pecos)")).unlink()
+    document = result(inside("compare", "tfidf:sklearn", "tfidf:pecos", "--json"))
+    assert "cell.seed" not in document["apart"]
+    assert {place.rpartition(".")[0] for place in document["apart"]} == {"cell.parameters", "method"}
+
+
 def test_what_differs_is_named(inside, runs):
     text = inside("compare", "tfidf:sklearn", "tfidf:pecos").stdout
     assert "A: TF-IDF (sklearn), LF-Debian-2K, zero-shot (no pairs), seed 0, 1" in text

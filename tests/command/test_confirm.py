@@ -51,6 +51,17 @@ def runs(inside, tiny, code, tmp_path, kept):
     return Store(shutil.copytree(kept / "runs", tmp_path / "runs", dirs_exist_ok=True))
 
 
+@pytest.mark.parametrize(
+    "words", [("ls", "results"), ("confirm",), ("leaderboard", "--runs", "runs", "--out", "board")]
+)
+def test_what_cannot_be_judged_is_named(inside, code, runs, words):
+    """Results of a plug-in that was not named were called fresh."""
+    code("renamed")
+    said = "note: whether results of base are stale is not known (name the file of a plug-in with --plugin)"
+    assert inside(*words).stderr.count(said) == 1
+    assert "not known" not in inside(*words, "--plugin", code()).stderr
+
+
 def statuses(inside, path):
     return [each["status"] for each in json.loads(inside("ls", "results", "--plugin", path, "--json").stdout)]
 

@@ -78,6 +78,8 @@ def test_a_caption_says_when_known_pairs_are_a_mean(record):
     assert "12 known pairs of 5 labels. Percent" in files(pages(half))["tiny.md"]
     more = msgspec.structs.replace(half[1], subset=msgspec.structs.replace(half[1].subset, pairs=15))
     assert "14 known pairs of 5 labels, mean over seeds. Percent" in files(pages([half[0], more]))["tiny.md"]
+    wide = msgspec.structs.replace(half[1], subset=msgspec.structs.replace(half[1].subset, labels=9))
+    assert "12 known pairs of 7 labels, mean over seeds. Percent" in files(pages([half[0], wide]))["tiny.md"]
 
 
 def test_the_index_names_every_page_and_every_dataset(some):

@@ -90,6 +90,7 @@ class Explanation:
             "slices": {name: each._asdict() for name, each in self.slices.items()},
             "better": [asdict(each) for each in self.better],
             "worse": [asdict(each) for each in self.worse],
+            "problems": self.comparison.as_json()["problems"],
             "note": self.note,
         }
 
@@ -110,9 +111,9 @@ class Explanation:
             verdict = "No slice differs significantly from the other instances (5% level)."
         else:
             verdict = f"No slice has {LEAST_ROWS} instances inside and outside, so none was tested."
-        about = f"Permutation test, Holm's correction over {len(self.slices)} slices"
+        about = f"Permutation test, Holm's correction over {counted(len(self.slices), 'slice')}"
         if whole.about_runs or whole.over_seeds:
-            about += "; about these runs, other seeds may differ elsewhere"
+            about += "; this is about these runs: with other seeds, other slices may differ"
         parts.append(f"{verdict} ({about}.)" if self.slices else verdict)
         return [*parts, *([self.note] if self.note else [])]
 

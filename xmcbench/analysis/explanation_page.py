@@ -22,10 +22,10 @@ def page(explanation: Explanation) -> str:
     title = f"{explanation.metric}: {names[0]} and {names[1]}"
     body = [document.heading(1, title), *map(document.paragraph, explanation.facts())]
     if explanation.slices:
-        caption = (
-            f"Differences A - B of {explanation.metric} in points, inside each slice and elsewhere. "
-            f"The {min(SHOWN_SLICES, len(explanation.slices))} clearest of {len(explanation.slices)} slices."
-        )
+        number = len(explanation.slices)
+        caption = f"Differences A - B of {explanation.metric} in points, inside each slice and elsewhere."
+        if number > SHOWN_SLICES:
+            caption += f" The {SHOWN_SLICES} clearest of {number} slices."
         heads = ["Slice", "instances", "A - B", "elsewhere", "p", "p (Holm)"]
         body += [document.heading(2, "Slices"), document.table(caption, heads, explanation.slice_lines())]
     for head, moved in (("A is better", explanation.better), ("B is better", explanation.worse)):

@@ -218,7 +218,7 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
             left_out.setdefault(f"without {metric}", []).append(name)
         elif len(row.records) == 1 and not row.deterministic:
             del scores[place]
-            left_out.setdefault("with one run, although they depend on the seed", []).append(name)
+            left_out.setdefault("with one run, although its result depends on the seed", []).append(name)
     pairs = []
     for one, other in itertools.combinations(scores, 2):
         subsets = rows[one].subsets == rows[other].subsets and None not in rows[one].subsets
@@ -228,7 +228,7 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
         if found.sides or found.row:
             pairs.append(Pair(*names_of_both, found))
         else:
-            left_out.setdefault("with the same scores on every instance", []).append(" and ".join(names_of_both))
+            left_out.setdefault("with the same difference on every instance", []).append(" and ".join(names_of_both))
     instances = next(iter(scores.values()))[0].scored if scores else 0
     settings = tuple(dict.fromkeys(row.records[0].cell.setting for row in rows))
     return Needed(record.cell.dataset, settings, metric, chosen, detect, power, instances, tuple(pairs), left_out)

@@ -74,9 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnknownName("method", unknown[0], ran, where=f"in {arguments.runs}")
     if missing := [name for name in datasets if name not in {record.cell.dataset for record in records}]:
         raise UsageError(f"{arguments.runs} has no record of {missing[0]}", "see `xmcbench ls results`")
+    standing = registry.standing()
+    report.note_unknown(records, standing)
     found = [
         group
-        for group in confirmation.groups(records, registry.standing())
+        for group in confirmation.groups(records, standing)
         if (methods == ("all",) or group.records[0].cell.method in methods)
         and (not arguments.dataset or group.records[0].cell.dataset in datasets)
     ]

@@ -120,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = "" if name == BOARD.name else name
     board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own, runs=place)
     made = files(board, arguments.format)
+    report.note_unknown(records, standing)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)
     if stale:
         print(f"stale records: {stale} of {len(records)}; their rows are marked", file=sys.stderr)

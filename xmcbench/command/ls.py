@@ -212,7 +212,9 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
     store, listing = Store(arguments.runs), []
     store.check_exists()
     standing, here = request.registry(arguments.plugin).standing(), environment.packages()
-    for record in store.records():
+    records = store.records()
+    report.note_unknown(records, standing)
+    for record in records:
         values = record.metrics[record.protocol.filter].values if record.ok else {}
         other = {name: each for name, each in record.environment.packages.items() if here.get(name, each) != each}
         listing.append(

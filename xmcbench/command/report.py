@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.command.progress import Display
 from xmcbench.errors import UsageError
 from xmcbench.experiment import Experiment, Run, Shown
+from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted, duration
 from xmcbench.records import Record, Standing, Store, as_json
@@ -98,6 +99,16 @@ def warn_left_out(store: Store) -> int:
     for error in store.left_out.values():
         print(f"xmcbench: left out: {error}", file=sys.stderr)
     return 1 if store.left_out else 0
+
+
+def note_unknown(records: Iterable[Record], standing: Standing) -> None:
+    """One line for methods that are not here: whether their results are stale cannot be said."""
+    if unknown := sorted({each.cell.method for each in records if each.ok} - standing.sources.keys()):
+        print(
+            f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known (name the "
+            "file of a plug-in with --plugin)",
+            file=sys.stderr,
+        )
 
 
 def _warn_damaged(planned: Plan) -> None:

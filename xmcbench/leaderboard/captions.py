@@ -96,7 +96,7 @@ _GROUPS = {
 
 
 def settings(of: Iterable[Setting]) -> str:
-    """Settings in a few words: "zero-shot; few-shot, by label 1%, 5%; full"."""
+    """Settings in a few words: "zero-shot; few-shot by label 1%, 5%; full"."""
     chosen = {*of}
     parts = ["zero-shot"] if Setting("ez") in chosen else []
     for by in ("label", "pair"):
@@ -226,7 +226,7 @@ def _known(done: Sequence[Record]) -> str:
     if not subsets:
         return ""
     pairs, labels = (fmean(getattr(subset, what) for subset in subsets.values()) for what in ("pairs", "labels"))
-    mean = ", mean over seeds" if len({subset.pairs for subset in subsets.values()}) > 1 else ""
+    mean = ", mean over seeds" if len({(each.pairs, each.labels) for each in subsets.values()}) > 1 else ""
     return f": {pairs:,.0f} known pairs of {labels:,.0f} labels{mean}"
 
 

@@ -11,6 +11,7 @@ from xmcbench.leaderboard.plot import Marked, WithMarkedLines
 from xmcbench.leaderboard.rows import grouped, names
 from xmcbench.leaderboard.tables import Table, text_table
 from xmcbench.metrics import protocol
+from xmcbench.metrics.seeds import half_width
 from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
@@ -20,8 +21,8 @@ X = TypeVar("X", int, float)
 
 @dataclass(frozen=True)
 class CoveragePoint:
-    """A metric at one ratio, as a fraction: mean, lowest and highest over the seeds, half-width of the 95% interval
-    over test instances (mean over seeds)."""
+    """A metric at one ratio, as a fraction: mean, lowest and highest over the seeds, and the half-width of the 95%
+    interval over test instances and seeds, as in tables."""
 
     value: float
     low: float
@@ -165,7 +166,7 @@ def over_seeds(placed: Iterable[tuple[X, Record]], metric: str, filter_name: str
         values = [each.values[metric] for each in scores]
         widths = [(each.intervals[metric][1] - each.intervals[metric][0]) / 2 for each in scores]
         seeds = tuple(record.cell.seed for record in at[x])
-        points[x] = CoveragePoint(fmean(values), min(values), max(values), fmean(widths), seeds)
+        points[x] = CoveragePoint(fmean(values), min(values), max(values), half_width(values, widths), seeds)
     return points
 
 

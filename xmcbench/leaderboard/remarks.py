@@ -9,7 +9,7 @@ from xmcbench.storage.reading import read_text
 
 
 def read_remarks(folder: Path) -> dict[str, str]:
-    """Name of a page -> its remark, unchanged; empty if no folder at. Raises StorageError."""
+    """Name of a page -> its remark, unchanged; empty if there is no such folder. Raises StorageError."""
     found = {}
     for path in sorted(folder.glob("*.md")):
         try:

@@ -60,7 +60,7 @@
       form.elements.setting.value = setting;
       form.elements.kind.value = kind;
       form.elements.metric.value = metric;
-      form.querySelector(".status").textContent = `${shown} rows shown`;
+      form.querySelector(".status").textContent = `${shown} ${shown === 1 ? "row" : "rows"} shown`;
     }
     document.querySelectorAll("nav a[href]").forEach((link) => {
       const rest = new URLSearchParams(chosen);
