@@ -152,3 +152,24 @@ def test_what_is_refused(inside, tmp_path):
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
     ended = inside("power", "--detect", "1", "--runs", "nowhere")
     assert (ended.returncode, "no runs folder at nowhere" in ended.stderr) == (2, True)
+
+
+def test_rows_with_some_seeds_in_common_are_judged_as_if_they_were_named(inside, tmp_path):
+    """Among all rows they were taken for rows on other subsets."""
+    shutil.copytree(BOARD / "truth", tmp_path / "few" / "truth")
+    for pattern in ("zestxml-s[01]", "knn-s[012]"):
+        copy(f"lf-debian-20k/fs-label-0.01/{pattern}*", tmp_path / "few")
+    where = ("--runs", "few", "--dataset", "lf-debian-20k", "--setting", "fs", "--ratio", "0.01", "--json")
+    (named,), (found,) = (
+        json.loads(inside("power", *words, "--detect", "1", *where).stdout) for words in (("zestxml", "knn"), ())
+    )
+    assert named["pairs"] == found["pairs"] != []
+    for path in (tmp_path / "few").rglob("zestxml-s1*"):
+        path.unlink()
+    ended = inside("power", "--detect", "1", *where)
+    assert "with one run, although its result depends on the seed" in ended.stderr
+    copy("lf-debian-20k/fs-label-0.01/zestxml-s[02]*", tmp_path / "few")
+    for path in (tmp_path / "few").rglob("knn-s2*"):
+        path.unlink()
+    ended = inside("power", "--detect", "1", *where)
+    assert "with one subset in common" in ended.stderr

@@ -215,3 +215,19 @@ def test_a_cell_that_took_nothing_saved_no_time(record):
     values = as_json(record())
     del values["measured"]["reused_s"]
     assert msgspec.convert(values, Record).measured.reused_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "seedless"),
+    [
+        (Setting.of("ez"), {"deterministic": True}, True),
+        (Setting.of("full"), {"deterministic": True}, True),  # its pairs are all pairs, whatever the seed
+        (Setting.of("fs", 0.5), {"deterministic": True}, False),
+        (Setting.of("fs", 0.5), {"deterministic": True, "supervision": "unused"}, True),
+        (Setting.of("full"), {}, False),
+    ],
+)
+def test_what_no_seed_would_change(record, setting, values, seedless):
+    made = record(setting=setting, **values)
+    given = msgspec.structs.replace(made, subset=record(setting=Setting.of("fs", 0.5)).subset)
+    assert (made.seedless, given.seedless) == (seedless, seedless)

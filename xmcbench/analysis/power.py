@@ -18,7 +18,7 @@ from xmcbench.metrics.power import POWER, Spread, spread
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Store
-from xmcbench.records.selection import Conditions, Selected, choose, places
+from xmcbench.records.selection import Conditions, Selected, choose, paired, places
 from xmcbench.runner.rescoring import evaluations
 from xmcbench.setting import Setting
 
@@ -221,9 +221,22 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
             left_out.setdefault("with one run, although its result depends on the seed", []).append(name)
     pairs = []
     for one, other in itertools.combinations(scores, 2):
-        subsets = rows[one].subsets == rows[other].subsets and None not in rows[one].subsets
-        first, second = (np.stack([run.contributions(metric) for run in scores[place]]) for place in (one, other))
+        both = paired(rows[one], rows[other])
         names_of_both = called[str(one)], called[str(other)]
+        if any(len(row.records) == 1 and not row.deterministic for row in both):
+            left_out.setdefault("with one subset in common", []).append(" and ".join(names_of_both))
+            continue
+        subsets = both[0].subsets == both[1].subsets and None not in both[0].subsets
+        first, second = (
+            np.stack(
+                [
+                    run.contributions(metric)
+                    for each, run in zip(rows[place].records, scores[place], strict=True)
+                    if each in row.records
+                ]
+            )
+            for place, row in zip((one, other), both, strict=True)
+        )
         found = spread(first, second, scores[one][0].weights(metric), subsets)
         if found.sides or found.row:
             pairs.append(Pair(*names_of_both, found))

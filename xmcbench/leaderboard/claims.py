@@ -148,17 +148,12 @@ def _others(group: Sequence[Record], source: Source) -> dict[str, object]:
 
 def _pairs(better: Sequence[Record], worse: Sequence[Record]) -> list[tuple[Record, Record]]:
     """The records of both sides by seed. A record that no seed would change goes with every seed."""
-    if len(worse) == 1 and _seedless(worse[0]):
+    if len(worse) == 1 and worse[0].seedless:
         return [(record, worse[0]) for record in better]
-    if len(better) == 1 and _seedless(better[0]):
+    if len(better) == 1 and better[0].seedless:
         return [(better[0], record) for record in worse]
     by_seed = {record.cell.seed: record for record in worse}
     return [(record, by_seed[record.cell.seed]) for record in better if record.cell.seed in by_seed]
-
-
-def _seedless(record: Record) -> bool:
-    """Whether no seed would change the figures: neither the method nor the pairs that it was given depend on one."""
-    return record.method.deterministic and (record.method.supervision == "unused" or not record.subset)
 
 
 def _preset(record: Record) -> str:

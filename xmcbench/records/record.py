@@ -248,6 +248,11 @@ class Record(_Part, frozen=True, kw_only=True):
         return self.status in ("ok", "unscored")
 
     @property
+    def seedless(self) -> bool:
+        """Whether no seed would change the result: neither the method nor the pairs that it was given depend on one."""
+        return self.method.deterministic and (self.cell.setting.kind != "fs" or self.method.supervision == "unused")
+
+    @property
     def name(self) -> str:
         """Title and variant of the method, in one line: the name of the row."""
         title, variant = self.method.title, self.method.variant

@@ -46,8 +46,7 @@ class Selected:
     @property
     def deterministic(self) -> bool:
         """Whether another seed would give the same result: neither the method nor its data depend on it."""
-        method, setting = self.records[0].method, self.records[0].cell.setting
-        return method.deterministic and (setting.kind != "fs" or method.supervision == "unused")
+        return self.records[0].seedless
 
     def of_subsets(self, subsets: Container[str | None]) -> Selected:
         """The records of these subsets."""
@@ -98,10 +97,17 @@ def choose(store: Store, first: str, second: str, conditions: Conditions) -> tup
         Selected(tuple(sorted(row, key=lambda record: record.cell.seed)), _store_of(word, store))
         for word, row in zip((first, second), found, strict=True)
     )
+    return paired(one, other)
+
+
+def paired(one: Selected, other: Selected) -> tuple[Selected, Selected]:
+    """Two rows, of those runs that are compared: those on common few-shot subsets, where there are any.
+
+    A run without a partner would only add variance. A row that no seed would change is whole.
+    """
     subsets = set(one.subsets) & set(other.subsets)
     if subsets - {None} and not (one.deterministic or other.deterministic):
-        # Runs on the same few-shot subset are paired; a run without a partner would only add variance.
-        one, other = (row.of_subsets(subsets) for row in (one, other))
+        return one.of_subsets(subsets), other.of_subsets(subsets)
     return one, other
 
 
