@@ -119,6 +119,8 @@ def test_a_kind_of_which_nothing_is_left_is_known(inside, runs):
             ended = inside("clean", "--kind", kind, "--remove", "--json")
             assert sorted({*kinds(ended)}) == left
     assert kinds(inside("clean", "--kind", "unfinished", "--kind", "subsets", "--json")) == []
+    nothing = inside("clean", "--kind", "tokens", "--older-than", "30", "--remove")
+    assert (nothing.returncode, nothing.stdout.splitlines()[-1]) == (0, "removed: 0 items, 0.0 MiB")
     ended = inside("clean", "--kind", "content")
     assert (ended.returncode, "unknown kind 'content'" in ended.stderr) == (2, True)
 

@@ -1,5 +1,7 @@
 import os
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +44,16 @@ def touch(path, content=b"x"):
 
 def found(store, kind=None):
     return {each.path: each for each in items(store) if kind in (None, each.kind)}
+
+
+def test_the_kinds_of_the_methods_that_ship_are_known(store):
+    """So that a command that removes one can be given before there is one, as in a cron job."""
+    root = Path(__file__).parents[2]
+    files = [*(root / "methods").rglob("*.py"), *(root / "xmcbench" / "runner").glob("*.py")]
+    text = "\n".join(file.read_text() for file in files)
+    made = {*re.findall(r"artifacts\.get\(\s*\"([\w-]+)\"", text), "ranking"}
+    assert len(made) > 10
+    assert cleaning.kinds(store) == made | {"unfinished", "predictions", "logs", "subsets"}
 
 
 def test_a_folder_without_anything(store):

@@ -175,3 +175,14 @@ def test_a_row_is_named_by_its_key_or_its_variant(chosen, tmp_path, record):
     for word in ("a:", "a:df=2", "b:df=1", "c", "0" * 12):
         with pytest.raises(UnknownName):
             choose(Store(runs), word, "b", Conditions())
+
+
+def test_a_row_is_whole_however_its_runs_were_called(chosen, tmp_path, record, altered):
+    """One was run by a preset and one by the parameters that it has: tables show one row, `compare` had half of it."""
+    chosen(("a", (0,), {"mixed": True}), ("b", (0, 1), {}))
+    store = Store(tmp_path / "runs")
+    store.write(altered(record("a", 1, setting=FEW, mixed=True), (("method", "variant"), "by-preset")))
+    for word in ("a", "a:by-preset", "a:mixed=True"):
+        first, second = choose(store, word, "b", Conditions())
+        assert (first.seeds, second.seeds) == ([0, 1], [0, 1])
+    assert choose_row(store, "a:by-preset", Conditions(seeds=(0,))).seeds == [0]

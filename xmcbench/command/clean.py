@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("what these records need is not known, so nothing is removed", "restore or delete them first")
     known = {item.kind for item in found} | kinds(store)
     for kind in arguments.kind:
-        if found and kind not in known:
+        if kind not in known:
             raise UnknownName("kind", kind, known)
     chosen = [
         item

@@ -32,6 +32,24 @@ from xmcbench.storage.lock import exclusive
 
 #: The kinds that belong to records; the others are artifacts, and what is left of them.
 _OF_RECORDS = ("predictions", "logs", "subsets")
+#: The kinds of artifacts that xmcbench and its own methods make; methods of others may have more.
+_OF_METHODS = (
+    "analyzed-tfidf",
+    "clusters",
+    "contexts",
+    "embeddings",
+    "label-expansion",
+    "nearest",
+    "pretraining",
+    "punkt",
+    "ranking",
+    "scratch",
+    "tfidf",
+    "token-vectors",
+    "tokens",
+    "training",
+    "word-vectors",
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +87,7 @@ def items(store: Store) -> list[Item]:
 def kinds(store: Store) -> set[str]:
     """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
     made = {folder.name for folder in store.artifacts.glob("[!.]*/")}
-    return {UNFINISHED, *_OF_RECORDS, *made - {CONTENT}}
+    return {UNFINISHED, *_OF_RECORDS, *_OF_METHODS, *made - {CONTENT}}
 
 
 def freed(store: Store, chosen: Iterable[Item]) -> int:

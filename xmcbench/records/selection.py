@@ -195,7 +195,9 @@ def _named(word: str, store: Store) -> list[Record]:
     method, colon, variant = word.partition(":")
     found = [record for record in records if record.cell.method == method]
     if colon:
-        found = [record for record in found if variant in _variants(record)]
+        # A row is the records of one method and parameters, whatever they were called when they were run.
+        rows = [record.cell.parameters for record in found if variant in _variants(record)]
+        found = [record for record in found if record.cell.parameters in rows]
     elif not found and _KEY.fullmatch(word):
         found = [record for record in records if record.key.startswith(word)]
     if not found:
