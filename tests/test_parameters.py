@@ -1,6 +1,7 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 import pytest
 from annotated_types import Ge, Gt, Interval, Le, Lt, MultipleOf, Unit
 
@@ -35,6 +36,9 @@ def test_parses_text_and_checks_values():
     assert resolve(declared(Example), "example", {"k1": 3})["k1"] == 3.0
     assert resolve(declared(Example), "example", {"stemmer": None})["stemmer"] is None
     assert resolve(declared(Example), "example", {"stemmer": "none"})["stemmer"] is None
+    swept = resolve(declared(Example), "example", {"steps": np.arange(3)[2], "k1": np.float32(0.5)})
+    assert [(type(each), each) for each in (swept["steps"], swept["k1"])] == [(int, 2), (float, 0.5)]
+    assert resolve(declared(Example), "example", {"k1": np.int64(2)})["k1"] == 2.0
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,9 @@ def _several(given: Any) -> tuple[Any, ...]:
 
 def _listed(methods: Any) -> list[str | Method]:
     """Names and instances of methods. Raises UsageError for anything else."""
-    given = [methods] if isinstance(methods, str | Method) or not isinstance(methods, Iterable) else list(methods)
+    if isinstance(methods, str):  # as on the command line
+        methods = [name.strip() for name in methods.split(",")]
+    given = [methods] if isinstance(methods, Method) or not isinstance(methods, Iterable) else list(methods)
     for each in given:
         if isinstance(each, type) and issubclass(each, Method):
             raise UsageError(f"{each.__name__} is a class", f"pass an instance: {each.__name__}()")

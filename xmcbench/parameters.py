@@ -16,11 +16,11 @@ import inspect
 import math
 import operator
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from numbers import Integral, Real
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Lt, Unit
@@ -104,8 +104,13 @@ class Parameter(Struct, frozen=True):
         """The value, converted to the parameter's type. Raises UsageError for another type or a value out of range."""
         if value is None and self.optional:
             return None
-        if self.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value) if abs(value) <= sys.float_info.max else math.inf
+        if isinstance(value, Integral) and not isinstance(value, bool):  # numpy's integers too
+            value = int(value)
+        if self.kind == "float" and isinstance(value, Real) and not isinstance(value, bool):
+            try:
+                value = float(value)
+            except OverflowError:
+                value = math.inf
         if type(value) is not _KINDS[self.kind]:
             raise UsageError(f"{owner}.{self.name} = {value!r} is not of type {self.type_name}", self.doc.text)
         if isinstance(value, float) and not math.isfinite(value):
