@@ -144,3 +144,81 @@ def test_what_no_difference_can_show_is_none():
     assert found.detectable(500, 2) is None
     assert found.detectable(500, 100) == pytest.approx(0.2, rel=0.05)
     assert Spread(0.1, (), 500).detectable(5, 1) is None
+
+
+def of_a_t_test(shift, degrees):
+    """The power of a two-sided t-test at the 5% level, of a true difference of so many standard errors."""
+    critical = stats.t.ppf(0.975, degrees)
+    return stats.nct.sf(critical, degrees, shift) + stats.nct.cdf(-critical, degrees, shift)
+
+
+@pytest.mark.parametrize(("sides", "degrees"), [(1, 2), (2, 4)])
+def test_where_rows_do_not_differ_it_is_that_of_a_t_test_of_the_runs(sides, degrees):
+    found = Spread(0.0, ((0.0003, 0.0),) * sides, 1_000)
+    error = np.sqrt(sides * 0.0003 / 3)
+    assert found.power(0.05, 1_000, 3) == pytest.approx(of_a_t_test(0.05 / error, degrees), abs=1e-6)
+
+
+def test_where_seeds_hardly_matter_it_is_that_of_a_t_test_of_the_rows():
+    found = Spread(0.04, ((1e-14, 0.0),), 8)
+    assert found.power(0.2, 8, 3) == pytest.approx(of_a_t_test(0.2 / np.sqrt(0.04 / 8), 7), abs=1e-4)
+
+
+def test_a_single_degree_of_freedom_is_one_however_large_the_difference():
+    """Beyond 30 standard errors the normal distribution was taken: every power above 98% needed the same difference."""
+    found = Spread(0.0, ((0.0002, 0.0),), 100)  # a standard error of 0.01 with two runs
+    assert found.power(0.31, 100, 2) == pytest.approx(of_a_t_test(31, 1), abs=1e-5)
+    needed = [found.detectable(100, 2, power) for power in (0.98, 0.985, 0.99, 0.999)]
+    assert needed == sorted({*needed})
+    for each, power in zip(needed, (0.98, 0.985, 0.99, 0.999), strict=True):
+        assert found.power(each, 100, 2) >= power > found.power(each - 1e-6, 100, 2)
+
+
+def test_large_needs_are_found():
+    assert Spread(0.1, (), 100).rows_needed(0.001, 1) == pytest.approx(
+        (1.95996 + 0.84162) ** 2 * 0.1 / 0.001**2, rel=1e-3
+    )
+    assert Spread(0.0, ((0.01, 0.0),), 100).runs_needed(0.015, 100) == pytest.approx(7.849 * 0.01 / 0.015**2, rel=0.02)
+
+
+def test_what_is_too_little_for_a_test():
+    seeds_matter = Spread(0.1, ((0.0, 0.01),), 100)
+    for rows, runs in ((1, 3), (2, 1), (1, 1)):
+        with pytest.raises(DataError, match=f"{rows} rows and {runs} runs are too few"):
+            seeds_matter.power(0.1, rows, runs)
+    assert Spread(0.1, (), 100).runs_needed(0.3, 50) == 1
+    assert Spread(0.0, (), 10).power(0.0, 50, 1) == 0
+    assert Spread(0.1, (), 10).power(0.0, 2_000_000, 1) == pytest.approx(0.05, abs=1e-4)
+    with pytest.raises(DataError, match="needs two"):
+        spread(np.ones((2, 1)), np.zeros((1, 1)), np.ones(1))
+
+
+def test_what_matched_runs_share_is_not_between_them():
+    """Subsets that are hard for both methods: as two sides, each has their variance."""
+    random = np.random.RandomState(0)
+    shared = random.normal(0, 0.3, (6, 1)) + random.rand(400)
+    first, second = (shared + random.normal(0, 0.02, (6, 400)) for _ in range(2))
+    ((of_seed, both),) = spread(first, second, np.ones(400), matched=True).sides
+    assert of_seed < 1e-4
+    assert both == pytest.approx(2 * 0.02**2, rel=0.1)
+    sides = spread(first, second, np.ones(400)).sides
+    assert [of_seed > 0.01 for of_seed, _ in sides] == [True, True]
+
+
+def test_without_an_effect_of_the_seed_there_is_next_to_none():
+    """Runs differ by what a seed does to single rows, and so do their means; that is not of the seed."""
+    random = np.random.RandomState(1)
+    rows = 10
+    found = [spread(random.normal(0, 0.1, (10, rows)), np.zeros((1, rows)), np.ones(rows)) for _ in range(500)]
+    of_seed = np.mean([each.sides[0][0] for each in found])
+    assert of_seed < 0.4 * 0.1**2 / rows
+    assert min(each.row for each in found) == 0  # never less, where the runs explain more than there is
+
+
+def test_what_follows_the_weights_is_not_between_rows():
+    """A ratio that is the same in every row."""
+    random = np.random.RandomState(2)
+    weight = random.exponential(1, 2_000)
+    weight /= weight.mean()
+    first = (0.3 * weight + random.normal(0, 0.05, 2_000))[None]
+    assert spread(first, np.zeros((1, 2_000)), weight).row == pytest.approx(0.05**2, rel=0.1)

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from scipy.integrate import trapezoid
 
-from xmcbench.metrics import flips, half_width, seeds
+from xmcbench.metrics import behrens_fisher, flips, half_width, seeds
+from xmcbench.metrics.behrens_fisher import BehrensFisher
 from xmcbench.metrics.corrections import holm
 
 ROWS = 500
@@ -288,3 +289,24 @@ def test_two_rows_are_enough(matched):
     assert (low + high) / 2 == pytest.approx(delta)
     assert two_tails((high - low) / 2, *variances) == pytest.approx(0.05, rel=1e-3)
     assert p == pytest.approx(two_tails(abs(delta), *variances), rel=1e-3)
+
+
+def test_values_that_differ_little_are_not_rounded_to_equal_ones():
+    """Rows that differ alike, and values of the runs 1e-7 apart: Student's test of these values."""
+    first = np.linspace(0, 1, 50) + 1e-7 * np.array([[0.0], [1.0], [2.0]])
+    found = seeds.verdict(first, np.linspace(0, 1, 50)[None], np.ones(50), False)
+    assert found.high - found.low == pytest.approx(2 * stats.t.ppf(0.975, 2) * 1e-7 / math.sqrt(3), rel=1e-4)
+
+
+@pytest.mark.parametrize(("apart", "varies"), [(5e-13, False), (1e-12, False), (2e-12, True)])
+def test_runs_that_differ_by_rounding_do_not_vary(apart, varies):
+    assert seeds.vary(np.array([[0.0, 0.5], [apart, 0.5]])) is varies
+
+
+def test_the_integral_reaches_both_ends():
+    """With one degree of freedom on both sides what is far out is not rare."""
+    assert behrens_fisher._WEIGHTS.sum() == pytest.approx(1, rel=1e-14)
+    # Two Cauchy variables: their sum is one of twice the scale.
+    error = BehrensFisher(1.0, 1, 1.0, 1)
+    for distance, exact in ((1.0, 1e-12), (100.0, 1e-12), (1e4, 1e-8)):
+        assert error.tail(distance) == pytest.approx(2 * stats.cauchy.sf(distance / 2), rel=exact)

@@ -131,3 +131,49 @@ def test_of_a_ratio_both_sides_are_ratios():
     assert found.outside == pytest.approx(delta[~members].sum() / weights[~members].sum())
     left = delta - delta.mean() * weights
     assert found.t == pytest.approx(ttest_ind(left[members], left[~members], equal_var=False).statistic, rel=1e-9)
+
+
+def test_a_slice_of_the_least_rows_is_tested_inside_and_outside():
+    members = np.arange(100) < LEAST_ROWS
+    differences = np.random.RandomState(0).rand(100)
+    smaller = np.arange(100) < LEAST_ROWS - 1
+    found = contrasts(differences, {"in": members, "out": ~members, "few": smaller, "most": ~smaller}, permutations=99)
+    assert {*found} == {"in", "out"}
+
+
+@pytest.mark.parametrize(("rows", "permutations"), [(2_000, 10_000), (100_001, 2_000)])
+def test_the_least_p_is_that_of_the_permutations(rows, permutations):
+    members = np.arange(rows) < rows // 2
+    differences = members + np.random.RandomState(0).rand(rows)
+    assert contrasts(differences, {"all": members})["all"].p == pytest.approx(1 / (permutations + 1), rel=1e-9)
+
+
+def test_small_differences_count_as_large_ones_do():
+    random = np.random.RandomState(0)
+    members = np.arange(200) < 60
+    differences = random.rand(200) + 0.3 * members
+    large, small = (contrasts(scale * differences, {"a": members}, permutations=199)["a"] for scale in (1, 1e-5))
+    assert (small.p, small.t) == (large.p, pytest.approx(large.t))
+    assert abs(large.t) > 2
+
+
+def test_p_by_hand_where_many_permutations_give_the_statistic():
+    """One row of 40 differs. Wherever it is, the statistic is the same but for its sign."""
+    members = np.arange(40) < 20
+    differences = (np.arange(40) == 0).astype(float)
+    assert contrasts(differences, {"half": members}, permutations=199)["half"].p == 1.0
+
+
+def test_p_depends_on_the_seed_alone_and_not_on_blocks(monkeypatch):
+    random = np.random.RandomState(0)
+    members = random.rand(300) < 0.3
+    differences = random.normal(0, 1, 300)
+    whole = [contrasts(differences, {"a": members}, seed=seed, permutations=499)["a"].p for seed in (0, 1, 2)]
+    assert len({*whole}) > 1
+    monkeypatch.setattr("xmcbench.metrics.slices._BLOCK", 300 * 7)
+    assert [contrasts(differences, {"a": members}, seed=seed, permutations=499)["a"].p for seed in (0, 1, 2)] == whole
+    drawn = np.random.RandomState(1)
+    left = differences - differences.mean()
+    dealt = [left, *(drawn.permutation(left) for _ in range(499))]
+    t = [ttest_ind(each[members], each[~members], equal_var=False).statistic for each in dealt]
+    assert whole[1] == np.mean(np.abs(t) >= abs(t[0]) * (1 - 1e-9))

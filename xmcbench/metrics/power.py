@@ -33,6 +33,8 @@ POWER = 0.8
 
 #: No search goes beyond these.
 MOST_ROWS, MOST_RUNS = 1_000_000_000, 10_000
+#: Standard errors from which a difference is always found, with a single degree of freedom too.
+_FAR = 200.0
 #: The fewest rows of which a test by flipped signs can be significant at ``LEVEL``: 2 / 2^N is less.
 _LEAST_FLIPPED = 6
 
@@ -102,7 +104,7 @@ class Spread:
             return 1.0 if difference else 0.0
         degrees = self._degrees(rows, runs)
         shift, beyond = abs(difference) / error, critical / error
-        if degrees > MANY_DEGREES or shift > 30:
+        if degrees > MANY_DEGREES or shift > _FAR:
             return float(ndtr(shift - beyond) + ndtr(-shift - beyond))
         return float(1 - nctdtr(degrees, shift, beyond) + nctdtr(degrees, shift, -beyond))
 
