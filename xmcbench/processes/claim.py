@@ -18,7 +18,7 @@ from xmcbench.environment import machine
 from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
 from xmcbench.processes.lifetime import new_mark, supervisor_died, supervisor_lives
-from xmcbench.storage.temporary_name import unused_name
+from xmcbench.processes.temporary_name import unused_name
 
 #: The ending of a claim's file, and what is added to it for that of the process that takes a dead claim over.
 CLAIM, _TURN = ".claim", ".turn"

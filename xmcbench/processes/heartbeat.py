@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from xmcbench.storage.temporary_name import unused_name
+from xmcbench.processes.temporary_name import unused_name
 
 
 class Living(Protocol):

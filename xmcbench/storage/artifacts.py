@@ -22,6 +22,7 @@ from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
+from xmcbench.processes.temporary_name import becomes, unused_name
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import canonical_json, sha256_file, sha256_json
 from xmcbench.storage.lock import exclusive, in_use
@@ -29,7 +30,6 @@ from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
 from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder, sweep
-from xmcbench.storage.temporary_name import becomes, unused_name
 
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20

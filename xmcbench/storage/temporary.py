@@ -20,8 +20,8 @@ from pathlib import Path
 from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
+from xmcbench.processes.temporary_name import BESIDE
 from xmcbench.storage.lock import NO_LOCKS
-from xmcbench.storage.temporary_name import BESIDE
 
 #: The names of folders in the system's folder.
 _SCRATCH = re.compile(r"xmcbench-(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
