@@ -106,7 +106,8 @@ def examine(
     taken = {each.record.key for each in found.accepted}
     others = [each for each in here if each.cell.dataset in loaded and each.key not in taken]
     kept, _ = latest([*others, *(each.record for each in found.accepted)])  # a board leaves earlier versions out
-    shown = [each for each in others if each.key in {record.key for record in kept}]
+    keys = {record.key for record in kept}
+    shown = [each for each in others if each.key in keys]
     if problem := _unshowable(shown):
         raise StorageError(f"the records of {board.root} cannot be shown: {problem}", "fix them first")
     found.accepted = list(_showable(found.accepted, shown, found.refused))
