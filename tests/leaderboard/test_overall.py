@@ -14,6 +14,7 @@ from xmcbench.leaderboard import diagram, overall
 from xmcbench.leaderboard.blocks import Heading
 from xmcbench.leaderboard.files import differences, files, write
 from xmcbench.leaderboard.pages import pages
+from xmcbench.metrics.friedman import FEWEST_BLOCKS
 from xmcbench.records import Store
 from xmcbench.setting import Setting
 
@@ -49,6 +50,32 @@ def test_a_method_that_lacks_a_dataset_leaves_the_ranking(results):
     chosen = overall.overall(results(one=(0.9, 0.1, 0.5), best=(0.99, 0.9, None)), EZ, "P@1", ["A", "B"])
     assert [each.name for each in chosen.methods] == ["BEST", "ONE"]
     assert chosen.test is None
+
+
+def test_intervals_need_many_datasets_and_ranks_stand_for_them(record, altered):
+    """With few, a bootstrap interval would be far too short; ranks are shown instead, in the order of the datasets."""
+
+    def made(datasets):
+        records = [
+            altered(record(method=method, value=value), (("cell", "dataset"), f"{number:02}"))
+            for number in range(datasets)
+            for method, value in (("one", 0.9 if number else 0.1), ("two", 0.5))
+        ]
+        return overall.overall(records, EZ, "P@1")
+
+    few, many = made(3), made(FEWEST_BLOCKS)
+    shown = overall.table(few)
+    assert shown.columns[1].label == "ranks"
+    assert [line.cells[1].text for line in shown.lines] == ["2, 1, 1", "1, 2, 2"]
+    assert "interval" not in shown.caption
+    assert [(line["low"], line["high"]) for line in csv.DictReader(io.StringIO(overall.as_csv(few)))] == [("", "")] * 6
+    assert overall.as_json(few)["methods"][0]["interval"] is None
+    assert overall.as_json(few)["methods"][0]["ranks"] == {"00": 2, "01": 1, "02": 1}
+    assert overall.table(many).columns[1].label == "95% interval"
+    assert overall.table(many).lines[0].cells[1].text == "1.00 to 1.30"
+    assert "Intervals are bootstrap intervals over the datasets." in overall.caption(many)
+    assert overall.as_json(many)["methods"][0]["interval"] == pytest.approx([1.0, 1.3])
+    assert next(csv.DictReader(io.StringIO(overall.as_csv(many))))["high"] == "1.3000"
 
 
 def test_seeds_are_averaged_within_a_dataset(results, record, altered):

@@ -57,13 +57,14 @@ def test_wins_are_counted_pair_by_pair():
 
 
 def test_intervals_hold_the_rank_and_cover_it():
-    values = np.random.RandomState(0).normal(size=(8, 4))
+    values = np.random.RandomState(0).normal(size=(friedman.FEWEST_BLOCKS, 4))
     low, high = friedman.rank_intervals(values).T
     average = friedman.ranks(values).mean(axis=0)
     assert ((low <= average) & (average <= high)).all()
     assert (low < high).all()
-    same = np.tile(np.arange(4.0), (8, 1))
+    same = np.tile(np.arange(4.0), (friedman.FEWEST_BLOCKS, 1))
     assert friedman.rank_intervals(same).tolist() == [[4, 4], [3, 3], [2, 2], [1, 1]]
+    assert friedman.rank_intervals(same[1:]) is None
     expected = 1 + 2 * stats.norm.cdf(-0.5 / np.sqrt(2))  # one, and each other method that is above
     covered = 0
     for seed in range(100):

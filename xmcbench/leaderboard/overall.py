@@ -22,13 +22,14 @@ from xmcbench.setting import Setting
 
 @dataclass(frozen=True)
 class Placed(Marked):
-    """A method's place. rank: average over the datasets, 1 is best. low, high: its 95% interval over datasets. wins:
-    share of comparisons won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
+    """A method's place. rank: average over the datasets, 1 is best. ranks: those on each dataset, in their order.
+    interval: the 95% interval of the average over datasets, None where they are too few. wins: share of comparisons
+    won. values: dataset -> the metric, as a fraction, mean over seeds. marks: as of ``Row``."""
 
     name: str
     rank: float
-    low: float
-    high: float
+    ranks: tuple[float, ...]
+    interval: tuple[float, float] | None
     wins: float
     values: Mapping[str, float]
     marks: tuple[str, ...]
@@ -118,15 +119,14 @@ def overall(
             f"fewer than two methods have results on all of {', '.join(chosen)}", "choose other datasets: --dataset A,B"
         )
     matrix = np.array([[whole[key][name] for key in whole] for name in chosen])
-    average, wins = friedman.ranks(matrix).mean(axis=0), friedman.win_rates(matrix)
-    intervals = friedman.rank_intervals(matrix)
+    by_dataset, wins, intervals = friedman.ranks(matrix), friedman.win_rates(matrix), friedman.rank_intervals(matrix)
     judged = standing or Standing()
     methods = [
         Placed(
             called[key],
-            float(average[place]),
-            float(intervals[place, 0]),
-            float(intervals[place, 1]),
+            float(by_dataset[:, place].mean()),
+            tuple(map(float, by_dataset[:, place])),
+            None if intervals is None else (float(intervals[place, 0]), float(intervals[place, 1])),
             float(wins[place]),
             {name: whole[key][name] for name in chosen},
             _marks(groups[key], setting, judged),
@@ -145,13 +145,15 @@ def overall(
 
 
 def table(made: Overall) -> Table:
-    """The ranking as a table: average rank, interval, win rate, and the metric on each dataset."""
+    """The ranking as a table: average rank, its interval or the ranks, win rate, and the metric on each dataset."""
     lines = []
     for each in made.methods:
         figures = [f"{100 * each.values[name]:.2f}" for name in made.datasets]
-        rank = [f"{each.rank:.2f}", f"{each.low:.2f} to {each.high:.2f}", f"{100 * each.wins:.0f}%"]
-        lines.append((each.name, [*rank, *figures], 0))
-    heads = ["average rank", "95% interval", "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
+        ranks = ", ".join(f"{rank:g}" for rank in each.ranks)
+        spread = "{:.2f} to {:.2f}".format(*each.interval) if each.interval else ranks
+        lines.append((each.name, [f"{each.rank:.2f}", spread, f"{100 * each.wins:.0f}%", *figures], 0))
+    spreads = "95% interval" if _has_intervals(made) else "ranks"
+    heads = ["average rank", spreads, "wins", *(f"{made.metric} on {name}" for name in made.datasets)]
     marks = {each.name: each.marks for each in made.methods}
     return text_table(made.stem, caption(made), "Method", heads, lines, notes=marks)
 
@@ -161,8 +163,10 @@ def caption(made: Overall) -> str:
     parts = [
         f"{made.setting.title.capitalize()}: average rank by {made.metric} (1 is best) over "
         f"{', '.join(made.datasets)}; metric protocol {protocol.VERSION}, each dataset with its own filter. Only ranks "
-        "are averaged. Intervals are bootstrap intervals over the datasets."
+        "are averaged."
     ]
+    if _has_intervals(made):
+        parts.append("Intervals are bootstrap intervals over the datasets.")
     if made.test:
         parts.append(f"Friedman's test: chi-square {made.test.statistic:.2f}, p {made.test.p:.4f}.")
     if made.difference is not None:
@@ -177,15 +181,17 @@ def without_cells(made: Overall) -> str:
 
 
 def as_csv(made: Overall) -> str:
-    """One line per method and dataset: rank, interval, win rate, and the metric on the dataset in percent.
+    """One line per method and dataset: average rank, interval, win rate, and the metric on the dataset in percent.
 
-    The columns are the same for any datasets, because a generated file is recognized by them.
+    The columns are the same for any datasets, because a generated file is recognized by them. Without an interval, its
+    two fields are empty.
     """
     lines = [
         ["setting", "metric", "method", "average_rank", "low", "high", "wins", "dataset", "value", "protocol", "marks"]
     ]
     for each in made.methods:
-        figures = [f"{value:.4f}" for value in (each.rank, each.low, each.high, each.wins)]
+        low, high = (f"{end:.4f}" for end in each.interval) if each.interval else ("", "")
+        figures = [f"{each.rank:.4f}", low, high, f"{each.wins:.4f}"]
         for name in made.datasets:
             on = [name, f"{100 * each.values[name]:.4f}"]
             how = [str(protocol.VERSION), " ".join(each.marks)]
@@ -203,7 +209,8 @@ def as_json(made: Overall) -> dict[str, object]:
             {
                 "name": each.name,
                 "average_rank": each.rank,
-                "interval": [each.low, each.high],
+                "ranks": dict(zip(made.datasets, each.ranks, strict=True)),
+                "interval": [*each.interval] if each.interval else None,
                 "wins": each.wins,
                 "values": dict(each.values),
                 "marks": [*each.marks],
@@ -214,6 +221,10 @@ def as_json(made: Overall) -> dict[str, object]:
         "critical_difference": made.difference,
         "left_out": {name: [*lacking] for name, lacking in made.left_out.items()},
     }
+
+
+def _has_intervals(made: Overall) -> bool:
+    return all(each.interval for each in made.methods)
 
 
 def _marks(group: Sequence[Record], setting: Setting, standing: Standing) -> tuple[str, ...]:
