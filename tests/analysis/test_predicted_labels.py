@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import msgspec
 import pytest
 
 from xmcbench.data import load_dataset
@@ -43,9 +44,34 @@ def test_what_is_stored_is_shown_and_a_text_is_predicted_as_in_the_cell(inside, 
         path.unlink()
     document = json.loads(inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, "--json").stdout)
     assert [(each["text"], each["score"]) for each in document["labels"]] == [("the apple", None), ("the desert", None)]
-    assert "predictions" in document["note"]
+    (note,) = document["notes"]
+    assert note.startswith("only true labels are shown, by their stored ranks: the predictions ")
     kept = [(each["label"], each["rank"]) for each in stored if each["true"]]
     assert [(each["label"], each["rank"]) for each in document["labels"]] == kept
+
+
+def test_a_stale_result_is_marked_and_the_seed_is_named(inside, runs, tiny):
+    words = ("show", "tfidf", "--instance", "0100", "--dataset", tiny, "--json")
+    assert json.loads(inside(*words).stdout)["notes"] == []
+    store = Store(runs)
+    (record,) = store.records()
+    older = msgspec.structs.replace(record.method, source_sha256="0" * 64)
+    store.write(msgspec.structs.replace(record, method=older))
+    said = "stale: the method's code has changed since this result was made"
+    assert json.loads(inside(*words).stdout)["notes"] == [said]
+    assert said in inside(*words[:-1]).stdout.splitlines()
+    simcse = ("--methods", "simcse", "--set", "simcse.backbone=scratch:1x32", "--set", "simcse.steps=1")
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", *simcse, "--seed", "3,1", "--runs", "runs")
+    assert ended.returncode == 0, ended.stderr
+    shown = json.loads(inside("show", "simcse", *words[2:]).stdout)
+    assert (shown["seed"], shown["notes"]) == (1, ["seed 1 of 1, 3 is shown"])
+
+
+def test_flags_that_would_do_nothing_are_refused(inside, runs, tiny):
+    for flag, value in (("--time-limit", "5"), ("--memory-limit", "5"), ("--device", "cpu"), ("--processes", "2")):
+        ended = inside("show", "tfidf", "--instance", "0100", "--dataset", tiny, flag, value)
+        said = f"{flag} can only be used with --text (--instance reads a stored result and runs nothing)"
+        assert (ended.returncode, ended.stdout, said in ended.stderr) == (2, "", True), ended.stderr
 
 
 def test_all_labels_of_a_text_are_shown(inside, tiny):

@@ -141,6 +141,13 @@ def test_nothing_to_draw(inside, tiny):
     assert (ended.returncode, "no results to draw" in ended.stdout) == (1, True)
 
 
+@pytest.mark.parametrize("flag", ["--force", "--refresh"])
+def test_a_flag_that_runs_cells_is_refused_where_nothing_is_run(inside, tiny, flag):
+    ended = inside("curve", "--dataset", tiny, "--methods", "bm25", "--no-run", flag)
+    said = f"xmcbench: error: {flag} runs cells, and --no-run runs nothing (use one of them)\n"
+    assert (ended.returncode, ended.stderr) == (2, said)
+
+
 def test_what_is_drawn_without_a_run_needs_no_weights(inside, tiny):
     words = ("curve", "--dataset", tiny, "--methods", "tfidf,mpnet", "--ratio", "0")
     assert inside(*words).returncode == 1

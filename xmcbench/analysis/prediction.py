@@ -14,7 +14,8 @@ from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import laid_out
-from xmcbench.records.selection import Conditions, Selected, choose_row
+from xmcbench.records.selection import Conditions, choose_row
+from xmcbench.records.standing import Standing
 from xmcbench.records.store import Store
 from xmcbench.runner.fitting import predict_texts
 from xmcbench.runner.place import Place
@@ -26,7 +27,6 @@ from xmcbench.texts import Texts
 if TYPE_CHECKING:
     from xmcbench.data import Dataset
     from xmcbench.plugins.registry import Registry
-    from xmcbench.records import Record
     from xmcbench.runner.plan import PlannedCell
 
 
@@ -47,7 +47,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a row predicts for one text. note: what could not be shown, and why."""
+    """What a row predicts for one text. notes: whether the result is stale, and what could not be shown, and why."""
 
     row: str
     dataset: str
@@ -57,7 +57,7 @@ class Shown:
     uid: str
     text: str
     labels: tuple[Predicted, ...]
-    note: str
+    notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON values."""
@@ -79,7 +79,7 @@ class Shown:
         ]
         heads = ["rank", "", "label", "score", "training pairs"]
         table = laid_out(lines, heads, ("right", "left", "left", "right", "right"))
-        return "\n\n".join([f"{head}\n{about}", table, *([self.note] if self.note else [])])
+        return "\n\n".join([f"{head}\n{about}", table, *(["\n".join(self.notes)] if self.notes else [])])
 
 
 def show_instance(
@@ -92,11 +92,12 @@ def show_instance(
     seed: Sequence[int] | None = None,
     filter: str | None = None,  # noqa: A002 - the name of the flag
     k: int = 10,
+    standing: Standing | None = None,
 ) -> Shown:
     """What a stored run predicts for the test instance with this uid.
 
     word: a row as in ``compare``; of several seeds the first is shown. Where the runs folder does not hold the
-    predictions, the ranks of the true labels are shown.
+    predictions, the ranks of the true labels are shown. standing: today's code, by which a stale result is noted.
 
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
@@ -118,10 +119,11 @@ def show_instance(
         raise UsageError(f"{record.name} was not scored under the filter {name}", f"it has: {', '.join(ranks)}")
     rank_of = dict(zip(true.tolist(), ranks[name][start:end].tolist(), strict=True))
     predictions = rankings.stored(record, chosen.store)
-    found, note = {}, ""
+    problem = (standing or Standing()).problem(record)
+    found, notes = {}, [problem] if problem else []
     if predictions is None:
         path = chosen.store.predictions_path(record.cell)
-        note = f"Only true labels are shown, by their stored ranks: the predictions {path} are not on this machine."
+        notes.append(f"only true labels are shown, by their stored ranks: the predictions {path} are not here")
     else:
         labels, scores = rankings.ranking(predictions, data, row, name, k)
         found = {int(label): float(score) for label, score in zip(labels, scores, strict=True)}
@@ -134,7 +136,20 @@ def show_instance(
         for label, rank in sorted(rank_of.items(), key=lambda each: (each[1] or 101, each[0]))
         if label not in found
     ]
-    return _shown(record, chosen, name, data.test.uids[row], data.test[row], lines, note)
+    if len(chosen.seeds) > 1:
+        notes.append(f"seed {record.cell.seed} of {', '.join(map(str, chosen.seeds))} is shown")
+    where = record.cell
+    return Shown(
+        record.name,
+        where.dataset,
+        where.setting.title,
+        where.seed,
+        name,
+        data.test.uids[row],
+        data.test[row],
+        tuple(lines),
+        tuple(notes),
+    )
 
 
 def show_text(
@@ -169,7 +184,7 @@ def show_text(
         if label >= 0
     ]
     cell = planned.cell
-    return Shown(planned.name, cell.dataset, cell.setting.title, cell.seed, "none", "", text, tuple(lines), "")
+    return Shown(planned.name, cell.dataset, cell.setting.title, cell.seed, "none", "", text, tuple(lines), ())
 
 
 def _planned(
@@ -205,14 +220,3 @@ def _row_of(uid: str, data: Dataset) -> int:
 def _check_k(k: int) -> None:
     if not 1 <= k <= 100:
         raise UsageError(f"-k {k} must be between 1 and 100")
-
-
-def _shown(
-    record: Record, row: Selected, filter_name: str, uid: str, text: str, lines: Sequence[Predicted], note: str
-) -> Shown:
-    where = record.cell
-    others = f" Seed {where.seed} of {', '.join(map(str, row.seeds))} is shown." if len(row.seeds) > 1 else ""
-    said = f"{note}{others}".strip()
-    return Shown(
-        record.name, where.dataset, where.setting.title, where.seed, filter_name, uid, text, tuple(lines), said
-    )

@@ -54,6 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.leaderboard.markup import plain
     from xmcbench.setting import Setting
 
+    if arguments.no_run:
+        unused = "{} runs cells, and --no-run runs nothing"
+        request.check_unused(arguments, unused, "use one of them", force=False, refresh=False)
     ratios, metrics = _ratios(arguments.ratio), _metrics(arguments.metric)
     if arguments.png:
         raster.require()

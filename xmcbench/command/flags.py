@@ -8,6 +8,9 @@ from typing import Any
 #: What says which row is meant, for help texts.
 ROW = "a row: NAME, NAME:VARIANT, the beginning of a record's key, or a record's file"
 OTHER_ROW = "another row, named in the same way"
+#: The defaults of the flags for limits and for where a cell computes: a flag that has another value was given.
+LIMITS: dict[str, object] = {"time_limit": 86400, "memory_limit": None}
+DEVICE: dict[str, object] = {"device": "auto", "processes": 1}
 
 
 def add_dataset(group: Any, several: bool = True) -> None:
@@ -94,12 +97,15 @@ def add_execution(group: Any) -> None:
 def add_device(group: Any) -> None:
     """The flags for where a cell computes, for an argument group."""
     group.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto, a GPU if there is one"
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default=DEVICE["device"],
+        help="default: auto, a GPU if there is one",
     )
     group.add_argument(
         "--processes",
         type=int,
-        default=1,
+        default=DEVICE["processes"],
         metavar="N",
         help="processes of a cell on this machine, one for each GPU, that train encoders and embed texts (default: 1)",
     )
@@ -117,7 +123,7 @@ def add_set(group: Any, several: bool = True) -> None:
     )
 
 
-def add_limits(group: Any, default_s: int = 86400, whose: str = "each cell") -> None:
+def add_limits(group: Any, default_s: object = LIMITS["time_limit"], whose: str = "each cell") -> None:
     """The flags for what a cell may take, for an argument group. whose: what the limits are for."""
     group.add_argument(
         "--time-limit",

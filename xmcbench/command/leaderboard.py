@@ -98,6 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.check and arguments.refresh:
         raise UsageError("--check changes nothing, and --refresh runs cells", "use one of them")
+    if not arguments.refresh:
+        unused = "{} can only be used with --refresh"
+        request.check_unused(arguments, unused, "without it, no cell is run", **flags.LIMITS)
     plain = arguments.format == "markdown"
     beside = arguments.runs or BOARD  # pages of other records never replace those of the project's board
     out = arguments.out or (beside if plain else beside / arguments.format)
@@ -208,13 +211,8 @@ def _add(arguments: argparse.Namespace) -> int:
 
     if not arguments.sources:
         raise UsageError("leaderboard add needs a runs folder", "xmcbench leaderboard add RUNS...")
-    given = {
-        "--refresh": arguments.refresh,
-        "--published": arguments.published,
-        "--format": arguments.format != "markdown",
-    }
-    if unused := [flag for flag, is_given in given.items() if is_given]:
-        raise UsageError(f"leaderboard add does not take {unused[0]}", "run `xmcbench leaderboard` with it afterward")
+    unused, hint = "leaderboard add does not take {}", "run `xmcbench leaderboard` with it afterward"
+    request.check_unused(arguments, unused, hint, refresh=False, published=False, format="markdown", **flags.LIMITS)
     if arguments.out and arguments.runs:
         raise UsageError("--out and --runs are the same folder for leaderboard add", "use one of them")
     board = Store(arguments.out or arguments.runs or BOARD)

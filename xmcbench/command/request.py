@@ -248,6 +248,16 @@ def compute(arguments: argparse.Namespace) -> Compute:
     return Compute(arguments.device, _at_least_one("--processes", arguments.processes))
 
 
+def check_unused(arguments: argparse.Namespace, message: str, hint: str, **defaults: object) -> None:
+    """Raise UsageError for a flag that was given and would do nothing.
+
+    message: says so, with {} for the flag. defaults: name of the flag -> its default.
+    """
+    for name, default in defaults.items():
+        if getattr(arguments, name) != default:
+            raise UsageError(message.format(f"--{name.replace('_', '-')}"), hint)
+
+
 def limits(arguments: argparse.Namespace) -> Limits:
     """The limits of a cell. Raises UsageError."""
     from xmcbench.runner.place import Limits

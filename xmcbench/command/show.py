@@ -42,15 +42,23 @@ def run(arguments: argparse.Namespace) -> int:
     name = chosen.pop("filter")
     chosen["setting"] = request.chosen_setting(arguments)
     del chosen["ratio"], chosen["by"]
+    registry = request.registry(arguments.plugin)
     if arguments.instance is not None:
+        unused, hint = "{} can only be used with --text", "--instance reads a stored result and runs nothing"
+        request.check_unused(arguments, unused, hint, **flags.LIMITS, **flags.DEVICE)
         shown = prediction.show_instance(
-            arguments.method, arguments.instance, store=store, **chosen, filter=name, k=arguments.k
+            arguments.method,
+            arguments.instance,
+            store=store,
+            **chosen,
+            filter=name,
+            k=arguments.k,
+            standing=registry.standing(),
         )
     else:
         if name is not None:
             raise UsageError("--filter can only be used with --instance", "--text is not an instance of the dataset")
         place = Place(store, request.limits(arguments), request.compute(arguments))
-        registry = request.registry(arguments.plugin)
         shown = prediction.show_text(
             arguments.method, arguments.text, place=place, registry=registry, **chosen, k=arguments.k
         )
