@@ -104,6 +104,8 @@ def test_datasets_are_a_list_of_places(tmp_path):
         request.reference("lf-debian-2k", "text=x")
     with pytest.raises(UsageError, match=r"--columns '' is not ROLE=COLUMN"):
         request.reference(str(place), "")
+    with pytest.raises(UsageError, match=r"--columns names text twice"):
+        request.reference(str(place), "text=a, text=b")
     assert datasets("one, two,one") == ("one", "two")
     assert datasets("one?text=x,two") == ("one?text=x", "two")
     assert datasets(None) == ("lf-debian-2k",)

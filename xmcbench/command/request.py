@@ -133,6 +133,8 @@ def _with_columns(references: Sequence[str], columns: str | None) -> tuple[str, 
         role, equals, column = word.partition("=")
         if not equals or not role.strip() or not column.strip():
             raise UsageError(f"--columns {word!r} is not ROLE=COLUMN", "for example text=abstract,labels=subjects")
+        if role.strip() in found:
+            raise UsageError(f"--columns names {role.strip()} twice", "give each role once")
         found[role.strip()] = column.strip()
     names = [each for each in references if is_name(each)]
     if len(names) == len(references):

@@ -38,6 +38,13 @@ def test_a_reference_is_a_path_and_options(tmp_path):
     assert place_of(odd).path == odd
     with pytest.raises(UsageError, match="is not a list of options"):
         place_of("a.csv?text")
+    with pytest.raises(UsageError, match=r"the option separator in 'text=a&separator=' is empty"):
+        place_of("a.csv?text=a&separator=")
+    with pytest.raises(UsageError, match=r"an option in 'text=a&text=b' is given twice"):
+        place_of("a.csv?text=a&text=b")
+    # A comma and a space are values.
+    assert place_of("a.csv?separator=,").options == {"separator": ","}
+    assert place_of("a.csv?separator=+").options == {"separator": " "}
 
 
 def test_what_no_layout_recognizes_is_said(tmp_path):

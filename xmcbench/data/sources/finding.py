@@ -92,8 +92,8 @@ def place_of(reference: str | Path) -> Place:
 
         articles.csv?text=abstract&labels=subjects
 
-    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none, and for
-    an empty name.
+    A path that exists is taken whole, whatever characters it has. Raises UsageError for options that are none, that are
+    empty or that are given twice, and for an empty name.
     """
     if not str(reference).strip():
         raise UsageError("the name of the dataset is empty", "a dataset is a name or a place; . is this folder")
@@ -102,11 +102,16 @@ def place_of(reference: str | Path) -> Place:
         return Place(str(reference), Path(given))
     bare, _, query = given.rpartition("?")
     try:
-        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True))
+        given_options = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
     except ValueError:
         raise UsageError(
             f"{query!r} is not a list of options", "for example articles.csv?text=abstract&labels=subjects"
         ) from None
+    options = dict(given_options)
+    if empty := [name for name, value in given_options if not value]:
+        raise UsageError(f"the option {empty[0]} in {query!r} is empty", "leave it out, or give it a value")
+    if len(options) < len(given_options):
+        raise UsageError(f"an option in {query!r} is given twice", "give each once")
     return Place(str(reference).rpartition("?")[0], Path(bare), options)
 
 
