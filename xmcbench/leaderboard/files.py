@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -104,12 +105,18 @@ def differences(folder: Path, made: Mapping[str, str]) -> list[str]:
 
 
 def _replaceable(path: Path, content: str) -> bool:
-    """Whether a file is not there, or was generated: it says so itself, or it is a CSV file with the same columns."""
+    """Whether a file is not there, or was generated: it says so itself, or it is a CSV file of the same kind."""
     if not path.exists():
         return True
     if path.suffix == ".csv":
-        return path.read_bytes().splitlines()[:1] == content.encode().splitlines()[:1]
+        return _kind(path.read_text(errors="replace")) == _kind(content)
     return _generated(path)
+
+
+def _kind(table: str) -> tuple[str, ...]:
+    """The first two columns of a CSV file and the last one: with more results, others can appear between them."""
+    columns = next(csv.reader([table.partition("\n")[0]]), [])
+    return (*columns[:2], *columns[-1:])
 
 
 def _generated(path: Path) -> bool:

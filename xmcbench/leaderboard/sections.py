@@ -63,7 +63,9 @@ def section(
         dataset, setting, records, filter_name, [(context.printed[n - 1], row) for n, row in published]
     )
     noted = [replace(row, marks=(*row.marks, *row.origins)) for row in made]
-    found: list[Block] = [metric_table(noted, MAIN, setting.slug, about, published, notes)]
+    found: list[Block] = []
+    if published or any(row.figures for row in made):
+        found.append(metric_table(noted, MAIN, setting.slug, about, published, notes))
     if explained := _with_a_remark(made, remark):
         found.append(captions.remarked(explained))
     if any(row.figures for row in made):
