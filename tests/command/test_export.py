@@ -16,6 +16,7 @@ import pytest
 from xmcbench.analysis.reproduction import compared, farthest, one_more
 from xmcbench.metrics import METRICS
 from xmcbench.records import Ranks, Store
+from xmcbench.runner.rescoring import evaluations
 from xmcbench.storage.canonical import canonical_json
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
@@ -181,6 +182,39 @@ def test_what_a_gpu_made_a_cpu_of_its_machine_need_not_repeat_to_the_digit(runs,
     measured = msgspec.structs.replace(before.measured, peak_gpu_memory_bytes=2**30 if gpu else None)
     found = compared(msgspec.structs.replace(before, measured=measured), store, after, fresh)
     assert (found.same_class, found.agrees) == (not gpu, gpu)
+
+
+@pytest.mark.parametrize("ranks", [True, False])
+def test_other_propensity_constants_change_nothing_that_is_compared(runs, ranks):
+    """Those of a card may change after a record was made; the record's figures are computed with the new ones."""
+    changed(runs, 5)
+    store = Store(runs)
+    (record,) = store.records()
+
+    def scored(constants):
+        (scores,) = evaluations([record], store, record.protocol.filter, constants)
+        figures = msgspec.structs.replace(record.metrics[record.protocol.filter], values=scores.values)
+        protocol = msgspec.structs.replace(record.protocol, propensity=constants)
+        return msgspec.structs.replace(record, metrics={record.protocol.filter: figures}, protocol=protocol)
+
+    before, after = scored(record.protocol.propensity), scored((5.0, 0.1))
+    name = record.protocol.filter
+    assert before.metrics[name].values["PSP@1"] != after.metrics[name].values["PSP@1"]
+    if not ranks:
+        before = msgspec.structs.replace(before, ranks=None)
+    found = compared(before, store, after, store)
+    assert (found.agrees, found.largest) == (True, 0)
+    assert ("PSP@1" in found.changes) == ranks
+
+
+def test_what_is_equal_on_another_machine_needs_no_ranks(runs):
+    (record,) = Store(runs).records()
+    hardware = msgspec.structs.replace(record.environment.hardware, processor="another processor")
+    environment = msgspec.structs.replace(record.environment, hardware=hardware)
+    before = msgspec.structs.replace(record, environment=environment, ranks=None)
+    found = compared(before, Store(runs), record, Store(runs))
+    assert (found.same_class, found.agrees) == (False, True)
+    assert str(found).endswith(", and 0.05 are allowed on any machine")
 
 
 def test_a_key_names_one_record(inside, runs):

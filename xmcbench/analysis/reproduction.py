@@ -99,6 +99,8 @@ class Reproduction:
             change += f", with {', '.join(f'{name}={value}' for name, value in self.gained.items())} added since"
         if self.same_class:
             return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on the same class of machine"
+        if self.largest <= LARGEST_CHANGE:
+            return f"{head}: {change}, and {100 * LARGEST_CHANGE:g} are allowed on any machine"
         machines = " and ".join(each.environment.hardware.kind for each in (self.before, self.after))
         if not self.adjusted:
             return f"{head}: {change}; on another class of machine ({machines}) this needs the ranks of the record"
@@ -142,24 +144,36 @@ def reproduce(key: str, *, runs: Path, into: Place, registry: Registry, dataset:
 
 def compared(before: Record, store: Store, after: Record, fresh: Store) -> Reproduction:
     """Two records of one cell, and whether their figures agree. Raises what ``evaluations`` raises for the new one."""
-    name = before.protocol.filter
-    old, new = before.metrics[name].values, after.metrics[name].values
+    name, constants = before.protocol.filter, after.protocol.propensity
+    old, new = _values(before, store, name, constants), after.metrics[name].values
     changes = {metric: new[metric] - old[metric] for metric in new if metric in old}
     machines = [each.environment.hardware.kind for each in (before, after)]
     same = machines[0] == machines[1] and _device(before) == _device(after)
     recorded = [] if before.method.deterministic else _seeds(before, store)
     if not same and len(recorded) >= FEWEST_SEEDS:
-        drawn = {metric: [each.metrics[name].values[metric] for each in recorded] for metric in changes}
-        p = {metric: one_more(values, new[metric]) for metric, values in drawn.items()}
+        values = [_values(each, store, name, constants) for each in recorded]
+        drawn = {metric: [each[metric] for each in values] for metric in changes}
+        p = {metric: one_more(of_seeds, new[metric]) for metric, of_seeds in drawn.items()}
         # The largest distance that is not significant where all metrics are as far: Holm's first step.
-        allowed = {metric: farthest(values, LEVEL / len(drawn)) for metric, values in drawn.items()}
+        allowed = {metric: farthest(of_seeds, LEVEL / len(drawn)) for metric, of_seeds in drawn.items()}
         return Reproduction(before, after, same, changes, holm(p), len(recorded), allowed)
     adjusted: dict[str, float] = {}
     if before.ranks is not None:
-        constants = after.protocol.propensity
         sides = [evaluations([each], where, name, constants) for each, where in ((before, store), (after, fresh))]
         adjusted = holm({metric: each.p for metric, each in paired.compare(*sides).items()})
     return Reproduction(before, after, same, changes, adjusted)
+
+
+def _values(
+    record: Record, store: Store, filter_name: str, constants: tuple[float, float] | None
+) -> Mapping[str, float]:
+    """The figures of a record, with these propensity constants: a card's may have changed since it was scored."""
+    if record.protocol.propensity == constants:
+        return record.metrics[filter_name].values
+    if record.ranks is None:
+        values = record.metrics[filter_name].values
+        return {metric: value for metric, value in values.items() if not metric.startswith("PSP")}
+    return evaluations([record], store, filter_name, constants)[0].values
 
 
 def one_more(values: Sequence[float], value: float) -> float:
