@@ -70,6 +70,17 @@ def test_a_method_is_made_with_its_parameters():
         Example(step=3)
 
 
+def test_a_literal_of_one_truth_value_is_kept_by_text_and_values():
+    class Always(Method):
+        exact: Literal[True] = True
+
+    known = declared(Always)
+    assert resolve(known, "always", {"exact": "TRUE"}) == resolve(known, "always", {"exact": True}) == {"exact": True}
+    for value in ("false", False):
+        with pytest.raises(UnknownName, match=r"value of always.exact: 'False'"):
+            resolve(known, "always", {"exact": value})
+
+
 def test_a_class_with_a_bad_declaration_is_a_plugin_error():
     class NoDefault(Method):
         alpha: float
@@ -86,8 +97,16 @@ def test_a_class_with_a_bad_declaration_is_a_plugin_error():
     class Unknown(Method):
         alpha: Annotated[int, MultipleOf(3)] = 4
 
+    class Twice(Method):
+        sampler: str | None = "None"
+
+    class Chosen(Method):
+        sampler: Literal["none", "all"] | None = None
+
     for cls, message in (
         (NoDefault, "has no default"),
+        (Twice, r"Twice.sampler can be None and 'none' \(--set could not tell them apart: use one of them\)"),
+        (Chosen, "Chosen.sampler can be None and 'none'"),
         (Odd, "has the type"),
         (Wrong, "bad default"),
         (Unknown, r"Unknown.alpha has the limit MultipleOf\(multiple_of=3\) .*Ge, Gt, Le and Lt"),

@@ -131,7 +131,7 @@ class Parameter(Struct, frozen=True):
         if self.kind == "bool":
             if text.lower() not in ("true", "false"):
                 raise UsageError(f"{owner}.{self.name} = {text!r} is not of type bool", "true or false")
-            return text.lower() == "true"
+            return self.check(text.lower() == "true", owner)
         try:
             value = _KINDS[self.kind](text)
         except ValueError:
@@ -217,6 +217,8 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         hint = type(choices[0])
     if hint not in _SCALARS:
         raise PluginError(f"{owner} has the type {hint}", "a hyperparameter must be a bool, int, float, str or Literal")
+    if optional and any(isinstance(each, str) and each.lower() == "none" for each in (*choices, getattr(cls, name))):
+        raise PluginError(f"{owner} can be None and 'none'", "--set could not tell them apart: use one of them")
     parameter = Parameter(
         name,
         hint.__name__,
