@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -131,7 +131,10 @@ def read_card(path: Path) -> Card:
 
 def write_card(path: Path, card: Card) -> None:
     """Write a card; ``read_card`` gives it back, and equal cards have equal bytes."""
-    values: dict[str, Any] = msgspec.to_builtins(card)
+    counts = {name: card.counts[name] for name in get_args(Count) if name in card.counts}
+    build = card.build and msgspec.structs.replace(card.build, indices=dict(sorted(card.build.indices.items())))
+    ordered = msgspec.structs.replace(card, counts=counts, files=dict(sorted(card.files.items())), build=build)
+    values: dict[str, Any] = msgspec.to_builtins(ordered)
     values = {key: each for key, each in values.items() if each not in ("", None, False) and each not in ({}, [], ())}
     if values.get("filter") == "none":
         del values["filter"]
