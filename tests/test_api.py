@@ -1,7 +1,9 @@
 """The Python API: what `import xmcbench` gives a script or a notebook."""
 
+import gzip
 import importlib.util
 import inspect
+import json
 import re
 import sys
 from xml.etree import ElementTree as ET
@@ -12,7 +14,7 @@ import pytest
 
 import xmcbench
 from xmcbench import Compute, Limits, Method, MethodError, Options, TopK, Unavailable, UsageError
-from xmcbench.errors import PluginError, UnknownName
+from xmcbench.errors import DataError, PluginError, UnknownName
 from xmcbench.methods.bm25 import BM25
 from xmcbench.metrics import METRICS
 from xmcbench.results import Results
@@ -251,6 +253,7 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
         (lambda tiny: xmcbench.curve(tiny, ["bm25"], seed=[]), "seed is empty"),
         (lambda tiny: xmcbench.evaluate([[1, 2]], tiny), "predictions are of type list"),
         (lambda _: xmcbench.compare("bm25", "bm25", seed="a"), "the seed 'a' is not an integer"),
+        (lambda _: xmcbench.compare("bm25", "bm25", setting=["fs"]), r"the setting \['fs'\] is not a name"),
         (lambda _: Options(on="x"), "--on 'x' is not local"),
         (lambda _: BM25().predict("one text"), "predict takes several texts"),
     ],
@@ -376,6 +379,8 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
     assert more.curve("P@1").missing == (f"{line.name} at 0% (seed 2), 10%, 100% (seed 2)",)
     assert stamps(tmp_path / "runs") == before
     nothing = xmcbench.curve(tiny, "tfidf", ratios=[0, 1], execute_missing=False, options=options)
+    one = xmcbench.curve(tiny, ["popular"], ratios=0.5, by="pair", execute_missing=False, options=options)
+    assert one.curve("P@1").ratios == (0.5,)
     assert (nothing.curve("P@1"), nothing.draw(["P@1"], tmp_path / "none"), len(nothing)) == (None, [], 0)
 
 
@@ -495,6 +500,15 @@ def test_predictions_are_evaluated_on_a_dataset(tiny, tmp_path):
         xmcbench.evaluate(TopK(perfect().indices[:3], perfect().scores[:3]), tiny)
     with pytest.raises(MethodError, match=r"names a label outside 0\.\.9"):
         xmcbench.evaluate(TopK(perfect().indices + 5, perfect().scores), tiny)
+
+
+def test_nothing_is_scored_where_no_test_instance_has_a_label(tiny):
+    with gzip.open(tiny / "tst.json.gz", "rt") as stream:
+        lines = [json.loads(line) | {"target_ind": [], "target_rel": []} for line in stream]
+    with gzip.open(tiny / "tst.json.gz", "wt") as stream:
+        stream.writelines(json.dumps(line) + "\n" for line in lines)
+    with pytest.raises(DataError, match="no test instance has a label, so there is nothing to score"):
+        xmcbench.evaluate(perfect(), tiny)
 
 
 def test_the_filter_is_that_of_the_card_unless_another_is_named(tiny):

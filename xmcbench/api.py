@@ -29,6 +29,7 @@ from xmcbench.plugins.description import class_path
 from xmcbench.plugins.inspection import Inspection, Plugin
 from xmcbench.plugins.loading import method_name
 from xmcbench.runner.grid import Grid
+from xmcbench.runner.scoring import check_scored
 from xmcbench.setting import Setting, seeds_of, settings
 from xmcbench.topk import TopK
 
@@ -89,7 +90,7 @@ def curve(
     dataset: str | Path | Sequence[str | Path] | None = None,
     methods: str | Sequence[str | Method] = (),
     *,
-    ratios: Sequence[float] = RATIOS,
+    ratios: float | Sequence[float] = RATIOS,
     by: str = "label",
     preset: str | None = None,
     set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
@@ -105,12 +106,13 @@ def curve(
     """
     if isinstance(methods, Sequence) and not methods:
         raise UsageError("methods is empty", 'name one or more, for example methods=["tfidf", "xr-linear"]')
-    if len(ratios) == 0:
+    shares = _several(ratios)
+    if not shares:
         raise UsageError("ratios is empty", f"for example ratios={RATIOS}")
     settings(["fs"], [0.5], [by])  # at the shares 0 and 1 `by` makes no difference, and is not looked at
     wanted = {"dataset": dataset, "methods": methods, "preset": preset, "set": _parameters(set), "seed": seed}
-    grids, options = _grids([wanted], _checked(options), [Setting.at(share, by) for share in ratios])
-    planned = CurveRun.planned(grids, options, options.registry(), filter, by, ratios)
+    grids, options = _grids([wanted], _checked(options), [Setting.at(share, by) for share in shares])
+    planned = CurveRun.planned(grids, options, options.registry(), filter, by, shares)
     return planned.execute() if execute_missing else planned.finished()
 
 
@@ -150,8 +152,8 @@ def evaluate(
     """Score predictions [n_test, k] on a dataset, by the protocol in ``xmcbench.metrics.protocol``.
 
     predictions: a TopK, or the .npz file that ``TopK.save`` wrote. filter: ``none``, ``self`` or ``file``; default is
-    that of the dataset's card. Raises MethodError where the predictions are not a valid answer, DataError and
-    UsageError for files and names.
+    that of the dataset's card. Raises MethodError where the predictions are not a valid answer, DataError where no test
+    instance has a label, DataError and UsageError for files and names.
     """
     if not isinstance(predictions, TopK | str | Path):
         raise UsageError(f"predictions are of type {type(predictions).__name__}", "a TopK, or the path of its file")
@@ -164,7 +166,9 @@ def evaluate(
     weights = None
     if len(data.train) >= MIN_INSTANCES:  # else PSP is left out
         weights = inverse_propensity(data.train_pairs(), *data.propensity)
-    return metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
+    scores = metrics.evaluate(answer, data.test_pairs(), removed=removed, inverse_propensity=weights)
+    check_scored(scores)
+    return scores
 
 
 def _grids(

@@ -40,6 +40,8 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, kind: str, ratio: float | None = None, by: str | None = None) -> Setting:
         """A checked setting. Raises UsageError."""
+        if not isinstance(kind, str):
+            raise UsageError(f"the setting {kind!r} is not a name", "ez, fs or full")
         if kind not in ("ez", "fs", "full"):
             hint = "choose ez, fs or full"
             raise UnknownName("setting", kind, ("ez", "fs", "full"), hint)

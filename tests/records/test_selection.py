@@ -169,10 +169,10 @@ def test_the_file_of_a_record_names_its_runs_folder(chosen, tmp_path):
 def test_a_row_is_named_by_its_key_or_its_variant(chosen, tmp_path, record):
     chosen(("a", (0,), {"ngrams": 2, "df": 1}), ("b", (0,), {}))
     runs, key = tmp_path / "runs", record("a", 0, setting=FEW, ngrams=2, df=1).key
-    for word in (key, key[:12], "a:ngrams=2", "a:df=1", "a:ngrams=2, df=1"):
+    for word in (key, key[:12], key[:4], "a:ngrams=2", "a:df=1", "a:ngrams=2, df=1"):
         first, _ = choose(Store(runs), word, "b:", Conditions())
         assert first.keys == [key]
-    for word in ("a:", "a:df=2", "b:df=1", "c", "0" * 12):
+    for word in ("a:", "a:df=2", "b:df=1", "c", "0" * 12, key[:3]):
         with pytest.raises(UnknownName):
             choose(Store(runs), word, "b", Conditions())
 

@@ -14,8 +14,8 @@ from xmcbench.records.record_json import read_record
 from xmcbench.records.store import Store
 from xmcbench.setting import Setting
 
-#: Minimum number of letters that select a key.
-_KEY = re.compile(r"[0-9a-f]{6,64}")
+#: What selects a key: its first four digits at least.
+_KEY = re.compile(r"[0-9a-f]{4,64}")
 
 #: Where a group of records belongs: dataset, its version, setting.
 Place = tuple[str, str, Setting]

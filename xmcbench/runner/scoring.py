@@ -79,12 +79,17 @@ def figures(ranks: Ranks, truth: Truth, propensity: tuple[float, float]) -> dict
     return found
 
 
-def figures_of(scores: Scores) -> Figures:
-    """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
+def check_scored(scores: Scores) -> None:
+    """Raise DataError if no instance was scored."""
     if not scores.scored:
         raise DataError(
             "no test instance has a label, so there is nothing to score", "check the labels of the test set"
         )
+
+
+def figures_of(scores: Scores) -> Figures:
+    """An evaluation as a part of a record, with its intervals. Raises what ``figures`` raises."""
+    check_scored(scores)
     invariants.check(scores.values)
     return Figures(
         values=scores.values,
