@@ -75,15 +75,27 @@ def test_a_subclass_builds_on_its_parent(base):
     assert rows(OnWhole)[0] == rows(OnBatches)[0] == [first + 1] * 3
 
 
-def test_a_mixin_can_define_it():
-    class Mixin:
+@pytest.mark.parametrize("base", [Method, Whole, Batches])
+def test_a_mixin_can_define_either(base):
+    class WholeMixin:
         def predict(self, raw_X, k=100):
-            return ranking(1, len(raw_X))
+            return ranking(3, len(raw_X))
 
-    class Mixed(Mixin, Method):
+    class BatchesMixin:
+        def predict_batches(self, raw_X, k=100):
+            yield ranking(4, len(raw_X))
+
+    class OfWhole(WholeMixin, base):
         pass
 
-    assert [len(each) for each in Mixed().predict_batches(TEXTS, 2)] == [3]
+    class OfBatches(BatchesMixin, base):
+        pass
+
+    class Below(OfBatches):
+        pass
+
+    assert rows(OfWhole) == ([3, 3, 3], [3])
+    assert rows(OfBatches) == rows(Below) == ([4, 4, 4], [3])
 
 
 def test_a_method_without_either_says_so():

@@ -71,8 +71,12 @@ class Method:
         ``predict`` accepts a plain list of strings, as in a script or a notebook.
         """
         super().__init_subclass__(**options)
-        # Of the class itself: where it overrides one of the two, the other one of its parent is not what it does.
-        whole, batches = vars(cls).get("predict"), vars(cls).get("predict_batches")
+        # Where a class overrides one of the two, the other one of its parent is not what it does.
+        owner = next(each for each in cls.__mro__ if "predict" in vars(each) or "predict_batches" in vars(each))
+        if owner is not cls and issubclass(owner, Method):
+            return
+        # The class itself, or a mixin that is no method.
+        whole, batches = vars(owner).get("predict"), vars(owner).get("predict_batches")
         if whole is not None:
             cls.predict = _accepting_lists(whole)  # type: ignore[method-assign]
             if batches is None:
