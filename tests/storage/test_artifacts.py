@@ -38,6 +38,19 @@ def test_is_built_once_and_its_cost_counted_when_reused(tmp_path):
     assert len(built) == 2
 
 
+@pytest.mark.parametrize("kind", ["../records", "a/b", "", ".", ".hidden", "unfinished", "content", "a" * 200])
+def test_a_kind_is_the_name_of_a_folder_of_its_own(tmp_path, kind):
+    store = Artifacts(tmp_path / "artifacts")
+    for act in (
+        lambda: store.get(kind, {}, lambda folder: None),
+        lambda: store.put(kind, {}, lambda folder: None, 1.0),
+        lambda: store.unfinished(kind, {}),
+    ):
+        with pytest.raises(ValueError, match="the kind of an artifact is "):
+            act()
+    assert not [*tmp_path.rglob("*.lock")]
+
+
 def test_a_build_that_fails_leaves_nothing(tmp_path):
     def build(folder):
         (folder / "half.txt").write_text("half")

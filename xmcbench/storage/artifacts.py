@@ -26,6 +26,7 @@ from xmcbench.processes.temporary_name import becomes, unused_name
 from xmcbench.storage.atomic import atomic_folder
 from xmcbench.storage.canonical import canonical_json, sha256_file, sha256_json
 from xmcbench.storage.lock import exclusive, in_use
+from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_bytes
 from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
@@ -105,13 +106,13 @@ class Artifacts:
 
         If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
         clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
-        be read or written.
+        be read or written, ValueError for a kind that cannot name a folder.
         """
         if self._is_single_use(identity):
             self._temporary = self._temporary or Artifacts()
             return self._temporary.get(kind, identity, build, uses)
         key = _with_code(identity, build, *uses)
-        folder = self.root / kind / sha256_json(key)[:32]
+        folder = self._folder(kind, key)
         lock = folder.with_suffix(".lock")
         made, waited_before = False, self._waited_s
         held = in_use(lock)
@@ -148,7 +149,7 @@ class Artifacts:
         if self._is_single_use(identity):
             return
         key = _with_code(identity, write, *uses)
-        folder = self.root / kind / sha256_json(key)[:32]
+        folder = self._folder(kind, key)
         if _noted(folder) is None:
             with closing(in_use(folder.with_suffix(".lock"))):
                 self._make(folder, key, write, wall_s)
@@ -166,9 +167,14 @@ class Artifacts:
         The folder belongs to this identity and to the source of ``uses``: work of other code is never continued. It is
         not created here; while this process runs, ``xmcbench clean`` keeps it. Raises StorageError.
         """
+        _check_kind(kind)
         folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
         return folder
+
+    def _folder(self, kind: str, key: Mapping[str, object]) -> Path:
+        _check_kind(kind)
+        return self.root / kind / sha256_json(key)[:32]
 
     def _is_single_use(self, identity: Mapping[str, object]) -> bool:
         return bool(self._single_use) and self._single_use in canonical_json(identity)
@@ -244,6 +250,13 @@ def sweep_artifacts(root: Path) -> None:
         with suppress(StorageError), exclusive(folder.with_suffix(".lock"), wait=False) as lock:
             for file in folder.glob(".*.tmp") if lock.held else ():
                 file.unlink(missing_ok=True)  # a checkpoint that was being written
+
+
+def _check_kind(kind: str) -> None:
+    """Raise ValueError for a kind that cannot name a folder, or that names one which the store has for other things."""
+    check_name("the kind of an artifact", kind)
+    if kind.startswith(".") or kind in (UNFINISHED, CONTENT):
+        raise ValueError(f"the kind of an artifact is {kind!r}, a name that the store uses itself")
 
 
 def folders(root: Path) -> Iterator[tuple[str, Path, Path]]:
