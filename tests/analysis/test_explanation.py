@@ -21,7 +21,7 @@ from xmcbench.records import Ranks, Store, Truth
 from xmcbench.runner.rescoring import evaluations
 
 BOARD = Path(__file__).parents[2] / "leaderboards"
-PLANTED = "words of the text: 121 to 2578"
+PLANTED = "words of the text: 121 to 2,578"
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +176,9 @@ def test_groups_are_of_consecutive_values_and_hold_every_instance():
     assert np.sum([*groups.values()], axis=0).tolist() == [1] * 10
     assert groups["1"].sum() == 5
     assert attributes._binned(np.zeros(30)) == {"0": pytest.approx(np.ones(30, bool))}
+    large = attributes._binned(np.arange(1_234_560, 1_234_570) + 0.5)
+    assert np.sum([*large.values()], axis=0).tolist() == [1] * 10
+    assert next(iter(large)) == "1,234,560.5"
 
 
 def test_what_true_pairs_say_of_instances():

@@ -104,5 +104,6 @@ def _binned(values: NDArray) -> dict[str, NDArray[np.bool_]]:
     for group in np.unique(place):
         members = place == group
         low, high = values[members].min(), values[members].max()
-        found[f"{low:g}" if low == high else f"{low:g} to {high:g}"] = members
+        # Whole numbers and halves, all of whose digits are shown: groups are told apart by their names.
+        found[f"{low:,.15g}" if low == high else f"{low:,.15g} to {high:,.15g}"] = members
     return found
