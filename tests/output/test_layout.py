@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+from wcwidth import wcswidth
 
 from xmcbench.output.layout import laid_out
 
@@ -41,6 +42,18 @@ def test_columns_that_do_not_fit_come_below_with_the_first():
     assert [table.splitlines()[0].split() for table in hopeless.split("\n\n")] == [
         ["Method", head] for head in HEADS[1:]
     ]
+
+
+def test_wide_characters_take_two_columns():
+    """Those of Chinese, Japanese and Korean; a mark that is put on a letter takes none."""
+    lines = [["\u6a5f\u68b0\u5b66\u4e60", "1.00"], ["e\u0301", "10.00"], ["machine", "2.00"]]
+    shown = laid_out(lines, ["label", "score"], ["left", "right"]).splitlines()
+    assert [wcswidth(line) for line in shown] == [8 + 2 + 7] * len(shown)
+    for width in (50, 51):
+        narrow = laid_out([["\u6a5f" * 40, "1.00"]], ["label", "score"], ["left", "right"], width=width)
+        assert max(map(wcswidth, narrow.splitlines())) <= width
+        assert narrow.count("\u6a5f") == 40
+    assert laid_out([["a\x07b"]], ["label"]).splitlines()[-1] == "a\x07b"
 
 
 def test_nothing_and_one_column():

@@ -23,7 +23,8 @@ def laid_out(
     shown = [[str(cell) for cell in line] for line in lines]
     aligned = [*aligned] or ["left"] * len(heads)
     limit = width if width is not None else _terminal_width()
-    natural = [max(map(len, column)) for column in zip(heads, *shown, strict=True)]
+    # tabulate pads heads by as much as columns are apart.
+    natural = [max([_columns(head) + _GAP, *map(_columns, rest)]) for head, *rest in zip(heads, *shown, strict=True)]
     widths = _narrowed(natural, aligned, limit) if limit is not None else natural
     blocks = _blocks(widths, limit) if limit is not None else [[*range(len(heads))]]
     made = []
@@ -31,6 +32,14 @@ def laid_out(
         columns = [(heads[each], aligned[each], widths[each]) for each in block]
         made.append(_table([[line[each] for each in block] for line in shown], *zip(*columns, strict=True)))
     return "\n\n".join(made)
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: two for each Chinese, Japanese or Korean character."""
+    from wcwidth import wcswidth
+
+    width = wcswidth(text)
+    return width if width >= 0 else len(text)  # -1 where it has control characters
 
 
 def _terminal_width() -> int | None:
@@ -69,6 +78,8 @@ def _table(lines: Sequence[Sequence[str]], heads: Sequence[str], aligned: Sequen
 
     # disable_numparse: "35.60" must not become "35.6".
     options: dict[str, Any] = {"disable_numparse": True, "colalign": aligned if lines else None}
-    if any(len(cell) > width for line in lines for cell, width in zip(line, widths, strict=True)):
-        options |= {"maxcolwidths": list(widths)}
+    if any(_columns(cell) > width for line in lines for cell, width in zip(line, widths, strict=True)):
+        # tabulate lets a wide character begin in the last column.
+        wide = [any(len(cell) < _columns(cell) for cell in column) for column in zip(*lines, strict=True)]
+        options |= {"maxcolwidths": [max(1, width - each) for width, each in zip(widths, wide, strict=True)]}
     return str(tabulate(lines, heads, **options))
