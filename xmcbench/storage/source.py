@@ -6,7 +6,8 @@ and the arguments of ``raise`` and of ``Doc`` are left out: a successful run doe
 of a method, the rows of its ablation and its ``choices``, with what a module has for them alone: the record of a cell
 has every value that it ran with. Packages of other authors are listed, so that a caller can add their versions.
 
-Two things are not seen: modules that are imported by a call, and data files that code reads.
+Three things are not seen: modules that are imported by a call, data files that code reads, and top-level modules that
+are installed beside a method's: they count as packages of other authors.
 """
 
 from __future__ import annotations
