@@ -46,6 +46,16 @@ def test_scores_that_float32_cannot_tell_apart_are_ties():
     assert best.indices.tolist() == [[2, 5, -1]]
 
 
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+def test_nan_comes_last_and_is_refused_among_the_best(form):
+    matrix = form(np.array([[1.0, np.nan, 3.0, 2.0]]))
+    best = TopK.from_scores(matrix, 3)
+    best.check(1, 3, 4)
+    assert best.indices.tolist() == [[2, 3, 0]]
+    with pytest.raises(MethodError, match="row 0 has a score that is NaN"):
+        TopK.from_scores(matrix, 4).check(1, 4, 4)
+
+
 @given(scores, st.integers(0, 10))
 def test_ranked_restores_the_order(matrix, seed):
     best = TopK.from_scores(matrix, matrix.shape[1])

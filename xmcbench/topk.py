@@ -63,6 +63,8 @@ class TopK:
         """The k best labels of each row of a score matrix [N, L].
 
         In a dense matrix every label is a candidate but those scored -inf; in a sparse one only the stored entries.
+        Scores are compared as float32, whatever their type: sums in float64 differ in their last bits between machines,
+        and what only these bits tell apart is a tie. NaN comes last; among the k, ``check`` refuses it.
         """
         if not isinstance(scores, np.ndarray):
             return cls._from_sparse(scores.tocsr(), k)
