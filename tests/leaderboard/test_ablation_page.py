@@ -56,6 +56,15 @@ def test_rows_are_numbered_and_ordered_as_the_printed_ones(row, record):
     assert "OTHER" not in page
 
 
+def test_the_printed_ablation_is_cited_on_a_board_of_ones_own_too(row):
+    """It has none of the paper's datasets, so no row of the paper but those of the ablation."""
+    board = files(pages([row("x-x-"), row("xxxx")], measured_only=True))
+    assert "\n## Sources\n\n[1] " in board["ablation.md"]
+    assert "[2] " not in board["ablation.md"]
+    assert "## Sources" not in board["README.md"]
+    assert "## Sources" not in board["tiny.md"]
+
+
 def test_a_heading_names_what_all_rows_have_in_common(row):
     """Not the budget of one of them: rows without Stage II embed fewer texts."""
     made = [

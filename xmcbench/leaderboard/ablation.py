@@ -7,6 +7,7 @@ beside rows without some. Rows are compared on the seeds that all of them have, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from xmcbench.leaderboard import captions
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page, citations, without_a_result
@@ -44,7 +45,7 @@ def page(datasets: Mapping[str, Records], printed: Sequence[Source], standing: S
                 if groups := _groups(records, ablation):
                     blocks.append(Heading(2, f"{name}, {setting.title}, measured"))
                     blocks += [each for group in groups for each in _measured(group, ablation, standing)]
-    return Page("ablation", "Ablation", (*blocks, *citations(printed))) if blocks else None
+    return Page("ablation", "Ablation", (*blocks, *citations(printed, attrgetter("ablation")))) if blocks else None
 
 
 def parted(records: Records, printed: Iterable[Source]) -> tuple[Records, Records]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xmcbench.leaderboard.plot import Figure
@@ -42,13 +42,9 @@ class Page:
     blocks: tuple[Block, ...]
 
 
-def citations(printed: Sequence[Source], dataset: str | None = None) -> list[Block]:
-    """The section of sources: all, or those with a row of one dataset."""
-    lines = [
-        f"[{number}] {markdown(_reference(source))}"
-        for number, source in enumerate(printed, 1)
-        if (source.rows and dataset is None) or any(row.dataset == dataset for row in source.rows)
-    ]
+def citations(printed: Sequence[Source], cited: Callable[[Source], object]) -> list[Block]:
+    """The section of sources: those for which ``cited`` is true, each with its number."""
+    lines = [f"[{number}] {markdown(_reference(source))}" for number, source in enumerate(printed, 1) if cited(source)]
     return [Heading(2, "Sources"), "  \n".join(lines)] if lines else []
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean
 
 from xmcbench.leaderboard import ablation, captions
@@ -50,7 +51,9 @@ def page(datasets: Mapping[str, Sequence[Record]], printed: Sequence[Source], st
             blocks += [Heading(2, name), *found]
     if not blocks:
         return None
-    return Page(NAME, "The papers' claims, tested", (captions.CLAIMS, *blocks, *citations(printed)))
+    return Page(
+        NAME, "The papers' claims, tested", (captions.CLAIMS, *blocks, *citations(printed, attrgetter("claims")))
+    )
 
 
 def _table(name: str, records: Sequence[Record], source: Source, standing: Standing) -> Table | None:

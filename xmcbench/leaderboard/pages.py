@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from urllib.parse import quote
 
 from xmcbench.errors import StorageError, UsageError
@@ -107,7 +108,7 @@ def _index(
         lines.append(f"* [The papers' claims, tested]({claims.NAME}.md)")
     statistics = _statistics(datasets, printed, names)
     blocks: list[Block] = ["\n".join(lines), Heading(2, "Datasets"), statistics]
-    blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed)]
+    blocks += [Heading(2, "How to read the tables"), captions.READING, *citations(printed, attrgetter("rows"))]
     return Page("README", "Leaderboards", tuple(blocks))
 
 
@@ -152,7 +153,8 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
             blocks += [Heading(2, f"Training budget, {setting.title}"), captions.BUDGET, Figures(budgets)]
     if trained := loss_curves(complete.get(Setting("ez"), ()), f"{name.lower()}-training"):
         blocks += [Heading(2, "Training"), captions.TRAINING, Figures(trained)]
-    return Page(name.lower(), name, (*blocks, *citations(printed, name)))
+    cited = citations(printed, lambda source: any(row.dataset == name for row in source.rows))
+    return Page(name.lower(), name, (*blocks, *cited))
 
 
 def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Page | None:
