@@ -261,6 +261,7 @@ def test_a_method_is_listed_with_all_that_can_be_set(inside, plugin):
 def test_a_name_that_is_not_a_methods(inside, plugin):
     for words, message in (
         (("methods", "tfdif"), "unknown method 'tfdif' (did you mean 'tfidf'?)"),
+        (("methods", "popularity"), "(see `xmcbench ls methods`; one in a file needs --plugin FILE)"),
         (("datasets", "lf-debian-2k"), "datasets takes no name: 'lf-debian-2k' (xmcbench ls methods NAME)"),
         (("methods", "plugin", "--plugin", plugin("1 / 0")), "plugin: cannot be imported: ZeroDivisionError"),
     ):

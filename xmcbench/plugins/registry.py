@@ -281,7 +281,8 @@ class Registry:
         if self._broken_files:
             broken = self._broken_files[0]
             return Entry(name, broken.origin, None, broken.problem, broken.plugin)
-        raise UnknownName("method", name, self._load, hint="see `xmcbench ls methods`")
+        hint = "see `xmcbench ls methods`; one in a file needs --plugin FILE"
+        raise UnknownName("method", name, self._load, hint)
 
 
 def _presets(name: str, method: Description) -> dict[str, Values]:
