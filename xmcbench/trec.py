@@ -105,8 +105,15 @@ def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
 
 
 def distinct(scores: np.ndarray) -> np.ndarray:
-    """Scores [N, k], best first, lowered by the least that float32 can so that no two of a row are equal."""
-    made = np.array(scores, np.float32)
+    """Scores [N, k], best first, lowered by the least that float32 can so that no two of a row are equal.
+
+    The scores of predictions are finite: those at the ends of float32 are moved inward. -inf, where there is no
+    prediction, stays.
+    """
+    lowest = np.full(scores.shape[1], -_LARGEST, np.float32)
+    for place in range(len(lowest) - 2, -1, -1):
+        lowest[place] = np.nextafter(lowest[place + 1], np.float32(np.inf))
+    made = np.where(scores == -np.inf, scores, np.clip(scores, lowest, np.float32(_LARGEST))).astype(np.float32)
     for place in range(1, made.shape[1]):
         below = np.nextafter(made[:, place - 1], np.float32(-np.inf))
         made[:, place] = np.minimum(made[:, place], below)
