@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmcbench import Texts
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, UsageError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -26,12 +26,50 @@ def test_is_title_or_title_tab_content(pairs):
     assert [text for batch in corpus.batches(7) for text in batch.to_pylist()] == expected
 
 
+@given(st.lists(st.tuples(texts, texts), max_size=30), st.integers(1, 9), st.integers(1, 60))
+def test_what_is_streamed_is_bounded_in_rows_and_in_bytes(pairs, rows, most):
+    """But for a single text, which may be any size."""
+    corpus = Texts.from_lists([title for title, _ in pairs], [content for _, content in pairs])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("xmcbench.texts._BYTES", most)
+        batches = [batch.to_pylist() for batch in corpus.batches(rows)]
+        assert list(corpus.contents) == [content for _, content in pairs]
+    assert [text for batch in batches for text in batch] == list(corpus)
+    sizes = [len(title.encode()) + len(content.encode()) for title, content in pairs]
+    expected = []
+    for start in range(0, len(sizes), rows):
+        group: list[int] = []
+        for size in sizes[start : start + rows]:
+            if group and sum(group) + size > most:
+                expected.append(len(group))
+                group = []
+            group.append(size)
+        expected.append(len(group))
+    assert [len(batch) for batch in batches] == expected
+
+
 @given(st.lists(texts, min_size=1, max_size=20), st.integers(-25, 25), st.integers(-25, 25))
 def test_slices_like_a_list(titles, start, stop):
     corpus = Texts.from_lists(titles)
     assert list(corpus[start:stop]) == titles[start:stop]
     assert list(corpus.titles[start:stop]) == titles[start:stop]
     assert corpus[-1] == titles[-1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ((["a", None],), "the title of row 1 is not text, but of type NoneType"),
+        ((["a", float("nan")],), "the title of row 1 is not text, but of type float"),
+        ((["a", "b"], ["", 3]), "the content of row 1 is not text, but of type int"),
+        ((["a"], None, [7]), "the uid of row 0 is not text, but of type int"),
+        ((["a\ud800"],), r"the title of row 0 has a character that no UTF-8 text has: 'a\\ud800'"),
+        ((["a", "b"], ["c"]), "there are 2 titles and 1 contents"),
+    ],
+)
+def test_what_is_not_text_is_refused_by_row(columns, said):
+    with pytest.raises(UsageError, match=said):
+        Texts.from_lists(*columns)
 
 
 def test_columns_take_and_bounds():

@@ -47,13 +47,32 @@ def test_scores_that_float32_cannot_tell_apart_are_ties():
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
-def test_nan_comes_last_and_is_refused_among_the_best(form):
-    matrix = form(np.array([[1.0, np.nan, 3.0, 2.0]]))
-    best = TopK.from_scores(matrix, 3)
-    best.check(1, 3, 4)
-    assert best.indices.tolist() == [[2, 3, 0]]
+def test_nan_is_refused_wherever_it_is_ranked(form):
+    """It would come last, and nobody would see that the label is never predicted."""
+    matrix = np.array([[1.0, 2.0, np.inf, -np.inf], [1.0, np.nan, 3.0, 2.0]])
+    with pytest.raises(MethodError, match=r"row 1 has a score that is NaN \(a diverged training\? check the loss\)"):
+        TopK.from_scores(form(matrix), 1)
+    assert TopK.from_scores(form(matrix[:1]), 4).indices.tolist() == [[2, 1, 0, -1]]
+
+
+def test_candidates_that_cannot_be_ranked_are_refused():
     with pytest.raises(MethodError, match="row 0 has a score that is NaN"):
-        TopK.from_scores(matrix, 4).check(1, 4, 4)
+        TopK.ranked(np.array([[0, 1]]), np.array([[1.0, np.nan]]))
+    for index in (2**32, -(2**31) - 1):
+        with pytest.raises(MethodError, match="outside the numbers of int32"):
+            TopK.ranked(np.array([[index, 1]]), np.array([[1.0, 2.0]]))
+    best = TopK.ranked(np.array([[5, -1, 3, 4]]), np.array([[-np.inf, 7.0, 1.0, 2.0]]))
+    best.check(1, 4, 6)
+    assert best.indices.tolist() == [[4, 3, -1, -1]]
+
+
+def test_entries_of_a_sparse_matrix_that_name_a_label_twice_are_summed():
+    """As scipy reads them."""
+    twice = csr_matrix(([1.0, 2.0, 3.5], [0, 0, 1], [0, 3]), shape=(1, 4))
+    best = TopK.from_scores(twice, 3)
+    best.check(1, 3, 4)
+    assert (best.indices.tolist(), best.scores.tolist()) == ([[1, 0, -1]], [[3.5, 3.0, -np.inf]])
+    assert twice.nnz == 3
 
 
 @given(scores, st.integers(0, 10))
@@ -96,7 +115,7 @@ def test_missing_candidates_are_ranked_last():
     found = TopK.ranked(np.array([[3, -1, 2]]), np.array([[1.0, 5.0, 2.0]]))
     assert found.indices.tolist() == [[2, 3, -1]]
     assert found.scores.tolist() == [[2.0, 1.0, -np.inf]]
-    assert TopK.ranked(np.array([[-1, 4]]), np.full((1, 2), -np.inf)).indices.tolist() == [[4, -1]]
+    assert TopK.ranked(np.array([[-1, 4]]), np.full((1, 2), -np.inf)).indices.tolist() == [[-1, -1]]
 
 
 def test_without_labels_nothing_is_predicted():

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from xmcbench import arrow
-from xmcbench.errors import DataError
+from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows that are turned into text at a time when streaming.
-BATCH = 65_536
+#: Rows and bytes that are turned into text at a time when streaming.
+BATCH, _BYTES = 65_536, 1 << 26
 
 
 class Column(Sequence[str]):
@@ -44,8 +44,8 @@ class Column(Sequence[str]):
         return str(self._array[_position(index, len(self))].as_py())
 
     def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), BATCH):
-            yield from self._array.slice(start, BATCH).to_pylist()
+        for start, length in _parts([self._array], BATCH):
+            yield from self._array.slice(start, length).to_pylist()
 
     def to_arrow(self) -> pa.ChunkedArray:
         """The column as Arrow ``large_string`` (no copy)."""
@@ -66,7 +66,10 @@ class Texts(Sequence[str]):
     def from_lists(
         cls, titles: Sequence[str], contents: Sequence[str] | None = None, uids: Sequence[str] | None = None
     ) -> Texts:
-        """A corpus in memory. ``contents`` default to empty, ``uids`` to the row numbers."""
+        """A corpus in memory. ``contents`` default to empty, ``uids`` to the row numbers.
+
+        Raises UsageError, naming the row, for what is not text, and for columns of different lengths.
+        """
         import pyarrow as pa
 
         columns = {
@@ -74,6 +77,10 @@ class Texts(Sequence[str]):
             "title": list(titles),
             "content": list(contents) if contents is not None else [""] * len(titles),
         }
+        for name, values in columns.items():
+            _check_strings(name, values)
+            if len(values) != len(titles):
+                raise UsageError(f"there are {len(titles)} titles and {len(values)} {name}s", "give one for each text")
         return cls(pa.table({name: pa.array(values, pa.large_string()) for name, values in columns.items()}))
 
     @classmethod
@@ -115,11 +122,14 @@ class Texts(Sequence[str]):
             yield from batch.to_pylist()
 
     def batches(self, rows: int = BATCH) -> Iterator[pa.Array]:
-        """The texts as Arrow ``large_string`` arrays of at most ``rows`` rows: native code needs no Python strings."""
+        """The texts as Arrow ``large_string`` arrays: native code needs no Python strings.
+
+        An array has at most ``rows`` rows, and fewer where they have more than 64 MiB.
+        """
         import pyarrow.compute as pc
 
-        for start in range(0, len(self), rows):
-            part = self._table.slice(start, rows)
+        for start, length in _parts([self._table["title"], self._table["content"]], rows):
+            part = self._table.slice(start, length)
             title, content = part["title"].combine_chunks(), part["content"].combine_chunks()
             empty = pc.equal(content, arrow.scalar(""))
             if pc.all(empty).as_py():
@@ -176,6 +186,34 @@ def text_digest(table: pa.Table) -> str:
                     content.update(memoryview(values)[first : first + int(sizes.sum())])
         hashes += [lengths.hexdigest(), content.hexdigest()]
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _parts(columns: Sequence[pa.ChunkedArray], rows: int) -> Iterator[tuple[int, int]]:
+    """Consecutive rows of columns that are read at a time: the first one, and how many. One row may be any size."""
+    import pyarrow.compute as pc
+
+    for start in range(0, len(columns[0]), rows):
+        sizes = sum(arrow.to_numpy(pc.binary_length(each.slice(start, rows)).combine_chunks()) for each in columns)
+        ends, first = np.cumsum(sizes), 0
+        while first < len(ends):
+            before = ends[first - 1] if first else 0
+            after = max(first + 1, int(np.searchsorted(ends, before + _BYTES, side="right")))
+            yield start + first, after - first
+            first = after
+
+
+def _check_strings(name: str, values: Sequence[object]) -> None:
+    for row, value in enumerate(values):
+        if not isinstance(value, str):
+            hint = 'an empty text is "": pandas has fillna("")'
+            raise UsageError(f"the {name} of row {row} is not text, but of type {type(value).__name__}", hint)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the {name} of row {row} has a character that no UTF-8 text has: {value[:60]!a}",
+                'read the file with errors="replace"',
+            ) from None
 
 
 def _view(index: slice, length: int) -> tuple[int, int]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _BLOCK = 16_000_000
 #: Rows that are checked at a time.
 _ROWS = 65_536
+#: What is wrong with a row that has NaN, and what to do.
+_NAN = ("has a score that is NaN", "a diverged training? check the loss")
 #: What a prediction file is, for errors.
 _FILE = "an .npz with int32 'indices' and float32 'scores', both [N, k]"
 
@@ -50,9 +52,18 @@ class TopK:
 
     @classmethod
     def ranked(cls, indices: np.ndarray, scores: np.ndarray) -> TopK:
-        """Candidates in any order [N, k] brought into the order of the protocol; index -1 marks a missing one."""
-        indices = np.asarray(indices, np.int32)
-        scores = np.where(indices < 0, -np.inf, np.asarray(scores, np.float32)).astype(np.float32)
+        """Candidates in any order [N, k] brought into the order of the protocol.
+
+        Index -1 or score -inf marks a missing one. Raises MethodError for an index that no int32 can be, and where a
+        score is NaN.
+        """
+        indices = np.asarray(indices)
+        if indices.size and (indices.min() < np.iinfo(np.int32).min or indices.max() > np.iinfo(np.int32).max):
+            raise MethodError("an index of a label is outside the numbers of int32", "missing predictions are -1")
+        scores = np.asarray(scores, np.float32)
+        indices = np.where(scores == -np.inf, -1, indices).astype(np.int32)
+        scores = np.where(indices < 0, np.float32(-np.inf), scores)
+        _refuse_nan(scores.max(axis=1, initial=-np.inf), np.arange(len(scores)))
         # Missing entries sort last: their score is -inf and their key the largest.
         by_label = np.where(indices < 0, np.iinfo(np.int32).max, indices)
         order = np.lexsort((by_label, -scores), axis=1)
@@ -62,9 +73,9 @@ class TopK:
     def from_scores(cls, scores: np.ndarray | csr_matrix, k: int) -> TopK:
         """The k best labels of each row of a score matrix [N, L].
 
-        In a dense matrix every label is a candidate but those scored -inf; in a sparse one only the stored entries.
+        In a dense matrix every label is a candidate, in a sparse one only the stored entries; but none scored -inf.
         Scores are compared as float32, whatever their type: sums in float64 differ in their last bits between machines,
-        and what only these bits tell apart is a tie. NaN comes last; among the k, ``check`` refuses it.
+        and what only these bits tell apart is a tie. Raises MethodError where a score is NaN.
         """
         if not isinstance(scores, np.ndarray):
             return cls._from_sparse(scores.tocsr(), k)
@@ -76,6 +87,7 @@ class TopK:
         for start in range(0, rows, step):
             # A stable sort keeps the lower label id first, also among ties at the cut.
             block = np.asarray(scores[start : start + step], np.float32)
+            _refuse_nan(block.max(axis=1, initial=-np.inf), np.arange(start, start + len(block)))
             best = np.argsort(-block, axis=1, kind="stable")[:, :kept]
             found = np.take_along_axis(block, best, 1)
             indices[start : start + step, :kept] = np.where(found == -np.inf, -1, best)
@@ -84,13 +96,17 @@ class TopK:
 
     @classmethod
     def _from_sparse(cls, scores: csr_matrix, k: int) -> TopK:
+        if not scores.has_canonical_format:
+            scores = scores.copy()
+            scores.sum_duplicates()
         lengths = np.diff(scores.indptr)
         rows = np.repeat(np.arange(scores.shape[0]), lengths)
         # As they will be stored: scores that only float64 tells apart are ties.
         found = np.asarray(scores.data, np.float32)
+        _refuse_nan(found, rows)
         order = np.lexsort((scores.indices, -found, rows))
         rank = np.arange(len(order)) - np.repeat(scores.indptr[:-1], lengths)
-        kept = rank < k
+        kept = (rank < k) & (found[order] > -np.inf)
         indices = np.full((scores.shape[0], k), -1, np.int32)
         values = np.full((scores.shape[0], k), -np.inf, np.float32)
         indices[rows[kept], rank[kept]] = scores.indices[order][kept]
@@ -252,13 +268,20 @@ def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) ->
     np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
+def _refuse_nan(scores: np.ndarray, rows: np.ndarray) -> None:
+    """Raise MethodError if a score is NaN. rows: the row of each."""
+    wrong = np.isnan(scores)
+    if wrong.any():
+        raise MethodError(f"row {rows[wrong.argmax()]} {_NAN[0]}", _NAN[1])
+
+
 def _check_rows(indices: np.ndarray, scores: np.ndarray, labels: int, start: int) -> None:
     """Raise MethodError for the first rule that a row of a block breaks; ``start`` is the number of its first row."""
     missing = indices == -1
     in_order = np.sort(indices, axis=1)
     tied = (scores[:, 1:] == scores[:, :-1]) & ~missing[:, 1:] & (indices[:, 1:] < indices[:, :-1])
     rules = [
-        (np.isnan(scores), "has a score that is NaN", "a diverged training? check the loss"),
+        (np.isnan(scores), *_NAN),
         (
             (indices < -1) | (indices >= labels),
             f"names a label outside 0..{labels - 1}",
