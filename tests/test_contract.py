@@ -115,30 +115,6 @@ def test_what_is_missing_in_a_cell_is_not_a_broken_contract(plugin, findings):
 
 
 @pytest.mark.usefixtures("no_cell")
-@pytest.mark.parametrize(("use", "status"), [("self.pretrained", "ok"), ("vars(self).get('kept', {})", "failed")])
-def test_a_fit_has_nothing_of_a_pre_training_but_its_arrays(plugin, findings, use, status):
-    """The same cell had other figures where another one had made the pre-training before."""
-    source = f"""
-    import numpy as np
-    from xmcbench import Method, TopK
-
-    class Learner(Method):
-        def pretrain(self, raw_X, raw_Y):
-            self.kept = {{"best": np.arange(len(raw_Y))}}
-            return self.kept
-
-        def fit(self, raw_X, raw_Y, pairs=None):
-            self.scores = {use}.get("best", np.zeros(len(raw_Y)))
-
-        def predict(self, raw_X, k=100):
-            return TopK.from_scores(np.tile(self.scores, (len(raw_X), 1)), k)
-    """
-    (found,) = [each for each in findings("learner", plugin(source)) if "kept pre-training" in each.name]
-    assert found.status == status
-    assert status == "ok" or found.reason.startswith("a run that finds the pre-training of another one predicts diff")
-
-
-@pytest.mark.usefixtures("no_cell")
 def test_what_is_missing_is_not_a_broken_contract(plugin, findings):
     source = "    import xmcbench" + BROKEN.replace("{body}", "def {}: {}").replace("{name}", "Here")
     raises = "raise xmcbench.Unavailable('no weights', 'get-weights')"

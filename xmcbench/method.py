@@ -44,8 +44,8 @@ class Method:
 
         def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]
 
-    The harness calls it once for a dataset, a seed and the parameters, stores the arrays, and sets
-    ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
+    The harness calls it once for a dataset, a seed and the parameters, on an object of its own, stores the arrays, and
+    sets ``self.pretrained`` to them before every ``fit``: all ratios and settings share it.
 
     A method defines ``predict``, or ``predict_batches`` if it can rank the labels for some of the texts at a time; the
     other one follows. The harness writes batches as they come, so that a million instances need not fit in memory.

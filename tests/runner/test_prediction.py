@@ -71,6 +71,29 @@ def test_a_pretraining_is_kept_for_all_settings_with_its_notes(run, kind):
     assert second.artifacts.reused_s > first.artifacts.reused_s == 0
 
 
+def test_a_fit_has_nothing_of_a_pretraining_but_its_arrays_and_notes(run, kind, monkeypatch):
+    """The cell that makes the pre-training would else have other results than those that find it made."""
+
+    def pretrain(self, raw_X, raw_Y):
+        self.left, self.steps = True, self.steps + 1
+        self.notes["steps"] = self.steps
+        return {"scores": np.full(len(raw_Y), self.seed + self.artifacts.reused_s)}
+
+    monkeypatch.setattr(kind, "pretrain", pretrain)
+    for _ in range(2):
+        method, _ = run(kind, steps=4)
+        assert not hasattr(method, "left")
+        assert (method.steps, method.notes) == (4, {"steps": 5})
+
+
+def test_a_pretraining_that_returns_no_arrays_is_the_fault_of_the_method(run, kind, monkeypatch):
+    monkeypatch.setattr(kind, "pretrain", lambda *_: None)
+    with pytest.raises(
+        MethodError, match=r"pretrain returned an object of type NoneType \(it must return a dict of arr"
+    ):
+        run(kind)
+
+
 def test_every_seed_has_a_pretraining_of_its_own(run, kind):
     """Or an interval over seeds would leave out how much the pre-training depends on them."""
     found = [run(kind, seed)[1].scores for seed in (0, 1, 0)]

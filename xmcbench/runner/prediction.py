@@ -78,7 +78,7 @@ def predict(
     MethodError where the method breaks the contract.
     """
     train, labels, test = texts
-    method.seed, method.artifacts, method.compute = seed, artifacts, compute
+    _equip(method, seed, artifacts, compute)
     if hasattr(method, "pretrain"):
         with phases("pretrain"):
             method.pretrained = pretrained(method, train, labels, {**identity, "seed": seed})
@@ -94,18 +94,31 @@ def predict(
 
 
 def pretrained(method: Method, train: Texts, labels: Texts, identity: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """The arrays of the method's pre-training, made once for data, parameters, seed and source."""
+    """The arrays of the method's pre-training, made once for data, parameters, seed and source.
+
+    Raises MethodError where ``pretrain`` returns something else.
+    """
 
     def build(folder: Path) -> None:
-        arrays = method.pretrain(train, labels)  # type: ignore[attr-defined]
+        # On an object of its own: what else it sets is missing in the cells that find the arrays made.
+        other = type(method)(**method.parameters())
+        _equip(other, method.seed, method.artifacts, method.compute)
+        arrays = other.pretrain(train, labels)  # type: ignore[attr-defined]
+        if not isinstance(arrays, Mapping):
+            kind = type(arrays).__name__
+            raise MethodError(f"pretrain returned an object of type {kind}", "it must return a dict of arrays")
         save_arrays(folder / "pretrained.safetensors", arrays)
         # Notes of the pre-training belong to every cell that uses it.
-        (folder / "notes.json").write_text(json.dumps(json_notes(method)))
+        (folder / "notes.json").write_text(json.dumps(json_notes(other)))
 
     key = {"train": train.digest, "labels": labels.digest, **identity}
     folder = method.artifacts.get("pretraining", key, build, uses=(type(method),))
     method.notes.update(json.loads((folder / "notes.json").read_text()))
     return load_arrays(folder / "pretrained.safetensors")
+
+
+def _equip(method: Method, seed: int, artifacts: Artifacts, compute: Compute) -> None:
+    method.seed, method.artifacts, method.compute = seed, artifacts, compute
 
 
 def json_notes(method: Method) -> dict[str, Any]:
