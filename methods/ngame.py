@@ -30,12 +30,12 @@ def _budget(values: dict[str, object], **own: object) -> dict[str, object]:
 class NGAME(DualEncoder):
     """A dual encoder with negatives mined by batches, and label classifiers (Dahiya et al., WSDM 2023).
 
-    Documents are clustered by their vectors, again as these change, and a batch takes whole clusters: the labels of
-    the other documents are then hard negatives, found without a search. Afterwards the documents are embedded once,
-    each is given those of its nearest labels that have a known pair, and one classifier a label is trained on these
-    and on the document's own labels by the probabilistic loss of SiameseXML, starting from the label's own vector. Of
-    more than ``shortlist`` own labels, as many are drawn, once. The nearest labels are found among all labels, so with
-    few known pairs hardly any is left, and classifiers have hardly any negatives. A step of that training has 256
+    Documents are clustered by their vectors, again as these change, and a batch takes whole clusters: the labels of the
+    other documents are then hard negatives, found without a search. Afterwards the documents are embedded once, each is
+    given those of its nearest labels that have a known pair, and one classifier a label is trained on these and on the
+    document's own labels by the probabilistic loss of SiameseXML, starting from the label's own vector. Of more than
+    ``shortlist`` own labels, as many are drawn, once. The nearest labels are found among all labels, so with few known
+    pairs hardly any is left, and classifiers have hardly any negatives. A step of that training has at most 256
     documents. Its learning rate is the same within an epoch, and from one to the next it falls by 0.9 / epochs of what
     it was at first.
 

@@ -51,6 +51,8 @@ _POOLING_FLAGS = {
 }
 #: The tokenizer's word for "no limit" is a number of this size.
 _NO_LIMIT = 10**9
+#: Architectures that need their pooler, which is removed here, or that look at the numbers of the tokens in training.
+_OTHERWISE = ("esm", "funnel", "squeezebert")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -184,6 +186,8 @@ def _checked_architecture(folder: Path, transformer: Path) -> Architecture:
     config = read_config(transformer / "config.json", Architecture) or Architecture()
     if config.is_encoder_decoder:
         _refuse(folder, f"it has a decoder behind its encoder ({config.model_type})")
+    if config.model_type in _OTHERWISE:
+        _refuse(folder, f"an encoder of the architecture {config.model_type} cannot be trained from token vectors")
     if (transformer / ADAPTER).is_file():
         raise UsageError(
             f"the checkpoint {folder} has an adapter, {ADAPTER}, which is not followed",

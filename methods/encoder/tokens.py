@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 #: The end of a text.
 Side = Literal["left", "right"]
-#: Texts handed to the tokenizer at a time; it spreads them over the cores.
-_BATCH = 4096
+#: Texts, and characters, handed to the tokenizer at a time; it spreads them over the cores. It tokenizes a text whole,
+#: also what is cut off, and takes 20 times its size for that.
+_BATCH, _CHARACTERS = 4096, 1 << 22
 
 
 class Tokenizer:
@@ -61,6 +62,18 @@ def _lower(fast: FastTokenizer) -> None:
     fast.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([normalizer] if normalizer else [])])
 
 
+def _portions(texts: list[str]) -> Iterator[list[str]]:
+    """The texts in order, as many at a time as the tokenizer is given. One text may be any size."""
+    first, characters = 0, 0
+    for place, text in enumerate(texts):
+        if place > first and (place - first == _BATCH or characters + len(text) > _CHARACTERS):
+            yield texts[first:place]
+            first, characters = place, 0
+        characters += len(text)
+    if texts:
+        yield texts[first:]
+
+
 @dataclass(frozen=True)
 class TokenStore:
     """Token numbers of n texts in two memory maps.
@@ -90,13 +103,12 @@ class TokenStore:
         def build(folder: Path) -> None:
             starts, longer = [0], 0
             with (folder / "tokens.bin").open("wb") as stream:
-                for part in texts():
-                    for first in range(0, len(part), _BATCH):
-                        ids = tokenizer(part[first : first + _BATCH], max_length)
-                        lengths = [len(each) for each in ids]
-                        longer += sum(length == max_length for length in lengths)
-                        starts.extend((starts[-1] + np.cumsum(lengths)).tolist())
-                        np.fromiter((token for each in ids for token in each), np.int32, sum(lengths)).tofile(stream)
+                for some in (some for part in texts() for some in _portions(part)):
+                    ids = tokenizer(some, max_length)
+                    lengths = [len(each) for each in ids]
+                    longer += sum(length == max_length for length in lengths)
+                    starts.extend((starts[-1] + np.cumsum(lengths)).tolist())
+                    np.fromiter((token for each in ids for token in each), np.int32, sum(lengths)).tofile(stream)
             np.save(folder / "starts.npy", np.array(starts, np.int64))
             (folder / "facts.json").write_text(json.dumps({"at_the_limit": longer}))
 
@@ -114,7 +126,7 @@ class TokenStore:
                 for start in range(0, len(texts), _BATCH):
                     yield list(texts.titles[start : start + _BATCH])
             else:
-                for batch in texts.batches():
+                for batch in texts.batches(_BATCH):
                     yield batch.to_pylist()
 
         identity = {"digest": texts.digest, "part": "titles" if titles else "texts"}

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Points of the loss curve.
 _CURVE_POINTS = 50
+#: How long a process waits for the others.
+_PATIENCE = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,15 @@ class DistributedContext:
     def of(cls, device: str) -> DistributedContext:
         """The place of this process, which computes on a device, ``cpu`` or ``cuda``."""
         from accelerate import Accelerator
-        from accelerate.utils import DistributedDataParallelKwargs
+        from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 
-        # Encoders have no running statistics, and broadcasting their constants would cost a message each step.
-        options = DistributedDataParallelKwargs(broadcast_buffers=False)
+        # Encoders have no running statistics, and broadcasting their constants would cost a message each step. The
+        # others wait while one process makes clusters: by torch's default they would give up after ten minutes.
+        options = [DistributedDataParallelKwargs(broadcast_buffers=False), InitProcessGroupKwargs(timeout=_PATIENCE)]
         # accelerate keeps its first device as long as the process lives. A process that nobody launched as one of
         # several may train on the CPU first and then on a GPU.
         launched = "LOCAL_RANK" in os.environ
-        accelerator = Accelerator(cpu=launched and device == "cpu", kwargs_handlers=[options])
+        accelerator = Accelerator(cpu=launched and device == "cpu", kwargs_handlers=options)
         return cls(accelerator, accelerator.device if launched else torch.device(device))
 
     @property

@@ -162,7 +162,8 @@ class SoftTargets(ContrastiveTask):
         """
         self._instances, self._labels, self._temperature = instances, labels, temperature
         self._lists, scores = teacher.indices[:, :length], teacher.scores[:, :length].astype(np.float64)
-        self._rows = np.flatnonzero((self._lists >= 0).all(1))
+        whole = (self._lists >= 0).all(1) & (teacher.k >= length)
+        self._rows = np.flatnonzero(whole)
         shares = np.exp((scores - scores[:, :1]) / sharpness, where=self._lists >= 0, out=np.zeros(scores.shape))
         self._targets = (shares / np.maximum(shares.sum(1, keepdims=True), 1e-12)).astype(np.float32)
         self._epochs = Epochs(len(self._rows), batch, seed) if len(self._rows) else None

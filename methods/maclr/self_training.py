@@ -65,7 +65,7 @@ class SelfTraining(ContextEncoder):
             "MACLR, section 4.3",
         ),
     ] = 3
-    pseudo_depth: Annotated[int, Ge(1), Doc("ranks of a source that agreement looks at, at most 100")] = 3
+    pseudo_depth: Annotated[int, Interval(ge=1, le=100), Doc("ranks of a source that agreement looks at")] = 3
     pseudo_twice: Annotated[
         bool, Doc("whether a pair that two sources give counts twice, as in MACLR's code; the paper does not say")
     ] = False
@@ -97,7 +97,7 @@ class SelfTraining(ContextEncoder):
             "MACLR, section 4.3",
         ),
     ] = "equation-3"
-    soft_labels: Annotated[int, Ge(2), Doc("length of a list of labels with pseudo_loss = soft, at most 100")] = 4
+    soft_labels: Annotated[int, Interval(ge=2, le=100), Doc("length of a list of labels with pseudo_loss = soft")] = 4
     soft_sharpness: Annotated[
         float, Gt(0), Doc("divisor of the sources' scores in the targets of pseudo_loss = soft")
     ] = 0.1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
-from xmcbench import Doc, Method, TopK, pairs_digest
+from xmcbench import Doc, Method, MethodError, TopK, pairs_digest
 from xmcbench.methods.encoder import PACKAGES
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
@@ -266,6 +266,8 @@ class XRTransformer(Method):
     def _embedded(self, tokens: TokenStore, shared: bool = False) -> np.ndarray:
         with self._tower.embeddings(tokens, shared=shared) as vectors:
             copied: np.ndarray = np.array(vectors)
+        if not np.isfinite(copied).all():
+            raise MethodError("an embedding is NaN or infinite (a diverged training?)", "try a lower learning rate")
         return copied
 
 

@@ -463,6 +463,10 @@ def test_soft_targets(sources, encoder, place):
     teacher.indices[7, 1:], teacher.scores[7, 1:] = -1, -np.inf
     task = SoftTargets(sources.documents, sources.labels, teacher, 6, TEMPERATURE, seed=0, length=3, sharpness=0.2)
     assert len(task) == 29
+    short = TopK(teacher.indices[:, :2], teacher.scores[:, :2])
+    assert (
+        len(SoftTargets(sources.documents, sources.labels, short, 6, TEMPERATURE, seed=0, length=3, sharpness=0.2)) == 0
+    )
     views = task.draw(0)
     rows, labels = views["instance"].rows, views["label"].rows
     assert labels.tolist() == teacher.indices[rows, :3].ravel().tolist()

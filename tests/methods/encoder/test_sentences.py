@@ -29,6 +29,9 @@ def test_by_expression(artifacts, corpus):
     assert split("\u4ed6\u6765\u4e86\u3002\u300c\u597d\u3002\u300d\u4ed6\u8bf4\uff01 3.5\uff1f") == [
         "\u4ed6\u6765\u4e86\u3002", "\u300c\u597d\u3002\u300d\u4ed6\u8bf4\uff01", "3.5\uff1f",
     ]  # fmt: skip
+    # Marks that are repeated end one sentence, also in front of a closing quotation mark.
+    assert split("\u597d\uff01\uff01\uff01\u4f55\uff1f\uff01") == ["\u597d\uff01\uff01\uff01", "\u4f55\uff1f\uff01"]
+    assert split("\u300c\u4f55\uff01\uff1f\u300d\u3068") == ["\u300c\u4f55\uff01\uff1f\u300d\u3068"]
     assert split("\u0915 \u0964 \u0916 \u061f") == ["\u0915 \u0964", "\u0916 \u061f"]
     assert len(split(corpus.contents[0])) == 5
 

@@ -384,6 +384,15 @@ def test_a_model_with_a_decoder_is_refused(checkpoint, tmp_path):
     assert "embedder" in raised.value.hint
 
 
+@pytest.mark.parametrize("kind", ["esm", "funnel", "squeezebert"])
+def test_an_architecture_that_cannot_be_trained_here_is_refused(checkpoint, tmp_path, kind):
+    folder = shutil.copytree(checkpoint(pooling=""), tmp_path / kind)
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(UsageError, match=f"of the architecture {kind} cannot be trained from token vectors") as raised:
+        require_backbone(str(folder))
+    assert "embedder" in raised.value.hint
+
+
 @pytest.mark.parametrize("module", ["1_Pooling", "2_Dense"])
 def test_a_module_without_its_file_is_refused_by_name(saved, module):
     """It would be taken for another one: for the pooling by the mean."""

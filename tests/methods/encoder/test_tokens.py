@@ -21,6 +21,27 @@ def test_a_long_text_is_cut_and_keeps_its_closing_token(artifacts, tokenizer):
     assert store.at_the_limit == 1
 
 
+def test_a_tokenizer_is_given_a_bounded_number_of_texts_and_characters(artifacts, tokenizer, monkeypatch):
+    """It takes 20 times the size of what it is given, however much of it is cut off."""
+    texts = Texts.from_lists(["the apple", "the " * 9, "a", "the red bridge", "", "b " * 50, "old"])
+    whole = TokenStore.of(artifacts, texts, tokenizer, 10)
+    given = []
+
+    class Watched:
+        sha256, pad = "watched", tokenizer.pad
+
+        def __call__(self, part, max_length):
+            given.append([len(text) for text in part])
+            return tokenizer(part, max_length)
+
+    monkeypatch.setattr("xmcbench.methods.encoder.tokens._BATCH", 3)
+    monkeypatch.setattr("xmcbench.methods.encoder.tokens._CHARACTERS", 40)
+    parts = TokenStore.of(artifacts, texts, Watched(), 10)
+    assert given == [[9], [36, 1], [14, 0], [100], [3]]
+    assert [row.tolist() for row in map(parts.__getitem__, range(7))] == [whole[row].tolist() for row in range(7)]
+    assert parts.at_the_limit == whole.at_the_limit
+
+
 def test_a_long_text_is_cut_on_the_side_that_the_checkpoint_states(checkpoint, tokenizer, tmp_path):
     folder = shutil.copytree(checkpoint(), tmp_path / "left")
     config = json.loads((folder / "tokenizer_config.json").read_text())

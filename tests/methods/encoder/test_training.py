@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -282,3 +283,12 @@ def test_processes_cannot_share_an_odd_batch():
 def test_a_process_alone_may_change_its_device():
     """accelerate keeps the first one: a training on the CPU made all later ones train there, without a word."""
     assert [DistributedContext.of(device).device.type for device in ("cuda", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+
+
+def test_processes_wait_for_one_that_makes_clusters(monkeypatch):
+    """Of a million documents that takes longer than the ten minutes after which torch gives up."""
+    given = []
+    monkeypatch.setattr("accelerate.Accelerator", lambda **options: given.extend(options["kwargs_handlers"]))
+    DistributedContext.of("cpu")
+    (waits,) = [each.timeout for each in given if hasattr(each, "timeout")]
+    assert waits >= timedelta(hours=12)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix
 
-from xmcbench import Artifacts, Texts, TopK, UsageError
+from xmcbench import Artifacts, MethodError, Texts, TopK, UsageError
 from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
@@ -158,6 +158,12 @@ def test_learns_from_pairs_level_by_level(run, stories):
     assert steps == [1, 2, 1, 2]
     assert method.notes["training_instances"] == 30
     assert method.notes["labels_with_a_classifier"] == 10
+
+
+def test_a_training_that_diverged_is_named(run):
+    """Its loss is looked at before each step, so that what the last one did shows in the embeddings only."""
+    with pytest.raises(MethodError, match=r"an embedding is NaN or infinite \(a diverged training\?\)"):
+        run(steps=1, learning_rate=1e30, warmup=0.0, min_clusters=5, leaf=5)
 
 
 def test_equal_runs_are_equal_and_what_changes_them(run):
