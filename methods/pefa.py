@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from xmcbench import Texts
 
+#: Texts whose candidates are compared at a time.
+_ROWS = 4096
+
 
 class PEFA(Embedder):
     """Nearest training instances vote for their labels beside the label texts (PEFA-XL; Chang et al., WSDM 2024).
@@ -48,7 +51,7 @@ class PEFA(Embedder):
         """Embed the labels, and the instances as queries, or take their vectors from the store."""
         super().fit(raw_X, raw_Y)
         assert pairs is not None, "the setting brings pairs"
-        self._known = pairs
+        self._shares = shares_of(pairs)
         voters = self.notes["voters"] = int(np.count_nonzero(np.diff(pairs.indptr)))
         self._instances = np.empty((0, self._labels.shape[1]), np.float32)
         if voters:
@@ -56,54 +59,56 @@ class PEFA(Embedder):
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
         """The k labels with the largest mixture of similarity and votes for each text."""
-        asked = max(k, self.candidates)
+        from xmcbench.methods.dense.search import regrouped
+
+        asked, found, start = max(k, self.candidates), dict[str, object](), 0
         with self._model.temporary(self.artifacts, raw_X, "instance", np.dtype(self.stored_as)) as vectors:
-            by_text = TopK.joined(self._nearest(vectors, self._labels, asked, self.notes), asked, len(raw_X))
-            found: dict[str, object] = {}
-            nearest = self._nearest(vectors, self._instances, self.neighbors, found)
-            voters = TopK.joined(nearest, self.neighbors, len(raw_X))
-            self.notes["search of instances"] = found["search"]
-            voted = votes(voters, self._known, self.temperature)
-            yield from self._mixed(vectors, by_text, voted, k)
+            by_text = regrouped(self._nearest(vectors, self._labels, asked, self.notes), _ROWS)
+            voters = regrouped(self._nearest(vectors, self._instances, self.neighbors, found), _ROWS)
+            for candidates, nearest in zip(by_text, voters, strict=True):
+                voted = votes(nearest, self._shares, self.temperature)
+                yield self._mixed(vectors[start : start + len(candidates)], candidates, voted, k)
+                start += len(candidates)
+        self.notes["search of instances"] = found["search"]
 
-    def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> Iterator[TopK]:
+    def _mixed(self, vectors: np.ndarray, by_text: TopK, voted: csr_matrix, k: int) -> TopK:
         """The mixture over the candidates of both sides; labels that only votes bring are compared with their text."""
-        from scipy.sparse import csr_matrix
-
         from xmcbench.methods.dense.search import pair_scores
 
-        step = 4096
-        for start in range(0, len(by_text), step):
-            rows = slice(start, start + step)
-            names = by_text.indices[rows].astype(np.int64)
-            block = voted[rows]
-            union = (TopK(names, by_text.scores[rows]).pairs(voted.shape[1]) + (block > 0)).tocsr()
-            union.sort_indices()
-            width = int(np.diff(union.indptr).max(initial=1))
-            labels = np.full((union.shape[0], width), -1, np.int64)
-            labels[np.arange(width) < np.diff(union.indptr)[:, None]] = union.indices
-            similarity = pair_scores(vectors[rows], self._labels, np.maximum(labels, 0))
-            vote = np.asarray(csr_matrix(block)[np.arange(len(labels))[:, None], np.maximum(labels, 0)].todense())
-            scores = (1 - self.mix) * similarity + self.mix * vote
-            ranked = TopK.ranked(labels, scores)
-            yield TopK.joined([TopK(ranked.indices[:, :k], ranked.scores[:, :k])], k)
+        union = (by_text.pairs(voted.shape[1]) + (voted > 0)).tocsr()
+        union.sort_indices()
+        width = int(np.diff(union.indptr).max(initial=1))
+        labels = np.full((union.shape[0], width), -1, np.int64)
+        labels[np.arange(width) < np.diff(union.indptr)[:, None]] = union.indices
+        similarity = pair_scores(vectors, self._labels, np.maximum(labels, 0))
+        vote = np.asarray(voted[np.arange(len(labels))[:, None], np.maximum(labels, 0)].todense())
+        ranked = TopK.ranked(labels, (1 - self.mix) * similarity + self.mix * vote)
+        return TopK.joined([TopK(ranked.indices[:, :k], ranked.scores[:, :k])], k)
 
 
-def votes(voters: TopK, known: csr_matrix, temperature: float) -> csr_matrix:
+def shares_of(known: csr_matrix) -> csr_matrix:
+    """The share of each label in the vote of an instance: CSR [instances, L], of their pairs.
+
+    An instance shares its vote equally among its labels; without any, its vote is lost.
+    """
+    from scipy.sparse import diags
+
+    return (diags(1 / np.maximum(np.diff(known.indptr), 1)) @ known).tocsr()
+
+
+def votes(voters: TopK, shares: csr_matrix, temperature: float) -> csr_matrix:
     """What the nearest instances give to their labels: CSR float32 [N, L], rows with a sum of at most 1.
 
-    voters: nearest instances of each text with their similarities; known: the pairs of all instances, [instances, L].
-    An instance shares its vote equally among its labels; without any, its vote is lost.
+    voters: nearest instances of each text with their similarities; shares: as ``shares_of`` gives them.
     """
     from scipy.sparse import csr_matrix, diags
 
     there = voters.indices >= 0
     if not there.any():
-        return csr_matrix((len(voters), known.shape[1]), dtype=np.float32)
+        return csr_matrix((len(voters), shares.shape[1]), dtype=np.float32)
     # The largest is taken off first: the exponential of a large similarity has no float.
     exponents = np.exp((voters.scores - voters.scores[:, :1]) / temperature, where=there, out=np.zeros(there.shape))
     rows = np.nonzero(there)[0]
-    given = csr_matrix((exponents[there], (rows, voters.indices[there])), shape=(len(voters), known.shape[0]))
+    given = csr_matrix((exponents[there], (rows, voters.indices[there])), shape=(len(voters), shares.shape[0]))
     given = diags(1 / np.asarray(given.sum(axis=1)).ravel()) @ given
-    shared = diags(1 / np.maximum(np.diff(known.indptr), 1)) @ known
-    return (given @ shared).tocsr().astype(np.float32)
+    return (given @ shares).tocsr().astype(np.float32)

@@ -8,7 +8,8 @@ row whose top k depends on the rounding of the scan is scanned a second time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
@@ -78,6 +79,19 @@ def top_k_batches(
     yield from search.batches(queries)
     if notes is not None:
         notes["search"] = search.note()
+
+
+def regrouped(batches: Iterable[TopK], rows: int) -> Iterator[TopK]:
+    """The same predictions in batches of so many rows, but for the last one, which can have fewer."""
+    rest: TopK | None = None
+    for batch in batches:
+        whole = TopK.joined([rest, batch], batch.k) if rest else batch
+        full = len(whole) // rows * rows
+        for start in range(0, full, rows):
+            yield TopK(whole.indices[start : start + rows], whole.scores[start : start + rows])
+        rest = TopK(whole.indices[full:], whole.scores[full:])
+    if rest:
+        yield rest
 
 
 class Index:
@@ -251,9 +265,9 @@ def _torch_scan(queries: np.ndarray, items: np.ndarray, fetched: int, device: st
 
     rows = 1024
     width = max(fetched, _BLOCK // rows)
-    whole = torch.from_numpy(items).to(device) if device != "cpu" and _fits(items, device) else None
+    whole = _to(items, device) if device != "cpu" and _fits(items, device) else None
     for start in range(0, len(queries), rows):
-        block = torch.from_numpy(queries[start : start + rows]).to(device).float()
+        block = _to(queries[start : start + rows], device).float()
         best = torch.empty((len(block), 0), device=device)
         numbers = torch.empty((len(block), 0), dtype=torch.int64, device=device)
         for first in range(0, len(items), width):
@@ -267,7 +281,10 @@ def _torch_scan(queries: np.ndarray, items: np.ndarray, fetched: int, device: st
 def _to(array: np.ndarray, device: str) -> torch.Tensor:
     import torch
 
-    return torch.from_numpy(array).to(device)
+    with warnings.catch_warnings():
+        # A memory map can be read-only, and nothing is written to it.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array).to(device)
 
 
 def _fits(items: np.ndarray, device: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Unit
 
-from xmcbench import Doc, Method, Unavailable
+from xmcbench import Doc, Method, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -131,6 +131,12 @@ class Embedder(Method):
             processes=self.compute.processes,
             similarity=self._similarity,
         )
+        if self._model.similarity == "euclidean" and self.stored_as == "float16":
+            # Squares of lengths stand beside the vectors, and float16 ends at 65,504.
+            raise UsageError(
+                f"embeddings of {self.model} are compared by distance and cannot be stored as float16",
+                "set stored_as=float32",
+            )
         self.notes["model"] = self._model.note()
         self._labels = self._model.shared(self.artifacts, raw_Y, "label", np.dtype(self.stored_as))
 

@@ -107,6 +107,10 @@ def test_euclidean_distance(model, ranked, stories):
     similarity = reference.similarity(reference.encode(NEW), reference.encode(list(stories[1]))).numpy()
     assert np.array_equal(found.indices, np.argsort(-similarity, axis=1, kind="stable"))
     assert method.notes["model"]["width"] == 16
+    with pytest.raises(
+        UsageError, match=r"compared by distance and cannot be stored as float16 \(set stored_as=float32"
+    ):
+        ranked(folder, stored_as="float16")
 
 
 def test_a_similarity_that_cannot_be_searched(model, ranked):

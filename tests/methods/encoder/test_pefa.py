@@ -4,7 +4,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Texts, TopK
 from xmcbench.methods.embedder import Embedder
-from xmcbench.methods.pefa import PEFA, votes
+from xmcbench.methods.pefa import PEFA, shares_of, votes
 
 
 @pytest.fixture
@@ -25,14 +25,27 @@ def run(checkpoint, stories, tmp_path):
 def test_votes():
     voters = TopK.ranked(np.array([[0, 1], [1, -1]]), np.array([[0.9, 0.8], [0.5, 0]]))
     known = csr_matrix(np.array([[1, 1, 0], [0, 0, 1]], np.float32))
-    found = votes(voters, known, 0.1).toarray()
+    found = votes(voters, shares_of(known), 0.1).toarray()
     share = np.exp(-1.0) / (1 + np.exp(-1.0))
     np.testing.assert_allclose(found, [[(1 - share) / 2, (1 - share) / 2, share], [0, 0, 1]], atol=1e-6)
     # An instance without a known pair abstains: its vote is nobody's.
-    abstaining = votes(voters, csr_matrix(np.array([[1, 1, 0], [0, 0, 0]], np.float32)), 0.1).toarray()
+    some = shares_of(csr_matrix(np.array([[1, 1, 0], [0, 0, 0]], np.float32)))
+    abstaining = votes(voters, some, 0.1).toarray()
     np.testing.assert_allclose(abstaining, [[(1 - share) / 2, (1 - share) / 2, 0], [0, 0, 0]], atol=1e-6)
     nobody = TopK(np.full((1, 2), -1, np.int32), np.full((1, 2), -np.inf, np.float32))
-    assert votes(nobody, known, 0.1).toarray().tolist() == [[0, 0, 0]]
+    assert votes(nobody, shares_of(known), 0.1).toarray().tolist() == [[0, 0, 0]]
+
+
+def test_what_is_compared_at_a_time_changes_nothing(run, stories, monkeypatch):
+    whole, _ = run(PEFA, stories[2])
+    monkeypatch.setattr("xmcbench.methods.pefa._ROWS", 3)
+    raw_X = stories[0]
+    parts, method = run(PEFA, stories[2])
+    assert parts.indices.tobytes() == whole.indices.tobytes()
+    assert parts.scores.tobytes() == whole.scores.tobytes()
+    batches = [len(batch) for batch in method.predict_batches(raw_X, 5)]
+    assert batches == [3] * (len(raw_X) // 3) + [len(raw_X) % 3] * bool(len(raw_X) % 3)
+    assert {"search", "search of instances"} <= {*method.notes}
 
 
 def test_no_seed_changes_anything(run, stories):
