@@ -75,6 +75,7 @@ def train_classifiers(
     drawn = rng.integers(0, len(start), (len(near), random_labels)).astype(np.int32)
     for first in range(0, len(near), ROWS):
         block = drawn[first : first + ROWS]
+        _leave_out_repeats(block)
         block[(block[:, :, None] == near[first : first + ROWS, None, :]).any(axis=2)] = -1
     candidates, true = candidate_labels(pairs, np.concatenate([near, drawn], axis=1), near.shape[1], rng)
 
@@ -96,3 +97,11 @@ def train_classifiers(
         seed=seed,
         device=device,
     )
+
+
+def _leave_out_repeats(drawn: np.ndarray) -> None:
+    """Set labels that a row has already to -1, in place: they would count twice in its loss."""
+    order = np.argsort(drawn, axis=1, kind="stable")
+    rising = np.take_along_axis(drawn, order, 1)
+    rising[:, 1:][rising[:, 1:] == rising[:, :-1]] = -1
+    np.put_along_axis(drawn, order, rising, 1)

@@ -12,7 +12,7 @@ from xmcbench import TopK
 #: What becomes of the scores of one ranking, query by query, before they are added up.
 #:
 #: ``range``     the last one is 0 and the first one 1
-#: ``deviation`` the last one is 0, and their standard deviation 1; the first one is 1 where all are equal
+#: ``deviation`` the last one is 0, and their standard deviation 1; where all are equal, they are 1 above the last
 #: ``shift``     the last one is 0, the unit stays
 #: ``rank``      no score: 1 / (60 + rank), reciprocal rank fusion (Cormack et al., SIGIR 2009)
 Normalization = Literal["range", "deviation", "shift", "rank"]

@@ -63,7 +63,7 @@ class Hybrid(Method):
         Interval(gt=0, lt=1),
         Doc("share of the instances with pairs that weights=fit is fitted on; at most 1,000 are"),
     ] = 0.2
-    depth: Annotated[int, Ge(0), Unit("labels"), Doc("labels requested from each part; 0: k")] = 0
+    depth: Annotated[int, Ge(0), Unit("labels"), Doc("labels requested from each part, if more than k")] = 0
 
     def describe(self) -> str:
         """The parts."""

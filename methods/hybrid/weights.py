@@ -52,7 +52,8 @@ def only_seen(ranking: TopK, texts: Texts, labels: Texts, pairs: csr_matrix) -> 
 def fitted_weights(rankings: Sequence[TopK], pairs: csr_matrix) -> tuple[list[float], float]:
     """Weights that sum to 1, by coordinate search from equal ones, and the mean nDCG@10 that they reach.
 
-    rankings: of the same instances, with normalized scores; pairs: theirs, [N, L]. Equal weights win ties.
+    rankings: of the same instances, with normalized scores; pairs: theirs, [N, L]. Equal weights win ties. A search by
+    coordinates can end in another optimum for another order of the parts.
     """
     weights = [1.0] * len(rankings)
     best = _ndcg(rankings, weights, pairs)
@@ -60,7 +61,8 @@ def fitted_weights(rankings: Sequence[TopK], pairs: csr_matrix) -> tuple[list[fl
         before = list(weights)
         for place in range(len(weights)):
             for factor in _FACTORS:
-                tried = [*weights[:place], before[place] * factor, *weights[place + 1 :]]
+                # A part that was left out comes back with the largest weight, or a fraction of it.
+                tried = [*weights[:place], (before[place] or max(before)) * factor, *weights[place + 1 :]]
                 if not any(tried):
                     continue
                 value = _ndcg(rankings, tried, pairs)

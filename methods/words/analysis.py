@@ -105,8 +105,8 @@ def _stemmed(tokens: Tokens, language: Language) -> Tokens:
 
 
 def _normalized(words: pa.Array) -> list[str]:
-    """By Python: Arrow's ``utf8_normalize`` leaves a letter and its accent apart."""
-    return [normalize("NFKC", word) for word in words.to_pylist()]
+    """By Python: Arrow's ``utf8_normalize`` leaves a letter and its accent apart. A letter in bold can be a capital."""
+    return [normalize("NFKC", word).lower() for word in words.to_pylist()]
 
 
 def _stop_words(language: Language) -> frozenset[str]:
@@ -133,7 +133,7 @@ def _character_ngrams(tokens: Tokens) -> Tokens:
 
     numbers: dict[str, int] = {}
     of_word = [
-        [numbers.setdefault(ngram, len(numbers)) for ngram in _ngrams(f"_{word}_")]
+        [numbers.setdefault(ngram, len(numbers)) for ngram in (_ngrams(f"_{word}_") if word else ())]
         for word in _normalized(tokens.words)
     ]
     lengths = np.array([len(ngrams) for ngrams in of_word], np.int64)

@@ -34,7 +34,8 @@ class Cooccurrence:
         stream: int32, codes below ``words``, a -1 after each text. A word next to itself counts from both sides.
 
         Row by row: a word's places are looked up and what surrounds them is added into one dense row, so that no pair
-        is ever held twice and nothing is sorted. Memory: 12 bytes a token and 8 bytes an entry of the result.
+        is ever held twice and nothing is sorted. Memory: 12 bytes a token, 16 bytes an entry of the result while its
+        parts are joined, and 17 bytes a place in the rows that are counted at a time.
         """
         places, place_starts = _places(stream, words)
         widest = np.minimum(2 * window * np.diff(place_starts), words)
@@ -47,7 +48,8 @@ class Cooccurrence:
             offsets, filled = room[first : last + 1] - room[first], lengths[first:last]
             found = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.float32)
             _count_rows(stream, places, place_starts[first : last + 1], words, window, offsets, *found, filled)
-            kept = np.arange(offsets[-1]) < np.repeat(offsets[:-1] + filled, np.diff(offsets))
+            ends = (offsets[:-1] + filled).astype(np.int32)
+            kept = np.arange(offsets[-1], dtype=np.int32) < np.repeat(ends, np.diff(offsets))
             columns.append(found[0][kept])
             counts.append(found[1][kept])
             first = last

@@ -52,8 +52,9 @@ def _read(path: Path, max_words: int | None, wanted: Collection[str] | None) -> 
     if len(first) == 2 and all(field.isdigit() for field in first):
         binary = not (len(second) == int(first[1]) + 1 and _numbers(second[1:]))
         words, vectors = _word2vec(path, binary, max_words)
-        kept = [place for place, word in enumerate(words) if wanted is None or word in wanted]
-        return [words[place] for place in kept], vectors[kept]
+        found = {place: word for place, word in enumerate(words) if word is not None}
+        kept = {place: word for place, word in found.items() if wanted is None or word in wanted}
+        return list(kept.values()), vectors[list(kept)]
     if len(first) > 2 and _numbers(first[1:]):
         with opened(path, "rb") as stream:
             return _glove(stream, len(first) - 1, max_words, wanted)
@@ -84,7 +85,8 @@ def _glove(
     return list(vectors), np.array(list(vectors.values()), np.float32).reshape(len(vectors), dimensions)
 
 
-def _word2vec(path: Path, binary: bool, max_words: int | None) -> tuple[list[str], np.ndarray]:
+def _word2vec(path: Path, binary: bool, max_words: int | None) -> tuple[list[str | None], np.ndarray]:
+    """The words of the file, with None for each that was there before, and their vectors."""
     try:
         from gensim.models import KeyedVectors
     except ImportError:

@@ -104,6 +104,23 @@ def test_capitals_of_given_vectors(fitted, corpus, tmp_path):
     assert cased.predict(query, 1).indices.tolist() == [[2]]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("twice.txt", b"3 2\nspeech 1 0\nspeech 0 1\nocean 1 1\n"),
+        # Two words of one text: some published files break a word within a character.
+        ("broken.bin", b"".join([b"3 2\n", *(word + b" \0\0\x80?\0\0\0\0" for word in (b"speech", b"\xff", b"\xfe"))])),
+    ],
+)
+def test_a_word_that_is_there_twice(fitted, corpus, tmp_path, name, content):
+    """The first one counts, as in GloVe's own format."""
+    (tmp_path / name).write_bytes(content)
+    method = fitted(GloVe, *corpus[:2], vectors=str(tmp_path / name))
+    assert method.notes["words"] == 2
+    found = method.predict(Texts.from_lists(["speech"]), k=1)
+    assert (found.indices.tolist(), found.scores.tolist()) == ([[4]], [[1.0]])
+
+
 def test_a_word_with_spaces(fitted, corpus, tmp_path):
     (tmp_path / "840B.txt").write_text("speech 1 0\n. . . 0 1\nocean 0 1\n")
     assert fitted(GloVe, *corpus[:2], vectors=str(tmp_path / "840B.txt")).notes["words"] == 3

@@ -39,6 +39,8 @@ def test_words_with_combining_marks_stay_whole():
     composed = terms(["Caf\u00e9"], "french") + terms(["\u00e9"], "characters")
     assert terms(["Cafe\u0301"], "french") + terms(["e\u0301"], "characters") == composed
     assert terms(["\uff23\uff21\uff26\u00c9"], "french") == composed[:1]  # of full width
+    # Bold letters of mathematics, whose capitals have no lower case of their own.
+    assert terms(["\U0001d407\U0001d41e\U0001d425\U0001d425\U0001d428"], "english") == [["hello"]]
 
 
 def test_snowball_has_every_language():
@@ -51,6 +53,7 @@ def test_characters_are_ngrams_of_a_word_and_its_edges():
     first, second = terms(["数据库 数据", "数据"], "characters")
     assert set(second) <= set(first)
     assert terms([], "characters") == []
+    assert analyzed(pa.array(["", "..."], pa.large_string()), "characters").words.to_pylist() == []
 
 
 def test_icu_finds_words_without_spaces():

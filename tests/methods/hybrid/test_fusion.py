@@ -114,6 +114,21 @@ def test_weights_find_the_part_that_is_right():
     assert fitted_weights([right, right], pairs)[0] == [0.5, 0.5]
 
 
+def test_a_part_that_was_left_out_can_come_back(monkeypatch):
+    """A weight of 0 stayed 0 whatever it was multiplied by, also where the part was useful beside the new weights."""
+    seen = []
+
+    def without_the_first_and_then_with_it(rankings, weights, *_):
+        seen.append(list(weights))
+        if weights[0] == 0:
+            return 1.0
+        return 2.0 if len(seen) > 15 and weights[0] == 0.5 * weights[1] else 0.0
+
+    monkeypatch.setattr(fitting, "_ndcg", without_the_first_and_then_with_it)
+    weights, value = fitted_weights([FULL, SHORT], None)
+    assert (value, weights) == (2.0, [pytest.approx(1 / 3), pytest.approx(2 / 3)])
+
+
 def test_factors_are_of_the_weight_before_the_pass(monkeypatch):
     tried, values = [], iter(range(1000))
 
