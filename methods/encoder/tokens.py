@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The end of a text.
 Side = Literal["left", "right"]
 #: Texts, and characters, handed to the tokenizer at a time; it spreads them over the cores. It tokenizes a text whole,
-#: also what is cut off, and takes 20 times its size for that.
+#: also what is cut off, and takes 20 to 80 times its size for that.
 _BATCH, _CHARACTERS = 4096, 1 << 22
 
 

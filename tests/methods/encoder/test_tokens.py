@@ -22,7 +22,7 @@ def test_a_long_text_is_cut_and_keeps_its_closing_token(artifacts, tokenizer):
 
 
 def test_a_tokenizer_is_given_a_bounded_number_of_texts_and_characters(artifacts, tokenizer, monkeypatch):
-    """It takes 20 times the size of what it is given, however much of it is cut off."""
+    """It takes many times the size of what it is given, however much of it is cut off."""
     texts = Texts.from_lists(["the apple", "the " * 9, "a", "the red bridge", "", "b " * 50, "old"])
     whole = TokenStore.of(artifacts, texts, tokenizer, 10)
     given = []
