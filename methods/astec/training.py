@@ -68,14 +68,13 @@ def train_classifiers(
     """Train one classifier a label from ``start``, by binary cross-entropy: float32 [L, d] of length 1, and the losses.
 
     documents: float32 [N, d] of length 1. pairs: binary CSR [N, L]. near: int32 [N, n], labels that each document is
-    trained on beside its own, -1 for none. random_labels: how many are drawn for each document too. The logit is
-    scale x (cosine - 0.5).
+    trained on beside its own, -1 for none. random_labels: how many are drawn for each document too, with
+    replacement: one that is drawn twice counts twice. The logit is scale x (cosine - 0.5).
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(start), (len(near), random_labels)).astype(np.int32)
     for first in range(0, len(near), ROWS):
         block = drawn[first : first + ROWS]
-        _leave_out_repeats(block)
         block[(block[:, :, None] == near[first : first + ROWS, None, :]).any(axis=2)] = -1
     candidates, true = candidate_labels(pairs, np.concatenate([near, drawn], axis=1), near.shape[1], rng)
 
@@ -97,11 +96,3 @@ def train_classifiers(
         seed=seed,
         device=device,
     )
-
-
-def _leave_out_repeats(drawn: np.ndarray) -> None:
-    """Set labels that a row has already to -1, in place: they would count twice in its loss."""
-    order = np.argsort(drawn, axis=1, kind="stable")
-    rising = np.take_along_axis(drawn, order, 1)
-    rising[:, 1:][rising[:, 1:] == rising[:, :-1]] = -1
-    np.put_along_axis(drawn, order, rising, 1)

@@ -233,12 +233,6 @@ def test_classifiers_are_trained_on_what_is_ranked_first_without_them(fitted, co
     ), "a document that is its own neighbor would have other labels"
 
 
-def test_a_random_label_is_drawn_once_for_a_document():
-    drawn = np.array([[3, 1, 3, 3], [0, 0, 1, 2], [5, 6, 7, 8]], np.int32)
-    training._leave_out_repeats(drawn)
-    assert drawn.tolist() == [[3, 1, -1, -1], [0, -1, 1, 2], [5, 6, 7, 8]]
-
-
 def test_a_large_scale_does_not_overflow(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
     found = fitted(Astec, raw_X, raw_Y, pairs, **{**SMALL, "scale": 1000.0, "fusion": 1.0}).predict(new, 3)
@@ -258,7 +252,7 @@ def test_the_texts_of_labels_only_count_toward_the_words(fitted, corpus, monkeyp
 
 def test_the_reranker_adds_its_certainty(fitted, corpus):
     raw_X, raw_Y, pairs, new = corpus
-    method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL, negatives=2, neighbors=3, random_labels=1)
+    method = fitted(Astec, raw_X, raw_Y, pairs, reranker=True, **SMALL, negatives=2, neighbors=3)
     assert method.notes["reranker"]["losses"] == ["reranker"]
     found = method.predict(new, k=7)
     query = method._encoder.embed(method._tokens.bags(new))[0]
