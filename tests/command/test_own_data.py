@@ -12,6 +12,7 @@ from xmcbench import UsageError
 from xmcbench.api import evaluate
 from xmcbench.command import request, suggest
 from xmcbench.data import export, load_dataset
+from xmcbench.errors import DataError
 from xmcbench.records import Store
 from xmcbench.setting import Setting
 from xmcbench.topk import TopK
@@ -146,7 +147,8 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     assert (record.status, record.metrics, record.ranks) == ("unscored", {}, None)
     predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
     assert len(predictions) == 30
-    assert evaluate(predictions, load_dataset(tiny)).values == {}
+    with pytest.raises(DataError, match="no test instance has a label"):
+        evaluate(predictions, load_dataset(tiny))
     again = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
     assert "1 of 1 cell cached" in again.stderr
     assert inside("ls", "results").stdout.count("unscored") == 1

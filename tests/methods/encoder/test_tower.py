@@ -89,13 +89,12 @@ def opened(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_an_encoder_is_opened_once_in_a_cell_whether_it_is_trained_in_it_or_not(
-    made, cell, opened, stories, tmp_path, kind
-):
+def test_an_encoder_is_opened_once_for_its_pretraining_and_once_for_a_cell(made, cell, opened, stories, tmp_path, kind):
     cold, _ = cell(made(kind), tmp_path, stories[2])
-    assert len(opened) == 1
+    trained = int(hasattr(kind, "pretrain"))
+    assert len(opened) == trained + 1
     warm, store = cell(made(kind), tmp_path, stories[2])
-    assert len(opened) == 2
+    assert len(opened) == trained + 2
     assert store.reused_s > 0
     assert cold.scores.tobytes() == warm.scores.tobytes()
     assert cold.indices.tobytes() == warm.indices.tobytes()
