@@ -84,7 +84,7 @@ class DistributedContext:
         from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 
         # Encoders have no running statistics, and broadcasting their constants would cost a message each step. The
-        # others wait while one process makes clusters: by torch's default they would give up after ten minutes.
+        # others wait while one process makes clusters: on GPUs torch lets them give up after ten minutes.
         options = [DistributedDataParallelKwargs(broadcast_buffers=False), InitProcessGroupKwargs(timeout=_PATIENCE)]
         # accelerate keeps its first device as long as the process lives. A process that nobody launched as one of
         # several may train on the CPU first and then on a GPU.
