@@ -32,8 +32,6 @@ class PretrainedEncoder(DualEncoder):
     ] = 256
     learning_rate: Annotated[float, Gt(0), Doc("highest learning rate", "MACLR, section 5.1")] = 1e-5
 
-    _fresh: Tower | None = None
-
     def describe(self) -> str:
         """The backbone and the training budget, in steps and in texts embedded: what rows of one budget share."""
         return f"{super().describe()}, {self._steps_in_words()}, {_in_thousands(self._passes())} texts"
@@ -50,17 +48,11 @@ class PretrainedEncoder(DualEncoder):
         tower = self._open(raw_X, raw_Y)
         self._train(tower, raw_X, raw_Y)
         self.notes["budget"] = {"texts": self._passes(), "parameters": list(self._budget)}
-        self._fresh = tower
         return tower.encoder.weights()
 
     @abstractmethod
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train the tower in place, and note its history."""
-
-    def _opened(self, raw_X: Texts, raw_Y: Texts) -> tuple[Tower, bool]:
-        """The tower that ``pretrain`` has just trained, if any, to avoid opening it again."""
-        fresh, self._fresh = self._fresh, None
-        return (fresh, False) if fresh else super()._opened(raw_X, raw_Y)
 
 
 def _in_thousands(count: int) -> str:
