@@ -77,6 +77,22 @@ def test_what_holds_no_records_is_refused(tmp_path, served):
             pass
 
 
+def test_a_tar_archive_stores_a_file_with_two_names_once(tmp_path):
+    """As `tar` does with a runs folder, whose predictions are also an artifact."""
+    runs = tmp_path / "runs"
+    (runs / "records").mkdir(parents=True)
+    (runs / "predictions").mkdir()
+    (runs / "records" / "r.json").write_text("{}")
+    (runs / "predictions" / "r.npz").write_bytes(b"ranks")
+    (runs / "ranking.npz").hardlink_to(runs / "predictions" / "r.npz")
+    with tarfile.open(tmp_path / "runs.tar.gz", "w:gz") as archive:
+        archive.add(runs, "runs")
+        assert [each.name for each in archive.getmembers() if each.islnk()]
+    with runs_folders([str(tmp_path / "runs.tar.gz")]) as (found,):
+        assert (found / "predictions" / "r.npz").read_bytes() == b"ranks"
+        assert (found / "ranking.npz").read_bytes() == b"ranks"
+
+
 def test_an_archive_cannot_write_elsewhere_or_fill_the_disk(tmp_path, monkeypatch):
     def tar(name, member, content=b""):
         path = tmp_path / name
@@ -87,8 +103,14 @@ def test_an_archive_cannot_write_elsewhere_or_fill_the_disk(tmp_path, monkeypatc
 
     link = tarfile.TarInfo("records/link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    lost = tarfile.TarInfo("records/link")
+    lost.type, lost.linkname = tarfile.LNKTYPE, "records/other"
+    away = tarfile.TarInfo("records/link")
+    away.type, away.linkname = tarfile.LNKTYPE, "../../etc/passwd"
     for path, said in (
         (tar("link.tar", link), "a link or a device"),
+        (tar("lost.tar", lost), "a link to a file that it lacks"),
+        (tar("away.tar", away), "leads out of its folder"),
         (tar("up.tar", tarfile.TarInfo("../out.json"), b"{}"), "leads out of its folder"),
     ):
         with pytest.raises(DataError, match=said), runs_folders([str(path)]):

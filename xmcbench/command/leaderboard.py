@@ -128,7 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
     if stale:
         print(f"stale records: {stale} of {len(records)}; their rows are marked", file=sys.stderr)
     if not arguments.check:
-        write(out, made, arguments.force)
+        for path in write(out, made, arguments.force):
+            print(f"removed: {terminal(str(path))}, which was generated earlier and is obsolete", file=sys.stderr)
         first = {"markdown": "README.md", "html": "index.html"}.get(arguments.format)
         index = f", the index is {out / first}" if first else ""
         print(f"{counted(len(made), 'file')} in {out}{index}")

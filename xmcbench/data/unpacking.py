@@ -36,6 +36,7 @@ def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
 
     limit: bytes in all, default those of a large dataset. Raises DataError for anything else, for a damaged archive,
     and for one that holds a path that leads out of the folder, a link, a device, a name twice, or more than is allowed.
+    A second name of an earlier file (a hard link) becomes a copy of it.
     """
     limit = STREAM if limit is None else limit
     with archive.open("rb") as opened:
@@ -48,7 +49,7 @@ def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
     folders: set[str] = set()
     total = 0
     try:
-        for name, stream in _zip(archive) if head.startswith(_ZIP) else _tar(archive):
+        for name, stream in _zip(archive) if head.startswith(_ZIP) else _tar(archive, folder):
             path = _inside(archive, name)
             key = str(path).casefold()  # two names that are one on other systems
             parents = {str(parent).casefold() for parent in path.parents}
@@ -95,18 +96,25 @@ def _zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 yield member.filename, stream
 
 
-def _tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _tar(archive: Path, folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """folder: where earlier members are already, when the next one is asked for."""
     with tarfile.open(archive, "r|*") as opened:
         for number, member in enumerate(opened, 1):
             if number > FILES:
                 raise DataError(f"{archive} has more than {FILES:,} files")
-            if member.isdir():
-                continue
-            if not member.isreg():
-                raise DataError(f"{archive} holds {member.name!r}, which is a link or a device")
-            stream = opened.extractfile(member)
-            assert stream is not None
-            yield member.name, stream
+            if member.islnk():
+                # `tar` stores a file with two names once: a runs folder has them, predictions and their artifact.
+                earlier = folder / _inside(archive, member.linkname)
+                if not earlier.is_file():
+                    raise DataError(f"{archive} holds {member.name!r}, which is a link to a file that it lacks")
+                with earlier.open("rb") as copied:
+                    yield member.name, copied
+            elif not member.isdir():
+                if not member.isreg():
+                    raise DataError(f"{archive} holds {member.name!r}, which is a link or a device")
+                stream = opened.extractfile(member)
+                assert stream is not None
+                yield member.name, stream
             opened.members.clear()  # type: ignore[attr-defined] # or a stream of a million entries fills the memory
 
 

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from xmcbench.leaderboard import canvas, figure, hypertext
 from xmcbench.leaderboard.blocks import Block, Figures, Heading, Page
-from xmcbench.leaderboard.canvas import MARK
 from xmcbench.leaderboard.losses import slug
 from xmcbench.leaderboard.provenance import NEEDS_PAIRS, NO_PAIRS, OUTSIDE, SCRATCH
 from xmcbench.leaderboard.published import Source
@@ -50,7 +49,7 @@ def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], figures: s
     assert "</" not in script
     parts.append(f"<script>\n{script}</script>")
     style = _resource("site.css") + (canvas.rules() if any(isinstance(each, Figures) for each in page.blocks) else "")
-    return document.page(page.title, parts, style=style, mark=f"{MARK} from records; do not edit")
+    return document.page(page.title, parts, style=style)
 
 
 def _navigation(page: Page, pages: Iterable[Page]) -> str:
