@@ -81,6 +81,16 @@ def test_a_literal_of_one_truth_value_is_kept_by_text_and_values():
             resolve(known, "always", {"exact": value})
 
 
+def test_a_number_of_numpy_as_a_default_is_one_of_python():
+    class Numeric(Method):
+        alpha: float = np.sqrt(0.25)
+        steps: int = np.int64(3)
+
+    defaults = [each.default for each in declared(Numeric).values()]
+    assert [(type(each), each) for each in defaults] == [(float, 0.5), (int, 3)]
+    assert [type(each) for each in Numeric().parameters().values()] == [float, int]
+
+
 def test_a_class_with_a_bad_declaration_is_a_plugin_error():
     class NoDefault(Method):
         alpha: float

@@ -22,6 +22,7 @@ from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import line_of, load
 from xmcbench.plugins.registry import Registry
+from xmcbench.processes.lifetime import ending_forks
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
 from xmcbench.runner.execution import execute
@@ -156,7 +157,8 @@ def _findings(request: CheckRequest) -> Iterator[Finding]:
 
 def _finding(name: str, run: Callable[[], None], method: type[Method] | None) -> Finding:
     try:
-        run()
+        with ending_forks():
+            run()
     except Unavailable as error:
         return Finding(name, "missing", str(error))
     except XmcbenchError as error:

@@ -23,6 +23,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
+import msgspec
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Lt, Unit
 from msgspec import Struct
 
@@ -230,10 +231,10 @@ def _parameter(cls: type, name: str, hint: Any) -> Parameter:
         next((fact for fact in facts if isinstance(fact, Doc)), Doc("")),
     )
     try:
-        parameter.check(parameter.default, cls.__name__)
+        # A number of numpy becomes one of Python, which files can hold.
+        return msgspec.structs.replace(parameter, default=parameter.check(parameter.default, cls.__name__))
     except UsageError as error:
         raise PluginError(f"bad default: {error}") from error
-    return parameter
 
 
 def _facts(hint: Any) -> Iterator[object]:

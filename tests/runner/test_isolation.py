@@ -66,6 +66,15 @@ def test_what_is_hidden_cannot_be_read_and_the_rest_can(root):
     assert new == "new"
 
 
+def test_what_is_hidden_below_a_needed_folder_stays_hidden(root):
+    """As data in the folder of the hub, where the models are too."""
+    for needed in ("secret", "."):
+        hidden, read, *_ = tried(root, ["secret/b.txt", "beside/d.txt"], [needed])
+        expected = {"open/a.txt", "secret/needed/c.txt", "beside/e.txt"}
+        assert {*read} >= expected
+        assert ({"secret/b.txt", "beside/d.txt"}.isdisjoint(read)) == hidden
+
+
 def test_all_is_named_but_what_is_hidden_and_what_is_above_it(root):
     hidden = {root / "secret", root / "beside" / "d.txt"}
     above = {parent for path in hidden for parent in path.parents}

@@ -10,7 +10,7 @@ from xmcbench.errors import MethodError, UnknownName, UsageError
 from xmcbench.plugins.loading import load
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store
-from xmcbench.runner.parts import Part, keep_ranking, source, through
+from xmcbench.runner.parts import Part, keep_ranking, ranking_key, source, through
 from xmcbench.storage.source import source_of
 
 
@@ -72,8 +72,8 @@ def test_a_ranking_is_that_of_its_pairs(part):
 
 def test_pairs_that_a_part_does_not_look_at_do_not_count(part):
     one = part(Blind)
-    for pairs in (known(1), known(0), None):
-        one.ranking(TEXTS, pairs, 3)
+    for pairs in (known(0), known(1), None):
+        assert one.ranking(TEXTS, pairs, 3)[0].indices.tolist() == [[2, 1, 0]]  # as without pairs
     assert Blind.trained == 1
     part(Blind, seed=1).ranking(TEXTS, None, 3)
     assert Blind.trained == 0  # counted from anew, and nothing was trained again
@@ -84,7 +84,7 @@ def test_a_finished_cell_leaves_its_ranking(part, tmp_path):
     TopK.from_scores(np.array([[0.0, 5.0, 1.0]]), 3).save(tmp_path / "kept.npz")
     method = Frequent()
     method.seed, method.artifacts = 0, one.outer.artifacts
-    keep_ranking("part", method, TEXTS, known(0), 3, tmp_path / "kept.npz", 7.0)
+    keep_ranking(ranking_key("part", method, TEXTS, known(0), 3, 0), method, tmp_path / "kept.npz", 7.0)
     assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
     assert one.outer.artifacts.reused_s == 7.0
     assert one.ranking(TEXTS, known(2), 3)[0].indices[0, 0] == 2  # another cell
@@ -100,7 +100,7 @@ def test_a_ranking_is_copied_where_files_cannot_be_linked(part, tmp_path, monkey
     method.seed, method.artifacts = 0, one.outer.artifacts
     with monkeypatch.context() as patch:
         patch.setattr("xmcbench.runner.parts.os.link", refuse)
-        keep_ranking("part", method, TEXTS, known(0), 3, tmp_path / "kept.npz", 7.0)
+        keep_ranking(ranking_key("part", method, TEXTS, known(0), 3, 0), method, tmp_path / "kept.npz", 7.0)
     assert one.ranking(TEXTS, known(0), 3)[0].indices.tolist() == [[1, 2, 0]]
 
 
@@ -155,7 +155,7 @@ def test_names_of_parts():
     for spec in ("bm25:quick", "glove:"):  # planning and the cell read a name alike
         with pytest.raises(UnknownName, match="unknown preset '.*' of "):
             Part.of(spec, outer)
-        with pytest.raises(UnknownName, match="unknown preset '.*' of "):
+        with pytest.raises(UsageError, match=f"hybrid uses '{spec}': unknown preset '.*' of .*known: "):
             Registry().used("hybrid", {"parts": spec})
     own = Part.of("hybrid", outer).kind(parts="hybrid,bm25")
     with pytest.raises(UsageError, match="hybrid cannot be a part of itself"):

@@ -100,6 +100,27 @@ class Spy(Honest):
         return [name]
 
 
+class Reader(Honest):
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        Path(DATASET, "tst.json.gz").read_bytes()
+
+
+class Blind(Honest):
+    supervision = "unused"
+
+
+class Forker(Honest):
+    """Has a child that leaves `fit` in its own way, as a library may that is not made for this."""
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        super().fit(raw_X, raw_Y, pairs)
+        child = os.fork()
+        if not child:
+            sys.exit(7)
+        self.notes["child"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 class Beside(Honest):
     """Keeps a file of its own in the current folder, which holds the data."""
 
@@ -163,6 +184,7 @@ def folder(tmp_path_factory):
     """A folder with the dataset, a cache of its own, the methods, and the records of an earlier run."""
     folder = tmp_path_factory.mktemp("sealing")
     shutil.copytree(SAMPLE, folder / "sample", ignore=shutil.ignore_patterns("*.toml", "*.py", "__pycache__"))
+    (folder / "sample" / "Y.tst.npz").write_bytes(b"the same pairs in another file, which is not read")
     secret = [folder / name for name in ("sample", "cache", "runs/records", "runs/ranks", "runs/truth", "runs/subsets")]
     values = {"dataset": str(folder / "sample"), "folders": list(map(str, secret))}
     (folder / "methods.py").write_text(METHODS.format(**values))
@@ -172,7 +194,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(folder):
     """Method -> record, of one run; the honest one is run before all others and once more behind them."""
-    for methods in ("honest", "beside,editor,patcher,loader,opener,spy", "honest"):
+    for methods in ("honest", "beside,blind,editor,forker,patcher,reader,loader,opener,spy", "honest"):
         words = ["run", "--dataset", folder / "sample", "--setting", "full", "--methods", methods]
         more = ["--seed", "1" if "spy" not in methods and (folder / "runs").exists() else "0"]
         _run(folder, *words, *more, "--plugin", "methods.py", "--runs", "runs")
@@ -208,12 +230,25 @@ def test_a_dataset_is_not_loaded_inside_a_cell(made):
 def test_a_method_that_breaks_its_seal_finds_the_files_closed(made, landlock):
     assert made["opener"]["status"] == ("failed" if landlock else "ok")  # without it the files are found
     assert ("Permission denied" in (made["opener"]["reason"] or "")) == landlock
+    assert made["reader"]["status"] == ("failed" if landlock else "ok")
+    said = "a method gets its data as arguments, and cannot read files that hold pairs"
+    assert (said in (made["reader"]["reason"] or "")) == landlock
 
 
 def test_no_file_with_pairs_or_figures_can_be_read_by_its_path(made, landlock):
     notes = made["spy"]["notes"]
     assert notes["tried"] > 15
     assert (notes["read"] == []) == landlock  # without it the files are found
+
+
+def test_a_method_that_ignores_pairs_gets_none(made):
+    assert (made["blind"]["status"], made["blind"]["notes"]["pairs"]) == ("ok", None)
+    assert made["blind"]["cell"]["setting"]["kind"] == "full"
+
+
+def test_a_child_of_a_method_ends_as_it_wants_and_is_not_the_cell(made):
+    assert (made["forker"]["status"], made["forker"]["notes"]["child"]) == ("ok", 7)
+    assert made["forker"]["log"] is None  # nothing was printed: no traceback of the child either
 
 
 def test_what_is_hidden_is_still_there(made, folder):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from functools import partial
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 
@@ -337,6 +338,15 @@ def test_what_is_beside_a_plugin_file_counts(of_plugin, plugin, tmp_path, neighb
     plugin("RATE = 2\n", "stranger.py")
     assert of_plugin(text) == before
     plugin("RATE = 2\n", neighbor)
+    assert of_plugin(text) != before
+
+
+def test_a_compiled_module_beside_a_plugin_file_counts(of_plugin, tmp_path):
+    compiled = tmp_path / f"neighbor{EXTENSION_SUFFIXES[0]}"
+    compiled.write_bytes(b"\x7fELF 1")
+    text = PLUGIN.format(module="json") + "        def late(self):\n            import neighbor\n"
+    before = of_plugin(text)
+    compiled.write_bytes(b"\x7fELF 2")
     assert of_plugin(text) != before
 
 

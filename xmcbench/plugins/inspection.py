@@ -64,7 +64,10 @@ class Answer(Struct, frozen=True):
             if question.about == "describe":
                 return cls(str(made.describe()))
             if question.about == "uses":
-                return cls("\n".join(made.uses()))
+                named = made.uses()
+                if isinstance(named, str):
+                    raise UsageError(f"{question.name}.uses() is {named!r}", "return a tuple of names")
+                return cls("\n".join(named))
             with offline_without_address(method):
                 made.require()
         except XmcbenchError as error:

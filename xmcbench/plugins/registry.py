@@ -249,7 +249,10 @@ class Registry:
             raise UsageError(f"{name} uses itself{through and f' through {through}'}", "name other methods")
         yield name, values
         for spec in self[name].uses(values):
-            entry, inner = self._named(spec)
+            try:
+                entry, inner = self._named(spec)
+            except UnknownName as error:  # an unknown name in a request ends the plan; this one is in a method
+                raise UsageError(f"{name} uses {spec!r}: {error.message}", error.hint) from None
             yield from self._chain(entry.name, inner, (*by, this))
 
     def _named(self, spec: str) -> tuple[Entry, Values]:

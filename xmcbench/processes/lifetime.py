@@ -14,8 +14,9 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +38,28 @@ def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:
         threading.Thread(target=_watch, args=(parent, sign), daemon=True).start()
     if os.getppid() != parent:
         os.kill(os.getpid(), sign)
+
+
+@contextmanager
+def ending_forks() -> Iterator[None]:
+    """Let only this process leave the block: a child that the code in it forked, and that gets so far, ends there.
+
+    It would do the work of its parent a second time, and its errors would be taken for those of the parent.
+    """
+    process, code = os.getpid(), 0
+    try:
+        yield
+    except BaseException as error:
+        if os.getpid() == process:
+            raise
+        if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+            code = error.code or 0
+        else:
+            traceback.print_exc()
+            code = 1
+    if os.getpid() != process:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def adopt_orphans() -> bool:

@@ -30,8 +30,9 @@ _MOST_RULES = 100_000
 def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:
     """Take the hidden files and folders out of reach of this thread and of all that it starts, for good.
 
-    needed: files and folders that stay readable although they are below a hidden one. Folders can still be listed, and
-    files that are open stay open. Returns whether the kernel did it; where it cannot, nothing changes.
+    needed: files and folders that stay readable although they are below a hidden one; what is hidden below them stays
+    hidden. Folders can still be listed, and files that are open stay open. Returns whether the kernel did it; where it
+    cannot, nothing changes.
     """
     if sys.platform != "linux":  # the system calls have other meanings elsewhere
         return False
@@ -47,8 +48,9 @@ def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:
         above = {parent for path in paths for parent in path.parents}
         if not _allow(libc, ruleset, rights, _visible(Path("/"), paths, above)):
             return False
-        if not _allow(libc, ruleset, rights, (Path(os.path.realpath(path)) for path in needed if path.exists())):
-            return False
+        for path in (Path(os.path.realpath(each)) for each in needed if each.exists()):
+            if not _allow(libc, ruleset, rights, _visible(path, paths, above) if path in above else [path]):
+                return False
         no_new_privileges = libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
         return bool(no_new_privileges and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
     finally:

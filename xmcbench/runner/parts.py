@@ -79,6 +79,8 @@ class Part:
         if pairs is None and self.kind.supervision == "required":
             raise UsageError(f"{self.spec} learns from pairs and there are none", "leave it out, or run fs or full")
         method, declared = self.kind(**self.values), parameters.declared(self.kind)
+        if method.supervision == "unused":
+            pairs = None
 
         def build(folder: Path) -> None:
             found = predict(
@@ -96,7 +98,7 @@ class Part:
             (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
         (_, *inner) = used = through(method)
-        key = _identity(self.name, method, texts, pairs, k, self.outer.seed)
+        key = ranking_key(self.name, method, texts, pairs, k, self.outer.seed)
         if inner:  # their presets may change
             key["parts"] = [values for _, values in inner]
         folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used))
@@ -125,18 +127,24 @@ def identity(name: str, values: Mapping[str, Any], method: Method) -> dict[str, 
     return {"method": name, "parameters": values, **({"parts": source(method).digest} if method.uses() else {})}
 
 
-def keep_ranking(
-    name: str,
-    method: Method,
-    texts: tuple[Texts, Texts, Texts],
-    pairs: csr_matrix | None,
-    k: int,
-    file: Path,
-    wall_s: float,
-) -> None:
-    """Leave the ranking of a finished cell, in ``file``, for methods that it is a part of. wall_s: what it cost.
+def ranking_key(
+    name: str, method: Method, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int, seed: int
+) -> dict[str, object]:
+    """What names the ranking of a method that is not trained yet. pairs: those that it learns from."""
+    return {
+        "method": name,
+        "parameters": method.parameters(),
+        "seed": 0 if method.deterministic else seed,
+        "texts": [each.digest for each in texts],
+        "pairs": None if pairs is None else pairs_digest(pairs.indptr, pairs.indices),
+        "k": k,
+    }
 
-    Raises StorageError when it cannot be written.
+
+def keep_ranking(key: dict[str, object], method: Method, file: Path, wall_s: float) -> None:
+    """Leave the ranking of a finished cell, in ``file``, for methods that it is a part of.
+
+    key: its ``ranking_key``. wall_s: what it cost. Raises StorageError when it cannot be written.
     """
 
     def write(folder: Path) -> None:
@@ -146,19 +154,4 @@ def keep_ranking(
             shutil.copyfile(file, folder / _RANKING)
         (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
-    key = _identity(name, method, texts, pairs, k, method.seed)
     method.artifacts.put(_KIND, key, write, wall_s, uses=(type(method),))
-
-
-def _identity(
-    name: str, method: Method, texts: tuple[Texts, Texts, Texts], pairs: csr_matrix | None, k: int, seed: int
-) -> dict[str, object]:
-    blind = pairs is None or method.supervision == "unused"
-    return {
-        "method": name,
-        "parameters": method.parameters(),
-        "seed": 0 if method.deterministic else seed,
-        "texts": [each.digest for each in texts],
-        "pairs": None if blind or pairs is None else pairs_digest(pairs.indptr, pairs.indices),
-        "k": k,
-    }

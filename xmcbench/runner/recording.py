@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from xmcbench.environment import Compute
 from xmcbench.metrics import protocol
 from xmcbench.output.escaping import visible
@@ -67,12 +69,13 @@ def record_of(
     measured: Measured,
     log: str,
 ) -> Record:
-    """The record of a cell. Where no file can hold the notes of its method, it says that, and has no result."""
+    """The record of a cell. Where no file can hold what its process reported, it says that, and has no result."""
     made = _record(planned, compute, machine, status, reason, outcome, scored, measured, log)
     try:
         check_readable(made)
     except ValueError as error:
         reason = f"there is a result, but {error}"
+        measured = msgspec.structs.replace(measured, wall_s={}, reused_s=0.0, predict_ms_per_instance=None)
         return _record(planned, compute, machine, "failed", reason, Outcome(status="failed"), None, measured, log)
     return made
 

@@ -80,4 +80,4 @@ def depth(planned: PlannedCell) -> int:
 
 def _hidden(dataset: Dataset, store: Store) -> list[Path]:
     """Files and folders that hold pairs, or reveal them; also those of other cells, which are scored meanwhile."""
-    return [*hidden.of_machine(), *dataset.sources, *hidden.of_runs(store.root), *store.stagings()]
+    return [*hidden.of_machine(), *hidden.of_dataset(dataset), *hidden.of_runs(store.root), *store.stagings()]

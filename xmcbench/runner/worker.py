@@ -24,9 +24,10 @@ from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method
 from xmcbench.plugins.loading import load
+from xmcbench.processes.lifetime import ending_forks
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.runner.parts import identity, keep_ranking, source
+from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.cache import hub_home
@@ -45,7 +46,8 @@ def main(job_file: str) -> None:
     _raise_oom_score()
     job = Job.read(Path(job_file))
     try:
-        outcome = run(job)
+        with ending_forks():
+            outcome = run(job)
     except Unavailable as error:
         outcome = Outcome(status="skipped", reason=str(error))
     except MemoryError:
@@ -56,7 +58,7 @@ def main(job_file: str) -> None:
         outcome = Outcome(status="failed", reason=str(error))
     except BaseException as error:  # a method can raise anything, even SystemExit
         traceback.print_exc()
-        outcome = Outcome(status="failed", reason=_told(error))
+        outcome = Outcome(status="failed", reason=_told(error, job.hidden))
     try:
         outcome.write(Path(job.outcome))
     except UnicodeEncodeError as error:  # half of a surrogate pair
@@ -64,11 +66,17 @@ def main(job_file: str) -> None:
         Outcome(status="failed", reason=reason).write(Path(job.outcome))
 
 
-def _told(error: BaseException) -> str:
-    """An error in one line. One of a file that was made beside hidden ones says nothing of the isolation itself."""
-    if isinstance(error, PermissionError) and error.filename and os.access(error.filename, os.R_OK):
-        return f"{told(error)} (a cell cannot read files made beside hidden data: use self.artifacts or $TMPDIR)"
-    return told(error)
+def _told(error: BaseException, hidden: Collection[str]) -> str:
+    """An error in one line. The system's own says nothing of the isolation, and denies that the file may be read."""
+    if not isinstance(error, PermissionError) or not error.filename or not os.access(error.filename, os.R_OK):
+        return told(error)
+    path = Path(os.path.realpath(os.fsdecode(error.filename)))
+    if any(path.is_relative_to(each) for each in hidden):
+        return f"{told(error)} (a method gets its data as arguments, and cannot read files that hold pairs)"
+    return (
+        f"{told(error)} (a cell cannot read files made beside hidden data: use self.artifacts or $TMPDIR; "
+        "run again if it was downloaded)"
+    )
 
 
 def run(job: Job) -> Outcome:
@@ -95,6 +103,8 @@ def run(job: Job) -> Outcome:
     needed += [str(hub_home())]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
     cls = load(job.method, Path(job.plugin) if job.plugin else None)
+    if cls.supervision == "unused":
+        pairs = None
     method = cls(**job.parameters)
     code = _code(job, method)
     check = partial(_check_unchanged, job, frozenset(sys.modules))
@@ -105,6 +115,8 @@ def run(job: Job) -> Outcome:
         outcome = _pretrained(job, method, named, texts, artifacts, phases)
         check()
         return outcome
+    # Before the training, in which a method may change what it is known by.
+    ranking = ranking_key(job.method, method, texts, pairs, job.k, job.seed)
     predictions = predict(
         method,
         texts,
@@ -121,7 +133,7 @@ def run(job: Job) -> Outcome:
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
     if not job.plugin and not method.uses():
         own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
-        keep_ranking(job.method, method, texts, pairs, job.k, Path(job.predictions), own_s + artifacts.reused_s)
+        keep_ranking(ranking, method, Path(job.predictions), own_s + artifacts.reused_s)
     return Outcome(
         status="ok",
         notes=json_notes(method),

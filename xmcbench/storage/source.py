@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +33,9 @@ _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction"
 
 #: The module name of a plug-in file starts with this.
 PLUGIN_PREFIX = "xmcbench_plugin_"
+
+#: What a module beside a plug-in ends in. The digest of a compiled one is that of its bytes.
+_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
 
 #: Methods that plug-ins may build on: imports from here always count.
 _METHODS = "xmcbench.methods"
@@ -129,7 +133,9 @@ class _Package:
             name = ".".join(filter(None, [self.prefix, *parts[:length]]))
             if not name:
                 continue  # the folder of a plug-in file is not a package
-            found = next(filter(os.path.isfile, (os.path.join(base, "__init__.py"), f"{base}.py")), None)
+            # In the order of Python's finder: a compiled module comes before a source of the same name.
+            names = (os.path.join(base, "__init__.py"), *(f"{base}{suffix}" for suffix in _SUFFIXES))
+            found = next(filter(os.path.isfile, names), None)
             if found is not None:
                 yield name, Path(found)
             elif not os.path.isdir(base):  # a folder without __init__.py is a package too

@@ -16,7 +16,7 @@ from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, splits_of, unused_splits, whole
 from xmcbench.errors import DataError, Unavailable
-from xmcbench.storage.cache import hub_home
+from xmcbench.storage.cache import cache_root, hub_home
 from xmcbench.storage.reading import read_text
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -83,12 +83,19 @@ def _hub_id(place: Place) -> str | None:
 
 def cached(name: str) -> bool:
     """Whether a dataset is in the cache of the hub."""
-    return _cached(name).is_dir()
+    return bool(_cached(name))
 
 
-def _cached(name: str) -> Path:
+def _cached(name: str) -> list[Path]:
+    """The folders of a dataset: what others have downloaded, and what xmcbench has."""
     hub = Path(os.environ.get("HF_HUB_CACHE") or hub_home() / "hub")
-    return hub / f"datasets--{name.replace('/', '--')}"
+    folders = [each / f"datasets--{name.replace('/', '--')}" for each in (hub, _own())]
+    return [each for each in folders if each.is_dir()]
+
+
+def _own() -> Path:
+    """Where datasets are downloaded to: not beside the models of the hub, which the cell of a method has to read."""
+    return cache_root() / "hub"
 
 
 def _saved(folder: Path) -> Files:
@@ -127,13 +134,16 @@ def _snapshot(name: str, revision: str | None) -> Path:
 
     wanted = [f"*{ending}" for ending in ENDINGS]
     options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": wanted}
-    # The hub's client calls a snapshot of some of the files one too: an interrupted download leaves this.
-    partial = any(_cached(name).glob("blobs/*.incomplete"))
-    if not partial:
+    partial = False
+    for folder in _cached(name):
+        # The hub's client calls a snapshot of some of the files one too: an interrupted download leaves this.
+        if any(folder.glob("blobs/*.incomplete")):
+            partial = True
+            continue
         with suppress(LocalEntryNotFoundError, OSError, ValueError):
-            return Path(snapshot_download(name, local_files_only=True, **options))
+            return Path(snapshot_download(name, local_files_only=True, cache_dir=folder.parent, **options))
     try:
-        return Path(snapshot_download(name, **options))
+        return Path(snapshot_download(name, cache_dir=_own(), **options))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Unavailable(
