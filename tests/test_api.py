@@ -369,6 +369,9 @@ def test_a_curve_has_its_points_and_says_what_is_missing(tiny, options, tmp_path
     records = [each for each in drawn if each.cell.setting.kind == "full"]
     assert line.points[1].value == pytest.approx(np.mean([each.metrics["none"].values["P@1"] for each in records]))
     files = drawn.draw(["P@1", "R@10"], tmp_path / "figures")
+    with pytest.raises(UnknownName, match="unknown metric 'p@1'"):
+        drawn.draw(["p@1"], tmp_path / "figures")
+    assert drawn.draw(["P@1", "R@10"], str(tmp_path / "figures")) == files
     names = sorted(path.name for path in files)
     assert names == ["tiny-pair-p1.csv", "tiny-pair-p1.svg", "tiny-pair-r10.csv", "tiny-pair-r10.svg"]
     assert all(path.is_file() for path in files)

@@ -13,6 +13,7 @@ from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
 from xmcbench.output.layout import laid_out
+from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Standing, Store, as_json
 from xmcbench.records.differences import differences
 from xmcbench.records.selection import Conditions, Selected, choose
@@ -149,7 +150,7 @@ def compare(
     first, second: a method (``NAME``, ``NAME:VARIANT``, or ``NAME:`` for the one without a variant), the beginning of a
     record's key, or a record's file. dataset, setting, ratio, by, seed: choose where several results would do. filter:
     default is that of the records. force: put rows of different datasets or filters side by side, without a test.
-    standing: today's code, by which stale rows are named.
+    standing: today's code, by which stale rows are named (default: that of the installed methods).
 
     Raises UsageError where the words name no row or several, or the rows cannot be paired; StorageError where ranks are
     missing.
@@ -161,7 +162,7 @@ def compare(
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
-    judged = standing or Standing()
+    judged = Registry().standing() if standing is None else standing
     return Comparison(
         one,
         other,

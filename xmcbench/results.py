@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import UnknownName, UsageError
 from xmcbench.leaderboard import curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, apart, grouped, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
@@ -192,18 +192,21 @@ class Coverage(Results):
         """The points of each metric, of one of the ``parts``, as text."""
         return "\n\n".join(f"{each.caption}\n\n{markup.plain(each)}" for each in self._tables())
 
-    def draw(self, metrics: Sequence[str], folder: Path, png: bool = False) -> list[Path]:
+    def draw(self, metrics: Sequence[str], folder: str | Path, png: bool = False) -> list[Path]:
         """Write the figure of each metric as SVG, its points as CSV, and PNG if requested; returns the files.
 
         Where there are several datasets, each has its own.
 
-        Raises Unavailable if PNG needs a missing package, UsageError for a file that is there and was not generated,
-        StorageError if a file cannot be written.
+        Raises UnknownName for a metric that does not exist, Unavailable if PNG needs a missing package, UsageError for
+        a file that is there and was not generated, StorageError if a file cannot be written.
         """
         from xmcbench.leaderboard import raster
         from xmcbench.leaderboard.files import drawing, write
 
-        written = []
+        folder, written = Path(folder), []
+        for metric in metrics:
+            if metric not in METRICS:
+                raise UnknownName("metric", metric, METRICS)
         for made in filter(None, (part.curve(metric) for part in self.parts() for metric in metrics)):
             files = drawing(made)
             image = folder / f"{made.stem}.png"

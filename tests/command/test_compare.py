@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import xmcbench
 from xmcbench.metrics import METRICS
 from xmcbench.records import Store
 from xmcbench.records.ranks import Ranks
@@ -145,6 +146,8 @@ def test_what_is_stale_is_said(inside, runs, altered):
     assert lines[3] == "   mixed: its results were made by different code"
     document = result(inside("compare", "tfidf:pecos", "bm25", "--setting", "ez", "--json"))
     assert [len(document["problems"][side]) for side in ("first", "second")] == [0, 2]
+    compared = xmcbench.compare("tfidf:pecos", "bm25", setting="ez", runs=runs)
+    assert compared.as_json()["problems"] == document["problems"]
 
 
 def test_records_are_compared_seed_by_seed_for_what_differs(inside, runs):

@@ -33,6 +33,9 @@ def test_info_verify_export_and_synth(inside, xmcbench, tiny, tmp_path):
     assert made.returncode == 0, made.stderr
     assert inside(*made.stdout.split()[1:]).returncode == 0
     (tmp_path / "big" / "mine.txt").write_text("mine")
+    for flag in ("--scale", "--words"):
+        unused = inside("data", "synth", "other", "--instances", "200", "--labels", "50", flag, "2")
+        assert (unused.returncode, f"{flag} can only be used with --like" in unused.stderr) == (2, True)
     refused = inside("data", "synth", "big", "--instances", "200", "--labels", "60")
     assert (refused.returncode, "already exists" in refused.stderr) == (2, True)
     forced = inside("data", "synth", "big", "--instances", "200", "--labels", "60", "--force")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -180,6 +181,19 @@ def test_good_records_are_added_and_stand_on_the_pages(inside, tiny, runs, tmp_p
     assert inside("leaderboard", "add", "board", "--out", "board", "--dataset", tiny).returncode == 0
     compared = inside("compare", "tfidf", "bm25", "--setting", "ez", "--runs", "board", "--dataset", tiny)
     assert compared.returncode == 0, compared.stderr
+
+
+def test_what_a_record_calls_its_dataset_is_a_name_or_named_by_the_user(inside, tiny, runs, tmp_path, monkeypatch):
+    """A place could be a file of the user, or one of the hub, which would be read before anything is refused."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("one document\n")
+    path = one_of(runs)
+    name = f"lf-debian-2k?documents={quote(str(secret), safe='')}"
+    forged(lambda record, _: record["cell"].update(dataset=name))(path)
+    ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny, "--check")
+    assert ended.returncode == 1
+    assert "there is no dataset lf-debian-2k?documents=" in ended.stderr
+    assert "(name its place: --dataset PLACE)" in ended.stderr
 
 
 def test_records_are_added_to_the_board_that_is_named(inside, tiny, runs, tmp_path):

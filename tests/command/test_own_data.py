@@ -235,6 +235,33 @@ def test_documents_are_no_dataset_of_the_board(inside, tiny, tmp_path):
     assert not list((tmp_path / "board").glob("*documents*"))
 
 
+def test_methods_are_ranked_on_the_latest_version_of_the_data(inside, tmp_path):
+    """As a board does, which says the same of what it leaves out."""
+    table = "text,labels\nthe engine,a\nthe bridge,b\nan arch,b\nthe old engine,a\n"
+    (tmp_path / "papers.csv").write_text(table)
+    (tmp_path / "others.csv").write_text(table.replace("engine", "motor"))
+    words = ("run", "--setting", "ez", "--methods", "tfidf,bm25")
+    assert inside(*words, "--dataset", "papers.csv,others.csv").returncode == 0
+    (tmp_path / "papers.csv").write_text(table + "a new arch,b\n")
+    assert inside(*words, "--dataset", "papers.csv").returncode == 0
+    ended = inside("rank", "--setting", "ez")
+    assert ended.returncode == 0, ended.stderr
+    assert "left out: 2 results on an earlier version of papers\n" in ended.stderr
+    assert "over others, papers;" in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["labels.tsv", "TRAIN.tsv", "label.txt", "test.tsv"])
+def test_suggestions_are_no_part_of_the_dataset(inside, tmp_path, name):
+    """A file of that name beside the table would be read with it from then on."""
+    (tmp_path / "papers.csv").write_text("text,labels\nthe engine,a\nthe bridge,b\nan arch,b\n")
+    words = ("suggest", "--dataset", "papers.csv", "--method", "tfidf", "--setting", "ez")
+    ended = inside(*words, "--out", name)
+    assert (ended.returncode, "would be taken for a part of the dataset" in ended.stderr) == (2, True), ended.stderr
+    assert not (tmp_path / name).exists()
+    assert inside(*words, "--out", "suggested.tsv").returncode == 0
+    assert inside("data", "info", "papers.csv").returncode == 0
+
+
 def test_a_method_that_ignores_pairs_suggests_without_them(inside, tiny):
     ended = inside("suggest", "--dataset", tiny, "--method", "tfidf", "--out", "labels.tsv")
     assert "zero-shot (no pairs)" in ended.stdout, ended.stderr

@@ -699,6 +699,11 @@ GRIDS = """
         ("ratio = 0.5", ("--setting", "ez,fs"), ["ez", "fs-label-0.5"]),
         ('ratio = 0.5\n[[grid]]\nsetting = ["fs", "full"]', (), ["fs-label-0.5", "full"]),
         ('setting = "fs"\nratio = 0.5\n[[grid]]\nsetting = "ez"\n[[grid]]\nby = "pair"', (), ["ez", "fs-pair-0.5"]),
+        (
+            'ratio = 0.1\n[[grid]]\nsetting = "ez"\n[[grid]]\nsetting = "fs"',
+            ("--ratio", "0.5", "--by=pair"),
+            ["ez", "fs-pair-0.5"],
+        ),
     ],
 )
 def test_a_ratio_of_a_settings_file_goes_with_its_setting(inside, tiny, tmp_path, text, flags, slugs):
@@ -706,6 +711,7 @@ def test_a_ratio_of_a_settings_file_goes_with_its_setting(inside, tiny, tmp_path
     ended = inside("run", "--config", "settings.toml", *flags, "--dry-run", "--json")
     assert ended.returncode == 0, ended.stderr
     assert [each["setting"] for each in json.loads(ended.stdout)["cells"]] == slugs
+    # Where no grid is few-shot, a ratio is a mistake.
     wrong = inside("run", "--config", "settings.toml", "--setting", "ez", "--ratio", "0.5", "--dry-run")
     assert "ratio and by cannot be used with the setting ez" in wrong.stderr
 

@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,45 @@ def test_a_folder_without_a_card_is_listed_too(root, write_folder):
     shutil.move(write_folder(), root / "My Tea")
     assert _listed("my-tea").folder == root / "My Tea"
     assert load_dataset("my tea").counts()["labels"] == 3
+
+
+def test_a_folder_has_the_propensity_of_the_known_dataset_of_its_name(root, write_folder, tmp_path):
+    """A board knows no more of a dataset than its name, and computes the same figures by it."""
+    folder = shutil.move(write_folder(), tmp_path / "lf-amazon-131k")
+    dataset = load_dataset(folder)
+    assert (dataset.name, dataset.slug, dataset.propensity) == ("LF-Amazon-131K", "lf-amazon-131k", (0.6, 2.6))
+    other = load_dataset(shutil.move(write_folder(), tmp_path / "my-tea"))
+    assert (other.name, other.propensity) == ("my-tea", (0.55, 1.5))
+
+
+def test_a_folder_here_is_meant_where_the_name_has_a_card_alone(root, write_folder, monkeypatch):
+    shutil.move(write_folder(), root.parent / "LF-Amazon-131K")
+    monkeypatch.chdir(root.parent)
+    assert load_dataset("LF-Amazon-131K").counts()["labels"] == 3
+    with pytest.raises(DataError, match="LF-Amazon-1M is not on this machine"):
+        load_dataset("LF-Amazon-1M")
+
+
+def test_names_in_any_script_are_names(root, write_folder):
+    for name in ("日本", "中国", "Чай 3"):
+        shutil.move(write_folder(), root / name)
+    assert {"日本", "中国", "чай-3"} <= {each.slug for each in known_datasets()}
+    assert load_dataset("中国").name == "中国"
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over(root, write_folder, monkeypatch):
+    shutil.move(write_folder(), root / "mine")
+    (root / "private").mkdir()
+    real = Path.is_file
+
+    def is_file(path):
+        if path.parent.name == "private":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    assert load_dataset("mine").counts()["labels"] == 3
+    assert "private" not in {each.slug for each in known_datasets()}
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(root):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from xmcbench.errors import DataError, StorageError
+from xmcbench.errors import DataError, UsageError
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Store, as_json
 from xmcbench.runner.execution import execute
@@ -38,7 +38,7 @@ def test_constants_are_those_of_the_record_unless_others_are_given(stored):
 
 def test_a_filter_that_was_not_scored(stored):
     record, store = stored
-    with pytest.raises(StorageError, match="was not scored under the filter file"):
+    with pytest.raises(UsageError, match="was not scored under the filter file"):
         evaluations([record], store, "file")
 
 

@@ -1,3 +1,5 @@
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,11 @@ def test_what_is_not_such_a_file_is_a_value_error(good, tmp_path):
         for read in (read_arrays, lambda *asked: list(read_rows(asked[0], 7, *asked[1:]))):
             with pytest.raises(ValueError, match="."):
                 read(good, "a")
+    with zipfile.ZipFile(good, "w", zipfile.ZIP_BZIP2) as archive:  # a member of gigabytes would be unpacked at once
+        archive.writestr("a.npy", b"0" * 100)
+    for read in (read_arrays, lambda *asked: list(read_rows(asked[0], 7, *asked[1:]))):
+        with pytest.raises(ValueError, match="compressed in a way that numpy does not write"):
+            read(good, "a")
     good.write_bytes(whole)
     with pytest.raises(ValueError, match="no array 'c'"):
         read_arrays(good, "a", "c")

@@ -123,6 +123,18 @@ def test_an_archive_cannot_write_elsewhere_or_fill_the_disk(tmp_path, monkeypatc
     assert not list(tmp_path.rglob("out.json"))
     with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("records/r.json", b" " * 5_000_000)
+    rare = tmp_path / "rare.zip"
+    with zipfile.ZipFile(rare, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("records/r.json", b" " * 5_000_000)
+    with pytest.raises(DataError, match="in a rare compression"), runs_folders([str(rare)]):
+        pass
+    for name in ("n" * 2_000_000, "records/r.json"):
+        long = tarfile.TarInfo(name)
+        long.pax_headers = {"comment": "c" * (2_000_000 if name == "records/r.json" else 0)}
+        with tarfile.open(tmp_path / "long.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+            archive.addfile(long)
+        with pytest.raises(DataError, match="a name in it is too long"), runs_folders([str(tmp_path / "long.tar")]):
+            pass
     monkeypatch.setattr("xmcbench.submissions.folders.ARRAYS", 1_000_000)
     with pytest.raises(DataError, match="--max-unpacked"), runs_folders([str(zipped)]):
         pass

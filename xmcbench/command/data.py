@@ -257,6 +257,7 @@ def _synth(arguments: argparse.Namespace) -> int:
     if arguments.like is not None:
         imitate(arguments.name, arguments.like, arguments.scale, arguments.words, arguments.seed, force=arguments.force)
     else:
+        request.check_unused(arguments, "{} can only be used with --like", "leave it out", scale=1.0, words=100)
         synthesize(arguments.name, *sizes, arguments.seed, arguments.force)
     print(f"xmcbench run --dataset {shlex.quote(str(arguments.name))} --setting ez --methods tfidf")
     return 0

@@ -114,8 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     records, outdated = _with_current_figures(store, arguments.check, request.named(arguments))
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
-    for dataset, number in sorted(earlier.items()):
-        print(f"left out: {counted(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr)
+    report.note_earlier(earlier)
     # A board of one's own is about one's own datasets; the one that comes with xmcbench has its sources beside it.
     own = not arguments.published and not (runs / "published").is_dir()
     # The commands on the pages name the folder: its path would depend on where and how this one was called.

@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.errors import UnknownName
     from xmcbench.leaderboard import diagram, markup, overall
+    from xmcbench.leaderboard.consistency import latest
     from xmcbench.metrics import METRICS
     from xmcbench.records import Store
     from xmcbench.storage.atomic import write_text
@@ -47,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     store.check_exists()
     if arguments.svg:
         report.check_new(arguments.svg, arguments.force)
-    records = store.records()
+    records, earlier = latest(store.records())
+    report.note_earlier(earlier)
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     with store.noting_left_out():

@@ -101,6 +101,12 @@ def warn_left_out(store: Store) -> int:
     return 1 if store.left_out else 0
 
 
+def note_earlier(earlier: Mapping[str, int]) -> None:
+    """One line for each dataset with results on an earlier version of it, which are left out."""
+    for dataset, number in sorted(earlier.items()):
+        print(f"left out: {counted(number, 'result')} on an earlier version of {terminal(dataset)}", file=sys.stderr)
+
+
 def note_unknown(records: Iterable[Record], standing: Standing) -> None:
     """One line for methods that are not here: whether their results are stale cannot be said."""
     if unknown := sorted({each.cell.method for each in records if each.ok} - standing.sources.keys()):

@@ -75,10 +75,23 @@ def _insert(words: list[str], path: Path, flags: Iterable[str]) -> list[list[str
         raise UsageError(f"{path}: {name} cannot differ between grids", f"write it above the first [[{_GRID}]]")
     wanted = {"setting": given[-1]} if (given := _values(words, "--setting")) else {}
     # Right after the verb: later flags on the command line win.
+    merged = [_above(_merged(settings, grid, path), wanted) for grid in grids]
+    few = ["fs" in (wanted or each).get("setting", "fs") for each in merged]
     return [
-        words[:1] + _flags(_above(_merged(settings, grid, path), wanted), _given(words), path) + words[1:]
-        for grid in grids
+        words[:1] + _flags(each, _given(words), path) + (words[1:] if one or not any(few) else _of_all(words[1:]))
+        for each, one in zip(merged, few, strict=True)
     ]
+
+
+def _of_all(words: list[str]) -> list[str]:
+    """The words of the command line without those about few-shot settings, for a grid that has none of them."""
+    flags = [f"--{name}" for name in sorted(_OF_FEW_SHOT)]
+    kept, after_flag = [], False
+    for word in words:
+        if not after_flag and word not in flags and word.partition("=")[0] not in flags:
+            kept.append(word)
+        after_flag = word in flags
+    return kept
 
 
 def _read(path: Path) -> dict[str, Any]:

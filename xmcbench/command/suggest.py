@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.documents:
         place = reference_to(place, {"documents": arguments.documents})
     report.check_new(arguments.out, arguments.overwrite, "--overwrite")
+    _check_out(arguments.out, place)
     options = request.options(arguments)
     registry, (method,) = request.noted(options.registry()), _one(arguments.method)
     dataset = load_dataset(place)
@@ -93,6 +94,18 @@ def run(arguments: argparse.Namespace) -> int:
     documents = counted(len(dataset.test), "document")
     print(f"{arguments.out}: {record.name}, {record.cell.setting.title}, {documents}{without}")
     return 0
+
+
+def _check_out(out: Path, place: str) -> None:
+    """Raise UsageError for a file that would be read as a part of the dataset from then on."""
+    from xmcbench.data.sources.finding import place_of
+    from xmcbench.data.sources.tables import PARTS
+
+    data = place_of(place).path.resolve()
+    folder = data if data.is_dir() else data.parent
+    part = out.name.partition(".")[0].casefold()
+    if part in PARTS and out.resolve().parent == folder:
+        raise UsageError(f"{out} would be taken for a part of the dataset", "choose another name, as suggested.tsv")
 
 
 def _has_predictions(record: Record, store: Store) -> bool:

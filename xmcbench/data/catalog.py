@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from xmcbench.data.card import Card, read_card
 from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.finding import place_of, recognized, source_at, without
@@ -74,8 +76,11 @@ def known_datasets() -> list[Listing]:
     cards: dict[str, tuple[Card | None, str]] = {}
     folders: dict[str, Path] = {}
     for folder in _folders():
-        has_card = (folder / "card.toml").is_file()
         slug, card, problem = slug_of(folder.name), None, ""
+        try:
+            has_card = (folder / "card.toml").is_file()
+        except OSError:  # somebody else's, as on a shared disk
+            continue
         if has_card:
             try:
                 card = read_card(folder / "card.toml")
@@ -132,12 +137,15 @@ def _listing(slug: str, card: Card | None, problem: str, folder: Path | None, wi
 
 def slug_of(name: str) -> str:
     """A name in lower case, with a dash for other characters than letters and digits."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "data"
+    return re.sub(r"[\W_]+", "-", name.casefold()).strip("-") or "data"
 
 
 def find(name: str) -> Listing:
     """The dataset of this name, in any case. Raises UnknownName (did you mean ...?)."""
     listings = known_datasets()
+    for listing in listings:
+        if name in (listing.slug, listing.name):
+            return listing
     for listing in listings:
         if name.casefold() in (listing.slug.casefold(), listing.name.casefold()):
             return listing
@@ -196,11 +204,14 @@ def _named(place: Place) -> Listing | None:
     if place.path.name != place.given or place.options:
         return None
     try:
-        return find(place.given)
+        found = find(place.given)
     except UnknownName:
         if not place.path.exists():
             raise
         return None
+    # A card alone says nothing about a folder of that name, which has the data.
+    has_data = found.place is not None or (found.card is not None and found.card.derive is not None)
+    return found if has_data or not place.path.exists() else None
 
 
 def load_dataset(name_or_place: str | Path) -> Dataset:
@@ -256,10 +267,18 @@ def source_of(listing: Listing) -> Listing:
 def at_place(place: Place) -> Listing:
     """The dataset at a place, with the card that lies there or a bare one.
 
-    Raises DataError for a broken card, and for a name that cannot name the files of a run.
+    A bare one has the propensity and the default filter of the known dataset of that name, if there is one: a board
+    knows no more than the name. Raises DataError for a broken card, and for a name that cannot name the files of a run.
     """
     path = place.path / "card.toml"
-    card = read_card(path) if path.is_file() else bare_card(_name_of(place))
+    if path.is_file():
+        card = read_card(path)
+    else:
+        card = bare_card(_name_of(place))
+        with suppress(UnknownName):
+            if known := find(card.name).card:
+                scored = {"propensity": known.propensity, "filter": known.filter}
+                card = msgspec.structs.replace(card, name=known.name, slug=known.slug, **scored)
     if card.derive and recognized(place) is None:
         return Listing(card.slug, card.name, card, None)
     return Listing(card.slug, card.name, card, place)

@@ -10,16 +10,22 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Self
 
 from xmcbench.errors import DataError
 from xmcbench.storage.naming import check_name
-from xmcbench.storage.reading import STREAM, Unreadable, check_size
+from xmcbench.storage.reading import PIECEWISE, STREAM, Unreadable, check_size
 
 #: Files and folders in an archive, and folders within each other.
 FILES, DEPTH = 100_000, 16
 
 _CHUNK = 1 << 20
+
+#: The types of headers that hold text: long names, and attributes.
+_TEXTS = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
 
 #: The first bytes of the archives that are known, and those of a tar archive that is not compressed, at 257.
 _GZIP, _ZIP, _XZ, _TAR = b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"ustar"
@@ -90,15 +96,28 @@ def _zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             kind = member.external_attr >> 28  # the type of the file, where the archive is from a Unix system
             if member.is_dir():
                 continue
+            if member.compress_type not in PIECEWISE:
+                raise DataError(f"{archive} holds {member.filename!r} in a rare compression", "use deflate")
             if kind not in (0, 0o10):
                 raise DataError(f"{archive} holds {member.filename!r}, which is a link or a device")
             with opened.open(member) as stream:
                 yield member.filename, stream
 
 
+class _Header(tarfile.TarInfo):
+    """A header whose texts are not longer than names are: `tarfile` reads them into memory at once."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _TEXTS and header.size > _CHUNK:
+            raise tarfile.ReadError("a name in it is too long")
+        return header
+
+
 def _tar(archive: Path, folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """folder: where earlier members are already, when the next one is asked for."""
-    with tarfile.open(archive, "r|*") as opened:
+    with tarfile.open(archive, "r|*", tarinfo=_Header) as opened:
         for number, member in enumerate(opened, 1):
             if number > FILES:
                 raise DataError(f"{archive} has more than {FILES:,} files")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from xmcbench.errors import DataError, StorageError
+from xmcbench.errors import DataError, UsageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
 from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.records import Record, Store
@@ -23,7 +23,8 @@ def evaluations(
     """Every metric of each record, instance by instance, under a filter.
 
     propensity: the constants A and B (default: those of the record). Neither predictions nor the dataset are needed.
-    Raises StorageError where a record has no ranks, or none under the filter, and where files are missing or damaged.
+    Raises UsageError where a record was not scored under the filter, and StorageError where it has no ranks and where
+    files are missing or damaged.
     """
     found = []
     for record in records:
@@ -31,7 +32,7 @@ def evaluations(
         ranks = store.ranks(record, truth)
         if filter_name not in ranks.by_filter:
             known = ", ".join(ranks.by_filter)
-            raise StorageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
+            raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {known}")
         constants = propensity or record.protocol.propensity
         if constants is None:
             raise DataError(f"the propensities of {record.cell.dataset} are not known", "name its folder: --dataset")

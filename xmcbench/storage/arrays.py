@@ -15,7 +15,7 @@ from typing import IO, Literal
 
 import numpy as np
 
-from xmcbench.storage.reading import ARRAYS, check_size, open_regular
+from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, open_regular
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _SUFFIX = ".npy"
@@ -96,6 +96,8 @@ def _members(archive: zipfile.ZipFile, names: tuple[str, ...] | None) -> dict[st
     """The files of the arrays of these names, or of all."""
     members: dict[str, zipfile.ZipInfo] = {}
     for each in archive.infolist():
+        if each.compress_type not in PIECEWISE:
+            raise ValueError(f"{each.filename!r} is compressed in a way that numpy does not write")
         name = each.filename.removesuffix(_SUFFIX)
         if name in members:
             raise ValueError(f"it has the array {name!r} twice")

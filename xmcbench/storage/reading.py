@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import zipfile
 from io import BufferedReader
 from pathlib import Path
 
@@ -22,6 +23,9 @@ LINE = 16 << 20
 ARRAYS = 2 << 30
 #: Bytes of a text file that is read line by line, which takes no memory but time, and room in the cache.
 STREAM = 64 << 30
+
+#: The compressions of a zip archive that are unpacked piece by piece: of others, some KB fill the memory at once.
+PIECEWISE = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 
 #: GiB that every limit is raised to.
 VARIABLE, FLAG = "XMCBENCH_MAX_UNPACKED", "--max-unpacked"

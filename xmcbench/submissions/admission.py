@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data import load_dataset
+from xmcbench.data.catalog import is_name
 from xmcbench.errors import StorageError, XmcbenchError
 from xmcbench.leaderboard.consistency import latest
 from xmcbench.leaderboard.files import files
 from xmcbench.leaderboard.pages import pages
-from xmcbench.output.escaping import skeleton
+from xmcbench.output.escaping import skeleton, terminal
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Record, Store, read_record
 from xmcbench.runner.audit import audit
@@ -88,6 +89,7 @@ def examine(
                 name = record.cell.dataset
                 source = datasets.get(name, name)
                 if name not in loaded:
+                    _check_dataset(name, datasets)
                     loaded[name] = load_dataset(source)
                 _check_texts(record)
                 if record.cell.method not in registered:  # the audit knows what those are called
@@ -135,6 +137,12 @@ def _titles(registry: Registry, records: Iterable[Record]) -> dict[str, str]:
     """Method -> title, of those that can be run here and of those on the board."""
     titles = {record.cell.method: record.method.title for record in records}
     return titles | {entry.name: entry.title for entry in registry if entry.description}
+
+
+def _check_dataset(name: str, datasets: Mapping[str, str]) -> None:
+    """Raise StorageError where a record calls its dataset what is no name: a place could be any on this machine."""
+    if name not in datasets and not is_name(name):
+        raise StorageError(f"there is no dataset {terminal(name)} here", "name its place: --dataset PLACE")
 
 
 def _check_texts(record: Record) -> None:

@@ -1,5 +1,7 @@
+import shutil
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from xmcbench.data.sources.finding import layouts, place_of, reference_to, sourc
 from xmcbench.data.sources.hugging_face import HuggingFace
 from xmcbench.data.verification import examine
 from xmcbench.errors import DataError, Unavailable, UnknownName, UsageError
+from xmcbench.storage.cache import cache_root
 
 
 @pytest.fixture
@@ -192,6 +195,32 @@ def test_a_partial_snapshot_of_the_hub_is_downloaded_to_its_end(write_folder, tm
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
     with pytest.raises(Unavailable, match="is not complete in the cache of the hub, and cannot be downloaded: no conn"):
         load_dataset("hf:somebody/tea-set")
+
+
+def test_one_file_of_a_dataset_of_the_hub_is_not_the_dataset(write_folder, tmp_path, monkeypatch):
+    """Somebody fetched its test file: the hub is asked for the rest, and what is there is taken where it cannot be."""
+    snapshot, asked = tmp_path / "snapshot", []
+    export(load_dataset(write_folder()), snapshot, "parquet")
+    part = tmp_path / "part"
+    part.mkdir()
+    shutil.copy(snapshot / "test.parquet", part / "test.parquet")
+
+    def download(name, cache_dir, local_files_only=False, **_):
+        asked.append((local_files_only, Path(cache_dir)))
+        if not local_files_only and refused:
+            raise OSError("no connection")
+        return str(part if local_files_only else snapshot)
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    (tmp_path / "hub" / "datasets--somebody--tea-set").mkdir(parents=True)
+    refused = False
+    assert load_dataset("hf:somebody/tea-set").digest == load_dataset(snapshot).digest
+    # A dataset of the hub lies in the cache of xmcbench, not beside models that a cell reads.
+    assert {*asked} == {(True, tmp_path / "hub"), (False, cache_root() / "hub")}
+    refused = True
+    notes = load_dataset("hf:somebody/tea-set").found
+    assert [each for each in notes if each.startswith("there is one set of instances")]
 
 
 def test_a_configuration_of_the_hub_is_that_folder_and_no_other(write_folder, tmp_path, monkeypatch):

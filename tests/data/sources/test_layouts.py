@@ -276,6 +276,18 @@ def test_a_cell_in_brackets_is_a_json_list_or_an_error(made, cell):
         load_dataset(folder)
 
 
+def test_a_quoted_cell_of_tsv_is_an_error(made):
+    """As pandas writes one with quotation marks in it; one with a quotation mark at each end may be a text."""
+    head, row = "text\tlabels", '"the ""best"" tea"\ttea'
+    folder = made({"train.tsv": [head, row], "test.tsv": [head, "a cup\ttea"]}, "a")
+    with pytest.raises(
+        DataError, match=r'train.tsv, line 2: has the cell "the ""best"" tea", which is quoted as in CSV'
+    ):
+        load_dataset(folder).counts()
+    folder = made({"train.tsv": [head, '"green" and "black"\ttea'], "test.tsv": [head, '"a cup"\ttea']}, "b")
+    assert [*load_dataset(folder).test] == ['"a cup"']
+
+
 def test_brackets_within_a_cell_are_part_of_a_label(made):
     cells = ['["[sic]", "a [b]"]', "[sic]; pie", "pie [sic]", " [] ", ' ["pie"] ']
     rows = [json.dumps({"text": each, "labels": each}) for each in cells]

@@ -14,6 +14,8 @@ from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import LINE, raised
 
+_NO_QUOTES = "cells of a TSV file are read as they are: write it without quotes, or as .csv"
+
 
 def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number, column -> cell) of every row below the header. A tab as the delimiter means: no quotes.
@@ -38,6 +40,8 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
                     continue
                 if len(row) != len(header):
                     raise at(path, texts.line, f"has {counted(len(row), 'cell')}", f"the header has {len(header)}")
+                if quoting == csv.QUOTE_NONE and (quoted := next(filter(_quoted, row), "")):
+                    raise at(path, texts.line, f"has the cell {quoted[:40]}, which is quoted as in CSV", _NO_QUOTES)
                 yield texts.line, dict(zip(header, row, strict=True))
         except csv.Error as error:
             if "new-line character" in str(error):  # a carriage return that no line feed follows
@@ -47,6 +51,12 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
                 raise at(path, texts.line, f"is not TSV: {error}") from None
             hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"
             raise at(path, texts.line, f"is not CSV: {error}", hint) from None
+
+
+def _quoted(cell: str) -> bool:
+    """Whether a cell of TSV is written as in CSV, with quotation marks in it that are doubled."""
+    inner = cell[1:-1]
+    return cell[:1] == cell[-1:] == '"' and '""' in inner and '"' not in inner.replace('""', "")
 
 
 class _Texts:

@@ -127,6 +127,12 @@ def _listed(path: Path, key: str) -> list[str]:
     return names
 
 
+def _has_both(snapshot: Path) -> bool:
+    """Whether training and test files are in a snapshot: somebody may have fetched one file of the dataset."""
+    names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.name.endswith(ENDINGS)]
+    return all(any(split in name for name in names) for split in (*_TRAIN, *_TEST))
+
+
 def _snapshot(name: str, revision: str | None) -> Path:
     """The folder of a dataset in the cache of the hub, downloaded if it is not there."""
     from huggingface_hub import snapshot_download
@@ -134,17 +140,21 @@ def _snapshot(name: str, revision: str | None) -> Path:
 
     wanted = [f"*{ending}" for ending in ENDINGS]
     options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": wanted}
-    partial = False
+    partial, some = False, None
     for folder in _cached(name):
         # The hub's client calls a snapshot of some of the files one too: an interrupted download leaves this.
         if any(folder.glob("blobs/*.incomplete")):
             partial = True
             continue
         with suppress(LocalEntryNotFoundError, OSError, ValueError):
-            return Path(snapshot_download(name, local_files_only=True, cache_dir=folder.parent, **options))
+            some = Path(snapshot_download(name, local_files_only=True, cache_dir=folder.parent, **options))
+            if _has_both(some):
+                return some
     try:
         return Path(snapshot_download(name, cache_dir=_own(), **options))
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError, ValueError) as error:
+        if some is not None:
+            return some
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Unavailable(
             f"the dataset {name} is not {'complete ' if partial else ''}in the cache of the hub, and cannot be "

@@ -25,6 +25,9 @@ DEFAULTS = {
 }
 
 _TRAIN, _TEST, _LABELS = ("train", "trn"), ("test", "tst"), ("labels", "label")
+
+#: Names of files that are parts of a dataset, without their endings.
+PARTS = frozenset({*_TRAIN, *_TEST, *_LABELS})
 _OTHER = ("validation", "valid", "dev", "val")
 
 #: What follows the name of a split in the name of a shard, without its ending.
