@@ -189,7 +189,12 @@ def test_what_a_record_calls_its_dataset_is_a_name_or_named_by_the_user(inside, 
     secret.write_text("one document\n")
     path = one_of(runs)
     name = f"lf-debian-2k?documents={quote(str(secret), safe='')}"
-    forged(lambda record, _: record["cell"].update(dataset=name))(path)
+
+    def renamed(record, _):
+        record["cell"]["dataset"] = name
+        record["key"] = sha256_json(record["cell"])
+
+    forged(renamed)(path)
     ended = inside("leaderboard", "add", "sent", "--out", "board", "--dataset", tiny, "--check")
     assert ended.returncode == 1
     assert "there is no dataset lf-debian-2k?documents=" in ended.stderr
