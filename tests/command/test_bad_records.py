@@ -166,13 +166,13 @@ def test_what_a_method_cannot_record_fails_its_row_only(inside, tiny, plugin, tm
     """
     notes = plugin(source.format(name="Notes", fit="self.notes['x'] = '\\ud800'"), "notes.py")
     huge = plugin(source.format(name="Huge", fit="self.notes['x'] = 10 ** 4000"), "huge.py")
-    late = plugin(source.format(name="Late", fit="import time; time.perf_counter = lambda: -1e9"), "late.py")
+    backward = plugin(source.format(name="Backward", fit="import time; time.perf_counter = lambda: -1e9"), "backward.py")
     good = plugin(source.format(name="Good", fit="pass"), "good.py")
-    plugins = [word for path in (notes, huge, late, good) for word in ("--plugin", path)]
-    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "notes,huge,late,good", *plugins)
+    plugins = [word for path in (notes, huge, backward, good) for word in ("--plugin", path)]
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "notes,huge,backward,good", *plugins)
     assert ended.returncode == 1
     found = {each.cell.method: each for each in Store(tmp_path / "runs").records()}
-    expected = {"notes": "failed", "huge": "ok", "late": "failed", "good": "ok"}
+    expected = {"notes": "failed", "huge": "ok", "backward": "failed", "good": "ok"}
     assert {name: each.status for name, each in found.items()} == expected
-    assert "there is a result, but" in found["late"].reason
+    assert "there is a result, but" in found["backward"].reason
     assert "the notes of the method are not text" in found["notes"].reason

@@ -9,7 +9,7 @@ from xmcbench.plugins import loading
 from xmcbench.plugins.loading import from_file
 
 PLUGIN = """
-from late.helper import WORTH as NESTED
+from worthy.helper import WORTH as NESTED
 from late_helper import WORTH as BESIDE
 
 from xmcbench import Method
@@ -33,15 +33,15 @@ def worth(tmp_path, monkeypatch, request):
         texts = {
             "worth.py": PLUGIN.replace("VALUE", str(value)),
             "late_helper.py": f"WORTH = {value}",
-            "late/__init__.py": "",
-            "late/helper.py": f"WORTH = {value}",
+            "worthy/__init__.py": "",
+            "worthy/helper.py": f"WORTH = {value}",
         }
         for name, text in texts.items():
             path = tmp_path / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
             os.utime(path, (1e9, 1e9))  # two edits within a second
-        for name in ("late", "late.helper", "late_helper"):
+        for name in ("worthy", "worthy.helper", "late_helper"):
             sys.modules.pop(name, None)
         (imported,) = from_file(tmp_path / "worth.py")
         return imported.usable().value
