@@ -166,7 +166,9 @@ def test_what_a_method_cannot_record_fails_its_row_only(inside, tiny, plugin, tm
     """
     notes = plugin(source.format(name="Notes", fit="self.notes['x'] = '\\ud800'"), "notes.py")
     huge = plugin(source.format(name="Huge", fit="self.notes['x'] = 10 ** 4000"), "huge.py")
-    backward = plugin(source.format(name="Backward", fit="import time; time.perf_counter = lambda: -1e9"), "backward.py")
+    backward = plugin(
+        source.format(name="Backward", fit="import time; time.perf_counter = lambda: -1e9"), "backward.py"
+    )
     good = plugin(source.format(name="Good", fit="pass"), "good.py")
     plugins = [word for path in (notes, huge, backward, good) for word in ("--plugin", path)]
     ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "notes,huge,backward,good", *plugins)
