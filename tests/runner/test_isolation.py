@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmcbench.runner import isolation
+from xmcbench.runner.hidden import of_dataset
 
 CODE = """
 import json, os, sys
@@ -82,6 +83,18 @@ def test_all_is_named_but_what_is_hidden_and_what_is_above_it(root):
     assert found == {root / "open", root / "linked", root / "beside" / "e.txt"}
     assert {*isolation._visible(root / "open", set(), set())} == {root / "open" / "a.txt"}  # a link has no rule
     assert [*isolation._visible(root / "absent", set(), set())] == []
+
+
+def test_files_that_are_named_as_parts_are_hidden_with_the_data(tmp_path):
+    parts = ["tst.json", "tst_X_Y.txt", "Y.tst.npz", "TEST.csv", "my-train.tsv", "trn.json.gz"]
+    others = ["notes.txt", "contest.csv", "strain.txt", "test.py", "latest.npz", "vectors.txt"]
+    for name in (*parts, *others):
+        (tmp_path / name).touch()
+    for name in ("test", "train"):
+        (tmp_path / name).mkdir()
+    found = of_dataset(SimpleNamespace(sources=(tmp_path / "lbl.json.gz", tmp_path / "test")))
+    assert {*found} == {tmp_path / name for name in (*parts, "lbl.json.gz", "test")}
+    assert of_dataset(SimpleNamespace(sources=(tmp_path,))) == [tmp_path]
 
 
 class Kernel:

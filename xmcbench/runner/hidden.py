@@ -26,9 +26,9 @@ def of_machine() -> list[Path]:
 
 
 def of_dataset(dataset: Dataset) -> list[Path]:
-    """Those that a dataset was read from, and those beside them that are named as training or test data."""
-    files = [path for path in dataset.sources if not path.is_dir()]
-    beside = (path for folder in dict.fromkeys(path.parent for path in files) for path in sorted(folder.glob("*")))
+    """Those that a dataset was read from, and files beside them that are named as training or test data."""
+    folders = dict.fromkeys(path.parent for path in dataset.sources if not path.is_dir())
+    beside = (path for folder in folders for path in sorted(folder.glob("*")) if path.is_file())
     return [*dataset.sources, *(path for path in beside if _PART.search(path.name) and path.suffix != ".py")]
 
 
