@@ -217,7 +217,8 @@ def _named(place: Place) -> Listing | None:
 def load_dataset(name_or_place: str | Path) -> Dataset:
     """Load a dataset by name, or from any place in a layout that xmcbench knows.
 
-    A place needs no card; without one the propensities are those of datasets other than Amazon's and Wikipedia's.
+    A place needs no card; without one the propensities are those of the known dataset of its name, otherwise those of
+    datasets other than Amazon's and Wikipedia's.
     Files are read and checked the first time; later loads map the cached form. The option ``documents=PLACE`` replaces
     the test instances by other documents, without labels.
 

@@ -80,7 +80,7 @@ def unpack(archive: Path, folder: Path, limit: int | None = None) -> list[Path]:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise DataError(f"{archive} is damaged: {error}", "fetch it again") from None
-    except (NotImplementedError, RuntimeError) as error:  # what zipfile says of encryption and rare compressions
+    except (NotImplementedError, RuntimeError) as error:  # what zipfile says of encrypted members
         raise DataError(f"cannot unpack {archive}: {error}") from None
     if not written:
         raise DataError(f"{archive} is empty")

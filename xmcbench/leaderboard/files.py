@@ -54,13 +54,13 @@ def files(
     """
     cited = tuple(sources() if published is None else published)
     made = site.site(pages, cited, FIGURES) if layout == "html" else {}
+    drawn: dict[str, str] = {}
     for page in pages:
         tables = [block for block in page.blocks if isinstance(block, Table)]
         figures = [each for block in page.blocks if isinstance(block, Figures) for each in block.figures]
         if layout == "markdown":
             made[f"{page.name}.md"] = _markdown(page, cited)
-            for each in figures:
-                made |= {f"{FIGURES}/{name}": content for name, content in _drawing(each).items()}
+            drawn |= {f"{FIGURES}/{name}": content for each in figures for name, content in drawing(each).items()}
         elif layout == "html":
             made |= {f"{FIGURES}/{each.stem}.csv": figure.as_csv(each) for each in figures}
         elif layout == "json":
@@ -72,16 +72,13 @@ def files(
                 made[f"{stem}.tex"] = f"% needs booktabs and graphicx\n{markup.latex(table, cited, label)}\n"
             elif layout == "csv":
                 made[f"{stem}.csv"] = markup.as_csv(table)
-    return {name: _marked(name, content) for name, content in made.items()}
+    return {name: _marked(name, content) for name, content in made.items()} | drawn
 
 
 def drawing(made: Figure) -> dict[str, str]:
     """The two files of a figure, its drawing and its points. They are those of a board, and replace each other."""
-    return {name: _marked(name, content) for name, content in _drawing(made).items()}
-
-
-def _drawing(made: Figure) -> dict[str, str]:
-    return {f"{made.stem}.svg": figure.draw(made), f"{made.stem}.csv": figure.as_csv(made)}
+    name = f"{made.stem}.svg"
+    return {name: _marked(name, figure.draw(made)), f"{made.stem}.csv": figure.as_csv(made)}
 
 
 def _mark(name: str) -> tuple[int, str]:
