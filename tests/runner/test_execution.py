@@ -245,6 +245,35 @@ def test_packages_of_a_record_stand_there_once_by_the_name_they_are_installed_by
     assert not {"faiss", "sklearn"} & {*spelled}
 
 
+def test_processes_that_a_plugin_starts_can_call_its_functions(run_here, plugin, tmp_path):
+    """Those that are started anew could not import its module."""
+    code = (
+        METHODS
+        + """
+    import beside
+
+    def squared(number):
+        return beside.SIGN * number**2
+
+    class Parallel(Chance):
+        def fit(self, raw_X, raw_Y, pairs=None):
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+            import joblib
+
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                by_spawn = [*pool.map(squared, [2, 3])]
+            by_joblib = joblib.Parallel(n_jobs=2)(joblib.delayed(squared)(each) for each in (2, 3))
+            super().fit(raw_X, raw_Y, pairs)
+            self.notes["squared"] = [by_spawn, by_joblib]
+    """
+    )
+    (tmp_path / "beside.py").write_text("SIGN = -1\n")
+    (record,) = run_here(plugin(code, "my.plug-in.py"), methods=["parallel"])
+    assert record.ok, record.reason
+    assert record.notes["squared"] == [[-4, -9], [-4, -9]]
+
+
 @pytest.mark.parametrize(
     ("method", "status", "reason"),
     [

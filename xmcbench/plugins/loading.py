@@ -24,6 +24,7 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, told
@@ -59,9 +60,12 @@ class Imported:
 def load(name: str, plugin: Path | None = None) -> type[Method]:
     """The class of a method: of that name in a plug-in file, else in an installed package.
 
-    Raises UnknownName, PluginError and Unavailable.
+    A file can then be imported by the processes that this one starts too. Raises UnknownName, PluginError and
+    Unavailable.
     """
     found = from_file(plugin) if plugin else [from_point(point(name))]
+    if plugin:
+        _import_elsewhere(plugin)
     by_name = {each.name: each for each in found}
     if name not in by_name and plugin and found[0].method is None:  # the file cannot be imported here
         return found[0].usable()
@@ -112,7 +116,7 @@ def from_file(path: Path) -> list[Imported]:
     check_file(path)
     origin = str(path)
     # get_type_hints looks up the module of a class in sys.modules: register the file there under a unique name.
-    module_name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    module_name = _module_name(path)
     spec = importlib.util.spec_from_file_location(module_name, path, loader=_FromSource(module_name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file", "--plugin takes a .py file with a subclass of Method")
@@ -137,6 +141,23 @@ def from_file(path: Path) -> list[Imported]:
     if not classes:
         return [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
     return [_imported(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
+
+
+def _module_name(path: Path) -> str:
+    """The name of the module of a plug-in file, without a dot, which would be read as a package."""
+    stem = path.stem.replace(".", "_")
+    return f"{PLUGIN_PREFIX}{stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+
+
+def _import_elsewhere(path: Path) -> None:
+    """Let processes that are started anew, as by joblib, import a plug-in file by the name of its module.
+
+    What they are handed is pickled, which keeps of a function its module and name. They get ``sys.path`` from here.
+    """
+    folder = Path(mkdtemp(prefix="plugin-"))
+    code = f"from pathlib import Path\n\nfrom {__name__} import from_file\n\nfrom_file(Path({str(path.resolve())!r}))\n"
+    (folder / f"{_module_name(path)}.py").write_text(code, encoding="utf-8")
+    sys.path.append(str(folder))
 
 
 class _FromSource(SourceFileLoader):
