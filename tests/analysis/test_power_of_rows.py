@@ -93,6 +93,16 @@ def test_rows_of_another_default_filter_are_left_out_unless_one_is_named(inside,
     assert named.returncode == 0, named.stderr
 
 
+def test_a_dataset_without_the_filter_keeps_no_other_from_being_judged(inside, few, tiny):
+    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf,bm25", "--runs", few)
+    assert ended.returncode == 0, ended.stderr
+    ended = inside("power", "--detect", "1", "--setting", "ez", "--runs", few, "--filter", "self")
+    assert (ended.returncode, "BM25 and TF-IDF" in ended.stdout) == (0, True), ended.stderr
+    assert "tiny" not in ended.stdout
+    alone = inside("power", "--detect", "1", "--dataset", "tiny", "--runs", few, "--filter", "self")
+    assert (alone.returncode, "not scored under the filter self" in alone.stderr) == (2, True)
+
+
 def test_rows_that_are_scored_on_a_single_instance_are_left_out(inside, tiny, few):
     """Nothing varies in them, and they keep no other dataset from being judged."""
     with gzip.open(tiny / "tst.json.gz", "rt") as stream:

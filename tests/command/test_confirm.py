@@ -62,6 +62,19 @@ def test_what_cannot_be_judged_is_named(inside, code, runs, words):
     assert "not known" not in inside(*words, "--plugin", code()).stderr
 
 
+def test_a_row_that_cannot_be_judged_is_named_where_it_is_shown(inside, code, runs, tiny):
+    code("renamed")
+    said = "whether results of base are stale is not known (name the file of a plug-in with --plugin)"
+    one = ("base", "--dataset", tiny, "--setting", "ez", "--seed", "0")
+    for words in (("compare", "base", *one), ("explain", "base", *one)):
+        ended = inside(*words)
+        assert (ended.returncode, ended.stderr.count(said)) == (0, 1), ended.stderr
+        assert said not in inside(*words, "--plugin", code()).stderr
+    words = ("show", *one, "--instance", "0100")
+    assert "whether this result is stale is not known" in inside(*words).stdout
+    assert "not known" not in inside(*words, "--plugin", code()).stdout
+
+
 def statuses(inside, path):
     return [each["status"] for each in json.loads(inside("ls", "results", "--plugin", path, "--json").stdout)]
 

@@ -134,13 +134,39 @@ def test_import_export_verify_and_layouts(inside, tiny, tmp_path):
     assert listed["tables"]["options"] == "labels, separator, text, title, uid"
 
 
-def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_path):
+@pytest.fixture
+def corpus(tiny):
+    """The dataset Tiny without its pairs."""
     for name in ("trn", "tst"):
         texts = getattr(load_dataset(tiny), {"trn": "train", "tst": "test"}[name])
         lines = [json.dumps({"uid": f"{name}{row}", "title": text}) + "\n" for row, text in enumerate(texts)]
         (tiny / f"{name}.json.gz").unlink()
         (tiny / f"{name}.json").write_text("".join(lines))
-    ended = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+    return tiny
+
+
+def test_predictions_without_figures_can_be_looked_at(inside, corpus, tmp_path):
+    """They were said not to be there."""
+    ended = inside("run", "--dataset", corpus, "--setting", "ez", "--methods", "tfidf")
+    assert ended.returncode == 0, ended.stderr
+    (record,) = Store(tmp_path / "runs").records()
+    predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
+    shown = json.loads(inside("show", "tfidf", "--instance", "tst0", "--dataset", corpus, "-k", "2", "--json").stdout)
+    assert [(each["rank"], each["true"]) for each in shown["labels"]] == [(1, None), (2, None)]
+    assert [each["label"] for each in shown["labels"]] == predictions.indices[0, :2].tolist()
+    assert shown["notes"] == ["no label is marked as true: no test instance has a label"]
+    assert inside("show", "tfidf", "--text", "the engine", "--dataset", corpus).returncode == 0
+    ended = inside("export", "run", "tfidf", "--dataset", corpus, "--out", "run.txt")
+    assert (ended.returncode, ended.stdout) == (0, "30 instances in run.txt\n")
+    assert (tmp_path / "run.txt").read_text().split()[0] == "tst0"
+    for words in (("compare", "tfidf", "tfidf"), ("show", "tfidf", "--instance", "tst0", "--seed", "7")):
+        ended = inside(*words, "--dataset", corpus)
+        said = "without figures" if words[0] == "compare" else "no result with this dataset, setting and seed"
+        assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, corpus, tmp_path):
+    ended = inside("run", "--dataset", corpus, "--setting", "ez", "--methods", "tfidf")
     assert ended.returncode == 0, ended.stderr
     assert "unscored: no test instance has a label (predictions: runs/predictions/" in ended.stdout
     (record,) = Store(tmp_path / "runs").records()
@@ -148,15 +174,15 @@ def test_a_corpus_without_pairs_is_predicted_and_not_scored(inside, tiny, tmp_pa
     predictions = TopK.load(tmp_path / "runs" / record.predictions.file)
     assert len(predictions) == 30
     with pytest.raises(DataError, match="no test instance has a label"):
-        evaluate(predictions, load_dataset(tiny))
-    again = inside("run", "--dataset", tiny, "--setting", "ez", "--methods", "tfidf")
+        evaluate(predictions, load_dataset(corpus))
+    again = inside("run", "--dataset", corpus, "--setting", "ez", "--methods", "tfidf")
     assert "1 of 1 cell cached" in again.stderr
     assert inside("ls", "results").stdout.count("unscored") == 1
-    ended = inside("run", "--dataset", tiny, "--setting", "full", "--methods", "tfidf")
+    ended = inside("run", "--dataset", corpus, "--setting", "full", "--methods", "tfidf")
     assert (ended.returncode, "tiny has no training pairs" in ended.stderr) == (2, True)
 
     (tmp_path / "new.txt").write_text("the engine and the bridge\nzzz\n")
-    words = ("suggest", "--dataset", tiny, "--method", "tfidf", "--documents", "new.txt", "--k", "2")
+    words = ("suggest", "--dataset", corpus, "--method", "tfidf", "--documents", "new.txt", "--k", "2")
     assert "these options select 2" in inside(*words, "--out", "labels.tsv", "--seed", "0,1").stderr
     ended = inside(*words, "--out", "labels.tsv")
     assert ended.returncode == 0, ended.stderr

@@ -98,6 +98,7 @@ def test_equal_cards_have_equal_bytes_in_whatever_order_they_were_made(tmp_path)
         (PLAIN + "[derive]\nfrom = 'y'\nseed = 2", "it has none of them"),
         (PLAIN + "[derive]\nfrom = 'y'\nseed = 2\nlabels = 1\nheld_out = 1", "it has labels and held_out"),
         (PLAIN + "[derive]\nfrom = 'y'\nseed = -2\nlabels = 1", "Expected `int` >= 0 - at `$.derive.seed`"),
+        (PLAIN + "[derive]\nfrom = 'y'\nseed = 4294967296\nlabels = 1", "Expected `int` <= 4294967295"),
         (PLAIN + "[build]\nrecipe = 'r'", "missing required field `release` - at `$.build`"),
         (PLAIN + "[counts]\ntrain = 'many'", "Expected `int`, got `str` - at `$.counts[...]`"),
         (PLAIN + "[counts]\ntrain = -1", "Expected `int` >= 0 - at `$.counts[...]`"),

@@ -68,6 +68,19 @@ def test_names_in_any_script_are_names(root, write_folder):
     assert load_dataset("中国").name == "中国"
 
 
+def test_two_folders_of_one_name_are_not_taken_for_each_other(root, write_folder):
+    """One of them was listed, and loaded for either name."""
+    for name in ("My_Tea", "my-tea"):
+        shutil.move(write_folder(), root / name)
+    said = f"{root / 'My_Tea'} and my-tea beside it have the same name my-tea: rename one"
+    assert _listed("my-tea").problem == said
+    with pytest.raises(DataError, match="rename one"):
+        load_dataset("my-tea")
+    assert load_dataset(root / "My_Tea").counts()["labels"] == 3
+    shutil.move(root / "my-tea", root / "green")
+    assert load_dataset("my-tea").counts()["labels"] == 3
+
+
 def test_a_folder_that_may_not_be_read_is_passed_over(root, write_folder, monkeypatch):
     shutil.move(write_folder(), root / "mine")
     (root / "private").mkdir()

@@ -222,6 +222,7 @@ def test_the_command_prints_the_notes_of_rows(inside, record, altered):
             store.write(altered(made, (("cell", "dataset"), dataset)))
     ended = inside("rank", "--setting", "fs", "--ratio", "0.01")
     assert ended.returncode == 0, ended.stderr
+    assert "note: whether results of new, old are stale is not known (name the file" in ended.stderr
     assert ended.stdout.split("\n\n")[-1].splitlines() == [
         "OLD: measured without pairs, which this method ignores",
         "TFIDF: stale: the method's code has changed since this result was made",

@@ -209,6 +209,9 @@ def _needed(rows: Sequence[Selected], metric: str, detect: float, power: float, 
         if filter_name is None and row.records[0].protocol.filter != chosen:
             left_out.setdefault(f"with another default filter than {chosen}", []).append(name)
             continue
+        if not all(chosen in each.metrics for each in row.records):
+            left_out.setdefault(f"not scored under the filter {chosen}", []).append(name)
+            continue
         scores[place] = evaluations(row.records, row.store, chosen, record.protocol.propensity)
         if scores[place][0].scored < 2:
             del scores[place]

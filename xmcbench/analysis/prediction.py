@@ -14,6 +14,7 @@ from xmcbench.data.catalog import default_dataset
 from xmcbench.errors import NoResult, UnknownName, UsageError
 from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import laid_out
+from xmcbench.records.record import Record
 from xmcbench.records.selection import Conditions, choose_row
 from xmcbench.records.standing import Standing
 from xmcbench.records.store import Store
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class Predicted:
     """A label that is predicted, or is true and was not. rank: from 1; None for a true label beyond the ranking.
 
-    score: None where predictions are not stored. frequency: its training pairs. true: None for a text of one's own.
+    score: None where predictions are not stored. frequency: its training pairs. true: None where that is not known.
     """
 
     rank: int | None
@@ -102,7 +103,7 @@ def show_instance(
     Raises UsageError for a row or an instance that is not there, and for a dataset of another version.
     """
     _check_k(k)
-    chosen = choose_row(store, word, Conditions(dataset, setting, seed))
+    chosen = choose_row(store, word, Conditions(dataset, setting, seed), unscored=True)
     record = chosen.records[0]
     data = load_dataset(dataset or record.cell.dataset)
     if data.digest != record.cell.dataset_sha256:
@@ -111,16 +112,10 @@ def show_instance(
         )
     row = _row_of(uid, data)
     name = filter or record.protocol.filter
-    truth = chosen.store.truth(record)
-    start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
-    true = truth.pairs.labels[start:end]
-    ranks = chosen.store.ranks(record, truth).by_filter
-    if name not in ranks:
-        raise UsageError(f"{record.name} was not scored under the filter {name}", f"it has: {', '.join(ranks)}")
-    rank_of = dict(zip(true.tolist(), ranks[name][start:end].tolist(), strict=True))
+    rank_of = _true_ranks(record, chosen.store, row, name) if record.ok else {}
+    frequency = label_frequency(data.train_pairs())
     predictions = rankings.stored(record, chosen.store)
-    problem = (standing or Standing()).problem(record)
-    found, notes = {}, [problem] if problem else []
+    found, notes = {}, _notes(record, standing)
     if predictions is None:
         path = chosen.store.predictions_path(record.cell)
         notes.append(f"only true labels are shown, by their stored ranks: the predictions {path} are not here")
@@ -128,11 +123,18 @@ def show_instance(
         labels, scores = rankings.ranking(predictions, data, row, name, k)
         found = {int(label): float(score) for label, score in zip(labels, scores, strict=True)}
     lines = [
-        Predicted(place, label, data.labels.titles[label], score, int(truth.frequency[label]), label in rank_of)
+        Predicted(
+            place,
+            label,
+            data.labels.titles[label],
+            score,
+            int(frequency[label]),
+            label in rank_of if record.ok else None,
+        )
         for place, (label, score) in enumerate(found.items(), 1)
     ]
     lines += [
-        Predicted(rank or None, label, data.labels.titles[label], None, int(truth.frequency[label]), True)
+        Predicted(rank or None, label, data.labels.titles[label], None, int(frequency[label]), True)
         for label, rank in sorted(rank_of.items(), key=lambda each: (each[1] or 101, each[0]))
         if label not in found
     ]
@@ -150,6 +152,26 @@ def show_instance(
         tuple(lines),
         tuple(notes),
     )
+
+
+def _true_ranks(record: Record, store: Store, row: int, filter_name: str) -> dict[int, int]:
+    """True label of a test row -> its rank under a filter; 0 beyond the ranking."""
+    truth = store.truth(record)
+    ranks = store.ranks(record, truth).by_filter
+    if filter_name not in ranks:
+        raise UsageError(f"{record.name} was not scored under the filter {filter_name}", f"it has: {', '.join(ranks)}")
+    start, end = np.searchsorted(truth.pairs.rows, [row, row + 1])
+    return dict(zip(truth.pairs.labels[start:end].tolist(), ranks[filter_name][start:end].tolist(), strict=True))
+
+
+def _notes(record: Record, standing: Standing | None) -> list[str]:
+    """What a reader of a result has to know of it."""
+    found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
+    if standing is None:
+        return found
+    if record.cell.method not in standing.sources:
+        found.append("whether this result is stale is not known (name the file of the plug-in with --plugin)")
+    return [*found, *filter(None, [standing.problem(record)])]
 
 
 def show_text(
@@ -196,7 +218,7 @@ def _planned(
     seed: Sequence[int] | None,
 ) -> PlannedCell:
     try:
-        record = choose_row(store, word, Conditions(dataset, setting, seed)).records[0]
+        record = choose_row(store, word, Conditions(dataset, setting, seed), unscored=True).records[0]
     except UsageError as error:
         missing = isinstance(error, NoResult | UnknownName) or not store.root.is_dir()
         if not missing or word.partition(":")[0] not in {entry.name for entry in registry}:

@@ -33,14 +33,16 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.comparison import compare
 
+    standing = request.registry(arguments.plugin).standing()
     comparison = compare(
         arguments.first,
         arguments.second,
         runs=arguments.runs,
         **request.row_choice(arguments),
         force=arguments.force,
-        standing=request.registry(arguments.plugin).standing(),
+        standing=standing,
     )
+    report.note_unknown([*comparison.first.records, *comparison.second.records], standing)
     print(json.dumps(comparison.as_json(), indent=1, sort_keys=True) if arguments.json else comparison)
     stores = {comparison.first.store, comparison.second.store}
     return max(report.warn_left_out(store) for store in stores)

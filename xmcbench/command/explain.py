@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
+    standing = request.registry(arguments.plugin).standing()
     found = explain(
         arguments.first,
         arguments.second,
@@ -47,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         instances=arguments.instances,
         runs=arguments.runs,
         **request.row_choice(arguments),
-        standing=request.registry(arguments.plugin).standing(),
+        standing=standing,
     )
+    report.note_unknown([*found.comparison.first.records, *found.comparison.second.records], standing)
     print(json.dumps(found.as_json(), indent=1) if arguments.json else found)
     if arguments.html:
         explanation_page.write(found, arguments.html)

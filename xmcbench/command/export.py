@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from xmcbench.records import Store
     from xmcbench.records.selection import choose_row
 
-    row = choose_row(Store(arguments.runs), arguments.method, request.conditions(arguments))
+    row = choose_row(Store(arguments.runs), arguments.method, request.conditions(arguments), unscored=True)
     if len(row.records) > 1:
         raise UsageError(f"{arguments.method} has the seeds {', '.join(map(str, row.seeds))}", "choose one: --seed S")
     record = row.records[0]

@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     records, earlier = latest(store.records())
     report.note_earlier(earlier)
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
+    standing = request.registry(arguments.plugin).standing()
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     with store.noting_left_out():
         made = overall.overall(
@@ -58,8 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
             request.only_setting(arguments),
             arguments.metric,
             [spelled.get(name.casefold(), name) for name in given] or None,
-            request.registry(arguments.plugin).standing(),
+            standing,
         )
+    kinds = {made.setting.kind, "ez"}  # a method that ignores pairs has its zero-shot result in any setting
+    ranked = [each for each in records if each.cell.dataset in made.datasets and each.cell.setting.kind in kinds]
+    report.note_unknown(ranked, standing)
     if arguments.svg:
         write_text(arguments.svg, diagram.draw(made))
     if arguments.json:

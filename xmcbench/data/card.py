@@ -18,6 +18,8 @@ from xmcbench.storage.naming import check_name
 from xmcbench.storage.reading import read_text
 
 _Size = Annotated[int, Meta(ge=0)]
+#: What numpy's RandomState takes.
+_Seed = Annotated[int, Meta(ge=0, lt=2**32)]
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]  # TOML has infinity
 
 
@@ -44,7 +46,7 @@ class Derivation(_Part, frozen=True, omit_defaults=True, rename={"source": "from
     """
 
     source: str
-    seed: _Size | None = None
+    seed: _Seed | None = None
     labels: _Size | None = None
     held_out: _Size | None = None
     titles: bool = False

@@ -89,7 +89,9 @@ def known_datasets() -> list[Listing]:
                 problem = str(error)
             cards.setdefault(slug, (card, problem))
         if recognized(Place(str(folder), folder)):
-            folders.setdefault(slug, folder)
+            other = folders.setdefault(slug, folder)
+            if other != folder and other.parent == folder.parent:
+                cards[slug] = (None, f"{other} and {folder.name} beside it have the same name {slug}: rename one")
     for slug, folder in folders.items():
         if slug not in cards:
             try:

@@ -111,12 +111,13 @@ def paired(one: Selected, other: Selected) -> tuple[Selected, Selected]:
     return one, other
 
 
-def choose_row(store: Store, word: str, conditions: Conditions) -> Selected:
+def choose_row(store: Store, word: str, conditions: Conditions, unscored: bool = False) -> Selected:
     """The row that a word selects, in the only dataset and setting where it has a result.
 
-    Raises UsageError if there are several such places or rows; UnknownName for an unknown word.
+    unscored: whether predictions without figures are a result. Raises UsageError if there are several such places or
+    rows; UnknownName for an unknown word.
     """
-    places = _places(word, store, conditions)
+    places = _places(word, store, conditions, unscored)
     if len(places) > 1:
         raise UsageError(f"{word} has several results", _choices(places))
     row = _one_row(word, next(iter(places.values())))
@@ -134,13 +135,18 @@ def places(store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
     return found
 
 
-def _places(word: str, store: Store, conditions: Conditions) -> dict[Place, list[Record]]:
+def _places(word: str, store: Store, conditions: Conditions, unscored: bool = False) -> dict[Place, list[Record]]:
     with store.noting_left_out():
         records = _named(word, store)
         by_method = all(record.cell.method == word.partition(":")[0] for record in records)
         # A key, or a file, names the version of the data too; whoever needs the data looks whether they are the same.
-        found = _placed(records, conditions, any_version=not by_method)
-        if not found and _placed(records, conditions, any_version=True):
+        found = _placed(records, conditions, any_version=not by_method, unscored=unscored)
+        if not found and _placed(records, conditions, any_version=not by_method, unscored=True):
+            raise NoResult(
+                f"{word} has predictions without figures: no test instance has a label",
+                "only `xmcbench show` and `xmcbench export run` take such a result",
+            )
+        if not found and _placed(records, conditions, any_version=True, unscored=unscored):
             raise UsageError(
                 f"{word} has no result on the data at {conditions.dataset}",
                 "it has results on other data of the same name: run it again, or name a row by its key",
@@ -150,14 +156,16 @@ def _places(word: str, store: Store, conditions: Conditions) -> dict[Place, list
     return found
 
 
-def _placed(records: Sequence[Record], conditions: Conditions, any_version: bool = False) -> dict[Place, list[Record]]:
+def _placed(
+    records: Sequence[Record], conditions: Conditions, any_version: bool = False, unscored: bool = False
+) -> dict[Place, list[Record]]:
     found: dict[Place, list[Record]] = {}
     dataset, version = _dataset(conditions.dataset) if conditions.dataset else (None, None)
     for record in records:
         cell = record.cell
         setting = cell.setting
         fits = (
-            record.ok
+            (record.finished if unscored else record.ok)
             and dataset in (None, cell.dataset.casefold())
             and (any_version or version in (None, cell.dataset_sha256))
             and conditions.setting in (None, setting)
