@@ -10,7 +10,7 @@ query are equal.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
     from xmcbench.texts import Texts
 
-_RUN = ("query", "Q0", "document", "rank", "score", "tag")
+#: The columns of a line.
+_RUN, _QRELS = "query Q0 document rank score tag", "query 0 document relevance"
 #: Scores are kept as float32.
 _LARGEST = float(np.finfo(np.float32).max)
-_QRELS = ("query", "iteration", "document", "relevance")
+#: Lines that are held as texts at a time: some 250 bytes each.
+_LINES = 500_000
 
 
 def identifiers(texts: Texts) -> list[str]:
@@ -70,12 +72,7 @@ def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], other
     these. Raises DataError, naming the line, for another format, a query or document that is not there, a score that is
     not a finite number, and a document that is given twice.
     """
-    table = _read(path, _RUN, "query Q0 document rank score tag")
-    if others:
-        table = table[table["query"].isin(queries)]
-    rows, labels = _known(path, table, queries, documents)
-    scores = _numbers(path, table["score"], "score")
-    _once(path, table, rows, labels, len(documents))
+    rows, labels, scores = _read(path, _RUN, "score", queries, documents, others)
     order = np.lexsort((labels, -scores, rows))
     starts = np.searchsorted(rows[order], np.arange(len(queries) + 1))
     deepest = int(np.diff(starts).max(initial=1))
@@ -87,10 +84,8 @@ def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> 
     raises."""
     from scipy.sparse import csr_matrix
 
-    table = _read(path, _QRELS, "query 0 document relevance")
-    rows, labels = _known(path, table, queries, documents)
-    _once(path, table, rows, labels, len(documents))
-    true = _numbers(path, table["relevance"], "relevance") > 0
+    rows, labels, relevance = _read(path, _QRELS, "relevance", queries, documents)
+    true = relevance > 0
     shape = (len(queries), len(documents))
     return csr_matrix((np.ones(int(true.sum()), np.float32), (rows[true], labels[true])), shape=shape)
 
@@ -100,8 +95,14 @@ def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
 
     Queries of the run alone are left out: nothing is known of them.
     """
-    judged, ranked = _read(qrels, _QRELS, "query 0 document relevance"), _read(run, _RUN, "query Q0 document rank ...")
-    return sorted({*judged["query"]}), sorted({*judged["document"], *ranked["document"]})
+    judged: set[str] = set()
+    found: set[str] = set()
+    for table in _tables(qrels, _QRELS):
+        judged.update(table["query"])
+        found.update(table["document"])
+    for table in _tables(run, _RUN):
+        found.update(table["document"])
+    return sorted(judged), sorted(found)
 
 
 def distinct(scores: np.ndarray) -> np.ndarray:
@@ -120,73 +121,102 @@ def distinct(scores: np.ndarray) -> np.ndarray:
     return made
 
 
-def _read(path: Path, columns: Sequence[str], layout: str) -> pd.DataFrame:
-    """The lines that are not blank."""
+def _read(
+    path: Path, layout: str, value: str, queries: Sequence[str], documents: Sequence[str], others: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row, label and value of every line: int64, int64 and float64. value: its column."""
+    import pandas as pd
+
+    known = {"query": pd.Index(queries), "document": pd.Index(documents)}
+    rows, labels, values, lines = ([np.empty(0, kind)] for kind in (np.int64, np.int64, np.float64, np.int64))
+    for table in _tables(path, layout):
+        chosen = table[table["query"].isin(known["query"])] if others else table
+        rows.append(_places(path, chosen["query"], known["query"], "test instance"))
+        labels.append(_places(path, chosen["document"], known["document"], "label"))
+        values.append(_numbers(path, chosen[value]))
+        lines.append(np.asarray(chosen.index, np.int64))
+    found = [np.concatenate(each) for each in (rows, labels, values)]
+    _once(path, np.concatenate(lines), found[0], found[1], len(documents))
+    return found[0], found[1], found[2]
+
+
+def _tables(path: Path, layout: str) -> Iterator[pd.DataFrame]:
+    """The lines that are not blank, some at a time, indexed by their number among all of them."""
     import pandas as pd
 
     try:
         with open_regular(path) as stream:
             check_size(path.stat().st_size, STREAM)
-            table = pd.read_csv(
-                stream, sep=r"\s+", header=None, dtype=str, quoting=3, na_filter=False, encoding="utf-8-sig"
+            tables = pd.read_csv(
+                stream,
+                sep=r"\s+",
+                header=None,
+                # One more: of the first line that is read at a time, what is beyond the last column is left out.
+                names=[*layout.split(), "more"],
+                dtype=str,
+                quoting=3,
+                na_filter=False,
+                encoding="utf-8-sig",
+                chunksize=_LINES,
             )
+            for table in tables:
+                yield _checked(path, table, layout)
     except pd.errors.EmptyDataError:
-        return pd.DataFrame({name: [] for name in columns}, dtype=str)
+        return
     except (OSError, ValueError) as error:  # pandas's errors of parsing and Unicode's are ValueErrors
         raise DataError(f"cannot read {path}: {' '.join(str(error).split())}", f"a line is `{layout}`") from error
-    if table.shape[1] != len(columns):
-        raise DataError(f"{path} has {table.shape[1]} columns, not {len(columns)}", f"a line is `{layout}`")
-    table.columns = pd.Index(columns)
-    short = (table[columns[-1]] == "").to_numpy()
-    if short.any():
-        raise DataError(f"{_line(path, table, short)} has too few columns", f"a line is `{layout}`")
+
+
+def _checked(path: Path, table: pd.DataFrame, layout: str) -> pd.DataFrame:
+    """The table. Raises DataError where a line has fewer columns, or more."""
+    *_, last, more = table.columns
+    for amount, wrong in (("few", table[last] == ""), ("many", table[more] != "")):
+        if wrong.any():
+            place = _line(path, table.index, wrong.to_numpy())
+            raise DataError(f"{place} has too {amount} columns", f"a line is `{layout}`")
     return table
 
 
-def _line(path: Path, table: pd.DataFrame | pd.Series, wrong: np.ndarray) -> str:
-    """The file and the first line where ``wrong``, bool [rows of the table], is true."""
-    row = int(table.index[int(wrong.argmax())])
+def _line(path: Path, lines: pd.Index | np.ndarray, wrong: np.ndarray) -> str:
+    """The file and the first of some lines where ``wrong``, bool [lines], is true. lines: their numbers from 0."""
+    row = int(lines[int(wrong.argmax())])
     # As pandas counts: a line ends at \n, \r or both, and only spaces and tabs are blank.
     with open_regular(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline=None) as text:
         lines = (number for number, line in enumerate(text, 1) if line.strip(" \t\n"))
         return f"{path}: line {next(islice(lines, row, None), row + 1)}"
 
 
-def _known(
-    path: Path, table: pd.DataFrame, queries: Sequence[str], documents: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the label of every line, int64."""
-    import pandas as pd
-
-    found = []
-    for name, known in (("query", queries), ("document", documents)):
-        place = pd.Index(known).get_indexer(pd.Index(table[name]))
-        if (place < 0).any():
-            what, unknown = "test instance" if name == "query" else "label", table[name].iloc[int((place < 0).argmax())]
-            raise DataError(
-                f"{_line(path, table, place < 0)} names the {name} {unknown!r}, which is not a {what}",
-                f"for example {known[0]!r}" if known else "",
-            )
-        found.append(np.asarray(place, np.int64))
-    return found[0], found[1]
+def _places(path: Path, column: pd.Series, known: pd.Index, what: str) -> np.ndarray:
+    """The place of every name among the known ones, int64."""
+    places = np.asarray(known.get_indexer(column.array), np.int64)
+    unknown = places < 0
+    if unknown.any():
+        name = column.iloc[int(unknown.argmax())]
+        raise DataError(
+            f"{_line(path, column.index, unknown)} names the {column.name} {name!r}, which is not a {what}",
+            f"for example {known[0]!r}" if len(known) else "",
+        )
+    return places
 
 
-def _numbers(path: Path, column: pd.Series, what: str) -> np.ndarray:
+def _numbers(path: Path, column: pd.Series) -> np.ndarray:
     import pandas as pd
 
     values = np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
     wrong = ~(np.abs(values) <= _LARGEST)  # NaN too
     if wrong.any():
         value = column.iloc[int(wrong.argmax())]
-        raise DataError(f"{_line(path, column, wrong)} has the {what} {value!r}, not a finite 32-bit number")
+        raise DataError(
+            f"{_line(path, column.index, wrong)} has the {column.name} {value!r}, not a finite 32-bit number"
+        )
     return values
 
 
-def _once(path: Path, table: pd.DataFrame, rows: np.ndarray, labels: np.ndarray, documents: int) -> None:
+def _once(path: Path, lines: np.ndarray, rows: np.ndarray, labels: np.ndarray, documents: int) -> None:
     pairs = rows * max(1, documents) + labels
     order = np.argsort(pairs, kind="stable")
     again = np.flatnonzero(np.diff(pairs[order]) == 0)
     if len(again):
         wrong = np.zeros(len(rows), bool)
         wrong[order[again + 1]] = True
-        raise DataError(f"{_line(path, table, wrong)} repeats a document of the same query", "each pair has one line")
+        raise DataError(f"{_line(path, lines, wrong)} repeats a document of the same query", "each pair has one line")
