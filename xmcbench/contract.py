@@ -20,7 +20,7 @@ from xmcbench.environment import Compute
 from xmcbench.errors import MethodError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
-from xmcbench.plugins.loading import line_of, load
+from xmcbench.plugins.loading import import_file, line_of, load
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.lifetime import ending_forks
 from xmcbench.processes.supervisor import supervise
@@ -126,7 +126,9 @@ def _findings(request: CheckRequest) -> Iterator[Finding]:
     values: dict[str, object] = {}
 
     def loads() -> None:
-        method = load(request.name, Path(request.plugin) if request.plugin else None)
+        if request.plugin:
+            import_file(Path(request.plugin))
+        method = load(request.name)
         loaded.append(method)
         known = parameters.declared(method)
         preset = method.presets.get(DEFAULT_PRESET, {}) if request.preset is None else method.presets[request.preset]

@@ -25,7 +25,7 @@ _BATCH = 16_384
 class Hybrid(Method):
     """A weighted sum of what several methods rank, or reciprocal rank fusion (Cormack et al., SIGIR 2009).
 
-    ``parts`` names installed methods, each with a preset after a colon if it is to have one of its own. Every part is
+    ``parts`` names other methods, each with a preset after a colon if it is to have one of its own. Every part is
     trained as it would be alone, on the same texts and pairs, and asked for as many labels as the hybrid itself. Where
     its own cell has run in the same runs folder, that ranking is taken, and the hybrid costs the fusion alone.
 

@@ -4,7 +4,7 @@ import pytest
 
 from xmcbench import UsageError
 from xmcbench.errors import PluginError, Unavailable, UnknownName
-from xmcbench.plugins.loading import from_file, load
+from xmcbench.plugins.loading import from_file, import_file, load
 from xmcbench.plugins.registry import Registry
 
 GOOD = """
@@ -36,7 +36,8 @@ def test_a_file_gives_its_classes_dashed_names(plugin, name, expected):
     assert entry.name == expected
     assert entry.origin == f"{path}:4"
     assert Registry([path])[expected].usable().cls.endswith(f":{name}")
-    assert load(expected, path).__name__ == name
+    import_file(path)
+    assert load(expected).__name__ == name
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,9 @@ def test_a_class_with_an_underscore_is_a_base_of_others(plugin):
 def test_a_file_that_cannot_be_imported_in_a_cell_alone_says_why(plugin):
     """The message was that there was no such method."""
     with pytest.raises(PluginError, match="cannot be imported: ZeroDivisionError"):
-        load("mine", plugin(GOOD.format(name="Mine") + "\n    1 / 0"))
+        import_file(plugin(GOOD.format(name="Mine") + "\n    1 / 0"))
+    with pytest.raises(UnknownName):
+        load("mine")
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path):
@@ -122,11 +125,12 @@ def test_a_missing_file_is_a_usage_error(tmp_path):
 
 
 def test_a_missing_package_is_named_with_its_command(plugin):
-    source = GOOD.format(name="A") + "        packages = {'no_such_package': 'no-such'}\n"
+    source = GOOD.format(name="Lacking") + "        packages = {'no_such_package': 'no-such'}\n"
     path = plugin(source)
-    entry = Registry([path])["a"]
+    entry = Registry([path])["lacking"]
+    import_file(path)
     assert entry.description.missing == {"no_such_package": "no-such"}
-    for ask in (entry.usable, lambda: load("a", path)):
+    for ask in (entry.usable, lambda: load("lacking")):
         with pytest.raises(Unavailable, match="pip install no-such"):
             ask()
 

@@ -92,9 +92,3 @@ def run_here(at_hand, tiny, tmp_path):
         return execute(made, place, progress or (lambda *_: None), force)
 
     return run
-
-
-@pytest.fixture
-def parts_in_a_file(monkeypatch):
-    """Let methods of a plug-in file have parts in it. Nothing runs here: their processes could not import them."""
-    monkeypatch.setattr("xmcbench.runner.plan._check_installed", lambda *_: None)

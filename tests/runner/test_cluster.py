@@ -147,7 +147,7 @@ def job(tmp_path):
         k=5,
         method="plain",
         source_sha256="s",
-        plugin=None,
+        plugins=(),
         parameters={},
         seed=0,
         compute=Compute(),
@@ -357,8 +357,12 @@ def test_a_plugin_comes_with_what_it_imports(far, tmp_path):
         (tmp_path / "own" / name).write_text(text)
     plugin = tmp_path / "own" / "m.py"
     assert {each.name for each in plugin_files(plugin)} == {"m.py", "beside.py", "deep.py"}
-    placed = errand._placed(far.sent(plugin=str(plugin)), far.link, far.folder)
-    received = Path(placed.plugin).parent
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "m.py").write_text("1")
+    sent = far.sent(plugins=(str(plugin), str(tmp_path / "other" / "m.py")))
+    first, second = map(Path, errand._placed(sent, far.link, far.folder).plugins)
+    assert (second.read_text(), second.parent != first.parent) == ("1", True)
+    received = first.parent
     assert received != plugin.parent
     assert {each.relative_to(received).as_posix() for each in received.rglob("*.py")} == {*files} - {"unrelated.py"}
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from xmcbench import UsageError, load_dataset
+from xmcbench import TopK, UsageError, load_dataset
 from xmcbench.errors import PluginError, Unavailable, UnknownName
 from xmcbench.plugins import inspection
 from xmcbench.plugins.registry import Registry
@@ -156,24 +156,66 @@ def test_a_method_of_parts_needs_the_most_of_one(tiny, plugin, installed, tmp_pa
     assert cell.needs == {"gpu": 1, "cores": 3}
 
 
-def test_a_part_must_be_installed(tiny, plugin, inside):
-    """The run began, and the message said that there was no such method."""
-    path = plugin(
-        """
-        from xmcbench import Method
+PARTS = """
+import numpy as np
+from xmcbench import Method, Part, TopK, UsageError
 
-        class Mine(Method):
-            def fit(self, raw_X, raw_Y, pairs=None): ...
-            def predict(self, raw_X, k=100): ...
-        """
-    )
-    run = ("run", "--dataset", tiny, "--setting", "ez", "--plugin", path, "--methods", "hybrid")
-    ended = inside(*run, "--set", "hybrid.parts=tfidf,mine")
-    assert ended.returncode == 2
-    assert ended.stderr == (
-        f"xmcbench: error: hybrid uses mine, which is in the file {path} (only installed methods can be parts; "
-        "CONTRIBUTING.md says how to make the file a package)\n"
-    )
+class First(Method):
+    best: int = 0
+
+    def require(self):
+        if self.best > 9:
+            raise UsageError("there are ten labels")
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        self.labels = len(raw_Y)
+
+    def predict(self, raw_X, k=100):
+        order = -((np.arange(self.labels) - self.best) % self.labels)
+        return TopK.from_scores(np.tile(order.astype(np.float32), (len(raw_X), 1)), k)
+"""
+OUTER = """
+
+class Second(Method):
+    def uses(self):
+        return ("first",)
+
+    def require(self):
+        Part.of("first", self).require()
+
+    def fit(self, raw_X, raw_Y, pairs=None):
+        self.texts = raw_X, raw_Y
+
+    def predict(self, raw_X, k=100):
+        return Part.of("first", self).ranking((*self.texts, raw_X), None, k)[0]
+"""
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_methods_in_files_can_be_parts(tiny, plugin, inside, tmp_path, files):
+    """Of built-in methods, of others in the same file, and of those in other files."""
+    first = plugin(PARTS + (OUTER if files == 1 else ""), "first.py")
+    second = plugin("from xmcbench import Method, Part" + OUTER, "second.py")
+    plugins = ["--plugin", first, *(["--plugin", second] if files == 2 else [])]
+    run = ["run", "--dataset", tiny, "--setting", "ez", *plugins, "--methods", "first,second,hybrid"]
+    run += ["--set", "hybrid.parts=tfidf,first", "--set", "hybrid.weights=1,9"]
+    ended = inside(*run)
+    assert ended.returncode == 0, ended.stderr
+    store = Store(tmp_path / "runs")
+    records = {each.cell.method: each for each in store.records()}
+    best = {name: TopK.load(store.predictions_path(each.cell)).indices[:, 0].tolist() for name, each in records.items()}
+    assert best == dict.fromkeys(("first", "second", "hybrid"), [0] * 30)
+    (made,) = records["second"].artifacts
+    assert made in records["hybrid"].artifacts, "it is trained once for all three"
+
+    assert "cached" in inside(*run).stderr
+    assert "whether results of first, second are stale is not known" in inside("ls", "results").stderr
+    first.write_text(first.read_text().replace("- self.best)", "- self.best - 1)"))
+    assert "3 of them stale" in inside(*run).stderr
+    first.write_text(first.read_text().replace("best: int = 0", "best: int = 11"))
+    alone = ["hybrid" if each == "first,second,hybrid" else each for each in run]
+    ended = inside(*alone, "--refresh")
+    assert (ended.returncode, "there are ten labels" in ended.stderr) == (2, True), ended.stderr
 
 
 def test_a_method_asked_for_by_name_must_run(planned):

@@ -139,7 +139,6 @@ def test_cells_at_once_are_known_by_the_memory_that_others_took(staged, tiny, re
         assert [task.needs.memory_bytes for task in stage.started] == [expected]
 
 
-@pytest.mark.usefixtures("parts_in_a_file")
 def test_a_cell_is_told_what_it_and_its_parts_import(staged, tiny):
     parts = {"whole": {"part": ["plain", "counted"]}}
     stage, *_ = staged(Grid([str(tiny)], [EZ], ["plain", "counted", "whole"], overrides=parts))
@@ -182,7 +181,6 @@ def test_a_shared_pretraining_is_waited_for(staged, tiny):
     assert seen == [1, 2]  # it failed: the next one trains, and the third waits for that
 
 
-@pytest.mark.usefixtures("parts_in_a_file")
 def test_a_part_is_waited_for(staged, tiny):
     seen = []
 
@@ -198,7 +196,6 @@ def test_a_part_is_waited_for(staged, tiny):
     assert other.job.pairs is not None
 
 
-@pytest.mark.usefixtures("parts_in_a_file")
 def test_two_methods_that_are_parts_of_each_other_do_not_wait_forever(staged, tiny):
     """Each uses the other one with parameters that end the chain, so neither cell is a part of the other."""
     mutual = {"whole": {"part": "twin:alone"}, "twin": {"part": "whole:alone"}}
@@ -206,7 +203,6 @@ def test_two_methods_that_are_parts_of_each_other_do_not_wait_forever(staged, ti
     assert [task.job.method for task in stage.started] == ["whole", "twin"]
 
 
-@pytest.mark.usefixtures("parts_in_a_file")
 def test_a_part_with_other_parameters_is_not_waited_for(staged, tiny):
     values = {"whole": {"part": "twin:alone"}, "twin": {"part": "counted"}}
     seen = []

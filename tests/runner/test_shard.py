@@ -79,7 +79,6 @@ def test_every_cell_is_in_one_shard(planned, parts):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.usefixtures("parts_in_a_file")
 def test_a_method_is_in_a_shard_with_its_parts(planned, number):
     """Another shard may have them too; they run in one. Without this they would be trained in both."""
     made = planned(["whole", "plain", "learner"], seeds=range(8), told=False)

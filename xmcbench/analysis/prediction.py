@@ -169,7 +169,7 @@ def _notes(record: Record, standing: Standing | None) -> list[str]:
     found = [] if record.ok else [f"no label is marked as true: {record.reason}"]
     if standing is None:
         return found
-    if record.cell.method not in standing.sources:
+    if standing.lacking(record):
         found.append("whether this result is stale is not known (name the file of the plug-in with --plugin)")
     return [*found, *filter(None, [standing.problem(record)])]
 

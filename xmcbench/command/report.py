@@ -109,7 +109,7 @@ def note_earlier(earlier: Mapping[str, int]) -> None:
 
 def note_unknown(records: Iterable[Record], standing: Standing) -> None:
     """One line for methods that are not here: whether their results are stale cannot be said."""
-    if unknown := sorted({each.cell.method for each in records if each.ok} - standing.sources.keys()):
+    if unknown := sorted({name for each in records if each.ok for name in standing.lacking(each)}):
         print(
             f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known (name the "
             "file of a plug-in with --plugin)",

@@ -21,7 +21,7 @@ from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.hub import offline_without_address
-from xmcbench.plugins.loading import Imported, from_file, from_point, origin_of, point
+from xmcbench.plugins.loading import Imported, from_file, from_point, import_file, origin_of, point
 from xmcbench.processes.supervisor import supervise
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_digest
@@ -41,11 +41,15 @@ class Plugin(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a method is asked under parameters: what it says of itself, what it uses, whether something is missing."""
+    """What a method is asked under parameters: what it says of itself, what it uses, whether something is missing.
+
+    files: plug-in files that hold methods which it uses.
+    """
 
     name: str
     about: Literal["describe", "require", "uses"]
     values: Values
+    files: tuple[str, ...] = ()
 
 
 class Answer(Struct, frozen=True):
@@ -210,7 +214,11 @@ def _from_point(name: str) -> Imported:
 
 def _answer(method: type[Method], question: Question) -> Answer:
     try:
+        for each in question.files:
+            import_file(Path(each))
         return Answer.of(method, question)
+    except XmcbenchError as error:
+        return Answer.none(question, str(error))
     except KeyboardInterrupt as error:  # of the method itself
         return Answer.none(question, errors.told(error))
 

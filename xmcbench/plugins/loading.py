@@ -23,8 +23,10 @@ from importlib.machinery import (
     FileFinder,
     SourceFileLoader,
 )
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
+from types import ModuleType
 from typing import Any
 
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError, told
@@ -57,21 +59,28 @@ class Imported:
         return self.method
 
 
-def load(name: str, plugin: Path | None = None) -> type[Method]:
-    """The class of a method: of that name in a plug-in file, else in an installed package.
+def load(name: str) -> type[Method]:
+    """The class of a method: of that name in a plug-in file that was imported here, else in an installed package.
 
-    A file can then be imported by the processes that this one starts too. Raises UnknownName, PluginError and
-    Unavailable.
+    Of several files the last one counts. Raises UnknownName, PluginError and Unavailable.
     """
-    found = from_file(plugin) if plugin else [from_point(point(name))]
-    if plugin:
-        _import_elsewhere(plugin)
-    by_name = {each.name: each for each in found}
-    if name not in by_name and plugin and found[0].method is None:  # the file cannot be imported here
-        return found[0].usable()
-    if name not in by_name:
-        raise UnknownName("method", name, by_name)
-    return by_name[name].usable()
+    modules = [each for called, each in [*sys.modules.items()] if called.startswith(PLUGIN_PREFIX)]
+    in_files = chain.from_iterable(map(_methods_in, reversed(modules)))
+    found = next((each for each in in_files if each.name == name), None)
+    return (found or from_point(point(name))).usable()
+
+
+def import_file(path: Path) -> None:
+    """Import a plug-in file, so that ``load`` finds its methods, here and in the processes that this one starts.
+
+    Raises PluginError where it cannot be imported or defines no method, and UsageError if there is no such file.
+    """
+    if _module_name(path) in sys.modules:
+        return
+    found = from_file(path)
+    if found[0].method is None and found[0].origin == str(path):  # the origin of a class is a line of the file
+        found[0].usable()
+    _import_elsewhere(path)
 
 
 def points() -> list[metadata.EntryPoint]:
@@ -127,20 +136,25 @@ def from_file(path: Path) -> list[Imported]:
         with _importing(path):
             spec.loader.exec_module(module)
     except BaseException as error:  # as in _imported
+        sys.modules.pop(module_name, None)
         return [Imported(path.stem, origin, None, f"cannot be imported: {told(error)}{line_of(error, str(path))}")]
+    return _methods_in(module, path) or [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
+
+
+def _methods_in(module: ModuleType, path: Path | None = None) -> list[Imported]:
+    """The methods that the module of a plug-in file defines. path: as it was given."""
     # A class with two names is one method.
     members = dict.fromkeys(member for _, member in inspect.getmembers(module, inspect.isclass))
     classes = [
         member
         for member in members
         if issubclass(member, Method)
-        and member.__module__ == module_name
+        and member.__module__ == module.__name__
         and not inspect.isabstract(member)
         and not member.__name__.startswith("_")  # a base of others
     ]
-    if not classes:
-        return [Imported(path.stem, origin, None, "defines no subclass of xmcbench.Method")]
-    return [_imported(method_name(each), f"{origin}:{_line(each)}", partial(_itself, each)) for each in classes]
+    file = path or module.__file__
+    return [_imported(method_name(each), f"{file}:{_line(each)}", partial(_itself, each)) for each in classes]
 
 
 def _module_name(path: Path) -> str:

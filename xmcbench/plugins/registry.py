@@ -41,10 +41,12 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class _Here:
-    """A class that is imported here. sources: those of all such classes, which share most of their modules."""
+    """A class that is imported here. sources: those of all such classes, which share most of their modules. inspect:
+    looks at it in another process, where it can be asked together with plug-in files."""
 
     method: type[Method]
     sources: Sources
+    inspect: Callable[[], Inspection]
 
     def source_sha256(self) -> str:
         return self._source
@@ -54,7 +56,11 @@ class _Here:
         return self.sources.of(self.method).digest
 
     def answer(self, question: Question) -> Answer:
-        return Answer.of(self.method, question)
+        return self._elsewhere.answer(question) if question.files else Answer.of(self.method, question)
+
+    @cached_property
+    def _elsewhere(self) -> Inspection:
+        return self.inspect()
 
     def ask(self, questions: Sequence[Question]) -> None:
         pass
@@ -117,10 +123,13 @@ class Entry:
         """What of these parameters belongs to a row's name. Raises PluginError where the method fails to say it."""
         return self._said("describe", values) if self._has("describes") else ""
 
-    def require(self, values: Values) -> None:
-        """Raise Unavailable where these parameters need what is not here, PluginError where the method fails."""
+    def require(self, values: Values, files: Sequence[Path] = ()) -> None:
+        """Raise Unavailable where these parameters need what is not here, PluginError where the method fails.
+
+        files: the plug-in files of methods that it uses.
+        """
         if self._has("requires"):
-            self._said("require", values)
+            self._said("require", values, files)
 
     def uses(self, values: Mapping[str, object]) -> tuple[str, ...]:
         """Other methods that a run with these parameters goes through. Raises what the method raises.
@@ -139,8 +148,9 @@ class Entry:
     def _has(self, which: str) -> bool:
         return bool(getattr(self.usable(), which))
 
-    def _said(self, about: str, values: Values) -> str:
-        return self._subject().answer(Question(self.name, about, dict(values))).taken()  # type: ignore[arg-type]
+    def _said(self, about: Literal["describe", "require", "uses"], values: Values, files: Sequence[Path] = ()) -> str:
+        question = Question(self.name, about, dict(values), tuple(str(each.resolve()) for each in files))
+        return self._subject().answer(question).taken()
 
     def _subject(self) -> Subject:
         if self.subject is None:
@@ -195,7 +205,8 @@ class Registry:
         found = from_point(point)
         if found.method is None:
             return Entry(found.name, found.origin, None, found.problem)
-        subject = _Here(found.method, self._sources)
+        inspect = partial(Inspection, Plugin(name=point.name), found.origin, self._limit_s)
+        subject = _Here(found.method, self._sources, inspect)
         return Entry(found.name, found.origin, Description.of(found.method), subject=subject)
 
     def _installed(self, point: EntryPoint) -> Entry:
@@ -233,6 +244,11 @@ class Registry:
         uses itself with the same ones.
         """
         return tuple(dict.fromkeys(each for each, _ in self.through(name, values)))
+
+    def files(self, name: str, values: Mapping[str, object]) -> tuple[Path, ...]:
+        """The plug-in files of a method and of all that it uses, its own first. Raises what ``used`` does."""
+        found = (self[each].plugin for each in self.used(name, values))
+        return tuple(dict.fromkeys(each for each in found if each))
 
     def through(self, name: str, values: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
         """A method and all that it uses, each with its parameters and once, itself first. Raises what ``used`` does."""
@@ -272,10 +288,14 @@ class Registry:
         return Standing(sources, self._through_cell, presets, {name: each.described for name, each in known.items()})
 
     def _through_cell(self, cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
+        """What a cell goes through today; a method of it that is not here is there by its name alone."""
+        itself: list[tuple[str, Mapping[str, object]]] = [(cell.method, cell.parameters)]
         try:
-            return self.through(cell.method, cell.parameters)
+            parts = [spec.partition(":")[0].strip() for spec in self[cell.method].uses(cell.parameters)]
+            lacking = [each for each in parts if each not in self._load]
+            return [*itself, *((each, {}) for each in lacking)] if lacking else self.through(*itself[0])
         except XmcbenchError:
-            return [(cell.method, cell.parameters)]
+            return itself
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of a method. One that no plug-in brings, where a plug-in is broken, is as broken as that."""

@@ -43,6 +43,10 @@ class Standing:
         today = joined(known, [values for _, values in through[1:]]) if len(known) == len(through) else None
         return today is not None and today not in valid_sources(record)
 
+    def lacking(self, record: Record) -> list[str]:
+        """The methods that a record goes through and that are not here: it is not judged."""
+        return [name for name, _ in self.through(record.cell) if name not in self.sources]
+
     def changed(self, cell: Cell, preset: str, ignored: Collection[str] = ()) -> bool:
         """Whether a cell has other parameters than the preset gives it today, those in ``ignored`` left out.
 

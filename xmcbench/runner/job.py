@@ -26,7 +26,8 @@ class Job(Struct, frozen=True, kw_only=True):
 
     train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
-    source_sha256: of the source that the method had when the run was planned.
+    source_sha256: of the source that the method had when the run was planned. plugins: the files of the method, and of
+    those that it uses, where these are not installed.
     compute: where the method computes. only: ``pretrain`` where that is all to be done.
     hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
     folder in which the process asks for artifacts, where the process that started it may put them; empty if none does.
@@ -42,7 +43,7 @@ class Job(Struct, frozen=True, kw_only=True):
     k: int
     method: str
     source_sha256: str
-    plugin: str | None
+    plugins: tuple[str, ...]
     parameters: dict[str, bool | int | float | str | None]
     seed: int
     compute: Compute

@@ -46,8 +46,8 @@ class Part:
     def of(cls, spec: str, outer: Method) -> Part:
         """A part by NAME or NAME:PRESET; a name alone is its preset ``quick`` where it has one, as in a run.
 
-        Only installed methods can be parts. Raises UnknownName, UsageError, PluginError, Unavailable, and MethodError
-        for one that ``uses`` of the outer method does not name.
+        One in a plug-in file is found if the run was given the file. Raises UnknownName, UsageError, PluginError,
+        Unavailable, and MethodError for one that ``uses`` of the outer method does not name.
         """
         if spec.strip() not in {each.strip() for each in outer.uses()}:
             raise MethodError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -34,6 +35,7 @@ class PlannedCell:
 
     request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. parts: the
     methods whose rankings it uses, each with all its parameters. needs, packages: what it and they declare.
+    plugins: the files that hold them where they are not installed.
     """
 
     cell: Cell
@@ -49,6 +51,7 @@ class PlannedCell:
     parts: tuple[tuple[str, Mapping[str, object]], ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
+    plugins: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -104,7 +107,7 @@ def plan(
             try:
                 source = registry.source(row.entry.name, row.values)
                 uses = registry.used(row.entry.name, row.values)
-                _check_installed(uses, registry)
+                plugins = registry.files(row.entry.name, row.values)
                 parts = tuple(
                     (name, parameters.identity(registry[name].usable().parameters, values))
                     for name, values in registry.through(row.entry.name, row.values)[1:]
@@ -121,13 +124,16 @@ def plan(
                         parts=parts,
                         needs=needs,
                         packages=packages,
+                        plugins=plugins,
                         state="to run" if each.state in again else each.state,
                     )
                     for each in made
                 ]
                 if runs and any(each.state == "to run" for each in made):  # a finished cell needs nothing anymore
-                    row.entry.ask_ahead("require", [each.values for each in rows if each.entry is row.entry])
-                    row.entry.require(row.values)
+                    of_parts = [each for each in plugins if each != row.entry.plugin]
+                    if not of_parts:
+                        row.entry.ask_ahead("require", [each.values for each in rows if each.entry is row.entry])
+                    row.entry.require(row.values, of_parts)
             except XmcbenchError as error:
                 if isinstance(error, UnknownName | StorageError):
                     raise
@@ -260,16 +266,6 @@ def _damage(record: Record, dataset: Dataset, store: Store) -> str:
     except StorageError as error:
         return error.message
     return ""
-
-
-def _check_installed(names: Sequence[str], registry: Registry) -> None:
-    """Raise UsageError for a method in a plug-in file that the first one uses: its process does not import the file."""
-    for name in names[1:]:
-        if path := registry[name].plugin:
-            raise UsageError(
-                f"{names[0]} uses {name}, which is in the file {path}",
-                "only installed methods can be parts; CONTRIBUTING.md says how to make the file a package",
-            )
 
 
 def _needs(names: Sequence[str], registry: Registry) -> dict[str, int]:

@@ -60,7 +60,7 @@ def cell_job(
         k=depth(planned),
         method=planned.cell.method,
         source_sha256=planned.source_sha256,
-        plugin=str(planned.row.entry.plugin.resolve()) if planned.row.entry.plugin else None,
+        plugins=tuple(str(each.resolve()) for each in planned.plugins),
         parameters=planned.cell.parameters,
         seed=planned.cell.seed,
         compute=msgspec.structs.replace(compute, threads=threads),

@@ -23,7 +23,7 @@ from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, told
 from xmcbench.method import Method
-from xmcbench.plugins.loading import load
+from xmcbench.plugins.loading import import_file, load
 from xmcbench.processes.lifetime import ending_forks
 from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
@@ -94,7 +94,7 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, str(notes_folder()), *([job.plugin] if job.plugin else [])]
+    needed = [job.artifacts, str(notes_folder()), *job.plugins]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
     needed += [os.environ["TMPDIR"]] if "TMPDIR" in os.environ else []  # the cell's own, which may be below the cache
     # The cache of the hub lies beside ours by default: what is made beside hidden files later on could not be read.
@@ -102,7 +102,9 @@ def run(job: Job) -> Outcome:
         hub_home().mkdir(parents=True, exist_ok=True)
     needed += [str(hub_home())]
     hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
-    cls = load(job.method, Path(job.plugin) if job.plugin else None)
+    for each in job.plugins:
+        import_file(Path(each))
+    cls = load(job.method)
     if cls.supervision == "unused":
         pairs = None
     method = cls(**job.parameters)
@@ -131,7 +133,7 @@ def run(job: Job) -> Outcome:
     TopK.save_joined(Path(job.predictions), predictions, len(texts[2]), job.k)
     check()
     memory, gpu_memory = _high_water_mark(), _gpu_high_water_mark()
-    if not job.plugin and not method.uses():
+    if not method.uses():
         own_s = sum(seconds for phase, seconds in phases.seconds.items() if phase != "load")
         keep_ranking(ranking, method, Path(job.predictions), own_s + artifacts.reused_s)
     return Outcome(

@@ -161,13 +161,15 @@ class Ray:
         job = sent.task.job
         texts = [job.train.path, job.labels.path, job.test.path]
         files = {path: self._depot.offer(Path(path)) for path in (*texts, *filter(None, [job.pairs]))}
-        plugin: dict[str, Any] = {}
-        if job.plugin:
-            folder = Path(job.plugin).parent
-            found = {each.relative_to(folder).as_posix(): each for each in plugin_files(Path(job.plugin))}
-            plugin = {name: self._depot.offer(path) for name, path in found.items()}
+        plugins = {
+            plugin: {
+                path.relative_to(Path(plugin).parent).as_posix(): self._depot.offer(path)
+                for path in plugin_files(Path(plugin))
+            }
+            for plugin in job.plugins
+        }
         sessions = tuple(sorted({each.session for each in nodes}))
-        return Errand(sent.attempt, sent.task, Versions.here(), files, plugin, self._token, sessions)
+        return Errand(sent.attempt, sent.task, Versions.here(), files, plugins, self._token, sessions)
 
     def _nearest(self, task: Task, alive: set[str]) -> str:
         """The machine that has what a task shares with others, or its texts, and has least to do; "" for any."""

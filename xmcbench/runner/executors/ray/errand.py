@@ -60,16 +60,17 @@ _AGAIN, _AGAIN_S = 5, 1.0
 class Errand:
     """A task on its way to a machine.
 
-    attempt: its name among all that were sent. files: the content of each file of the job. plugin: the files of a
-    plug-in, by path relative to its folder. token: a file in the runs folder and what it says, by which a machine knows
-    that it has the same folder; empty where it is not to look. hidden: more that a cell must not read there.
+    attempt: its name among all that were sent. files: the content of each file of the job. plugins: the files of each
+    plug-in of the job, by path relative to its folder. token: a file in the runs folder and what it says, by which a
+    machine knows that it has the same folder; empty where it is not to look. hidden: more that a cell must not read
+    there.
     """
 
     attempt: str
     task: Task
     versions: Versions
     files: dict[str, Content]
-    plugin: dict[str, Content]
+    plugins: dict[str, dict[str, Content]]
     token: tuple[str, str]
     hidden: tuple[str, ...]
 
@@ -195,7 +196,10 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
         labels=text(job.labels),
         test=text(job.test),
         pairs=here(job.pairs) if job.pairs else None,
-        plugin=_plugin(errand, link, folder / "plugin") if job.plugin else None,
+        plugins=tuple(
+            _plugin(errand, link, Path(path), folder / "plugins" / str(number))
+            for number, path in enumerate(job.plugins)
+        ),
         predictions=str(folder / "predictions.npz") if job.predictions else "",
         artifacts=job.artifacts if errand.shared else str(_made(received() / "artifacts")),
         hidden=(*job.hidden, *errand.hidden, *map(str, hidden.of_machine())),
@@ -208,12 +212,12 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _plugin(errand: Errand, link: Link, folder: Path) -> str:
-    """The file of the plug-in, with the modules beside it that it imports; in a folder that the cell may read."""
-    path = Path(str(errand.task.job.plugin))
-    if errand.token[0] and all(has(path.parent / name, each) for name, each in errand.plugin.items()):
+def _plugin(errand: Errand, link: Link, path: Path, folder: Path) -> str:
+    """The file of a plug-in, with the modules beside it that it imports; in a folder that the cell may read."""
+    files = errand.plugins[str(path)]
+    if errand.token[0] and all(has(path.parent / name, each) for name, each in files.items()):
         return str(path)
-    receive_folder(folder, errand.plugin, lambda name, number: link.fetched(errand.plugin[name], number))
+    receive_folder(folder, files, lambda name, number: link.fetched(files[name], number))
     return str(folder / path.name)
 
 
