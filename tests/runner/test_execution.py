@@ -118,7 +118,7 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
         assert measured.reused_s == 0
         assert measured.peak_memory_bytes > 2**20
         assert measured.peak_gpu_memory_bytes is None
-        assert [place.partition("/")[0] for place in record.artifacts] == ["pretraining"]
+        assert [place.partition("/")[0] for place in record.artifacts] == ["pretraining", "ranking"]
         assert (record.method.title, record.method.supervision, record.method.variant) == ("Chance", "optional", "")
         assert "numpy" in record.environment.packages
         assert record.environment.xmcbench == program()
@@ -219,7 +219,7 @@ def test_where_the_kernel_hides_nothing_the_record_says_so(run_here, at_hand, me
 def test_what_was_pretrained_is_taken_by_the_next_cell(run_here, methods):
     (first,) = run_here(methods, methods=["chance"])
     (second,) = run_here(methods, "full", methods=["chance"])
-    assert first.artifacts == second.artifacts
+    assert first.artifacts[0] == second.artifacts[0]
     assert first.measured.reused_s == 0 < second.measured.reused_s
     assert second.notes["handed"][2]
     assert first.notes["handed"][2] is None
