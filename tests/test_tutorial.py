@@ -29,15 +29,16 @@ def folder(tmp_path):
 
 
 def test_the_method_as_one_file(folder):
-    one_file, _ = blocks("console")
+    one_file, mixed, _ = blocks("console")
     printed = []
-    for words in commands(one_file):
+    for words in commands(one_file) + commands(mixed):
         ended = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         printed.append(ended.stdout)
     assert "the contract holds" in printed[0]
     assert re.search(r"^popularity +\d", printed[1], re.MULTILINE)
     assert re.search(r"^TF-IDF +\d", printed[1], re.MULTILINE)
+    assert re.search(r"^Hybrid [(]quick, tfidf [+] popularity[)] +\d", printed[2], re.MULTILINE)
 
 
 def test_the_method_as_an_installed_package(folder):
@@ -48,7 +49,7 @@ def test_the_method_as_an_installed_package(folder):
     subprocess.run([sys.executable, *install], cwd=folder, check=True)
     (folder / "popularity.py").unlink()
     path = os.pathsep.join([str(folder / "site"), os.environ["PYTHONPATH"]])
-    _, installed = blocks("console")
+    *_, installed = blocks("console")
     for words in commands(installed):
         ended = subprocess.run(
             [sys.executable, "-m", *words],
