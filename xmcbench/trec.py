@@ -127,12 +127,12 @@ def _read(
     """Row, label and value of every line: int64, int64 and float64. value: its column."""
     import pandas as pd
 
-    known = {"query": pd.Index(queries), "document": pd.Index(documents)}
+    known_queries, known_documents = pd.Index(queries), pd.Index(documents)
     rows, labels, values, lines = ([np.empty(0, kind)] for kind in (np.int64, np.int64, np.float64, np.int64))
     for table in _tables(path, layout):
-        chosen = table[table["query"].isin(known["query"])] if others else table
-        rows.append(_places(path, chosen["query"], known["query"], "test instance"))
-        labels.append(_places(path, chosen["document"], known["document"], "label"))
+        chosen = table[table["query"].isin(known_queries)] if others else table
+        rows.append(_places(path, chosen["query"], known_queries, "test instance"))
+        labels.append(_places(path, chosen["document"], known_documents, "label"))
         values.append(_numbers(path, chosen[value]))
         lines.append(np.asarray(chosen.index, np.int64))
     found = [np.concatenate(each) for each in (rows, labels, values)]

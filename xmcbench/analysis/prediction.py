@@ -16,7 +16,7 @@ from xmcbench.metrics import label_frequency
 from xmcbench.output.layout import laid_out
 from xmcbench.records.record import Record
 from xmcbench.records.selection import Conditions, choose_row
-from xmcbench.records.standing import Standing
+from xmcbench.records.standing import HINT, Standing
 from xmcbench.records.store import Store
 from xmcbench.runner.fitting import predict_texts
 from xmcbench.runner.place import Place
@@ -170,7 +170,7 @@ def _notes(record: Record, standing: Standing | None) -> list[str]:
     if standing is None:
         return found
     if standing.lacking(record):
-        found.append("whether this result is stale is not known (name the file of the plug-in with --plugin)")
+        found.append(f"whether this result is stale is not known ({HINT})")
     return [*found, *filter(None, [standing.problem(record)])]
 
 

@@ -16,6 +16,7 @@ from xmcbench.output.escaping import terminal
 from xmcbench.output.layout import laid_out
 from xmcbench.output.quantities import counted, duration
 from xmcbench.records import Record, Standing, Store, as_json
+from xmcbench.records.standing import HINT
 from xmcbench.runner.estimate import Estimate, SharedWork
 from xmcbench.runner.plan import Plan, PlannedCell
 from xmcbench.runner.rows import Skipped
@@ -111,8 +112,7 @@ def note_unknown(records: Iterable[Record], standing: Standing) -> None:
     """One line for methods that are not here: whether their results are stale cannot be said."""
     if unknown := sorted({name for each in records if each.ok for name in standing.lacking(each)}):
         print(
-            f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known (name the "
-            "file of a plug-in with --plugin)",
+            f"xmcbench: note: whether results of {', '.join(map(terminal, unknown))} are stale is not known ({HINT})",
             file=sys.stderr,
         )
 

@@ -9,6 +9,9 @@ from xmcbench.metrics import protocol
 from xmcbench.records.record import Cell, Record
 from xmcbench.storage.source import joined, module_digest
 
+#: What to do about a result that is not judged, because a method that it goes through is not here.
+HINT = "name the file of a plug-in with --plugin"
+
 #: The modules that compute figures from ranks.
 _METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
 
