@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -81,6 +81,12 @@ class GloVe(Method):
     alpha: Annotated[float, Gt(0), Doc("see x_max", _PAPER)] = 0.75
     learning_rate: Annotated[float, Gt(0), Doc("learning rate of AdaGrad", _PAPER)] = 0.05
     epochs: Annotated[int, Ge(1), Doc("passes over the counts")] = 25
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the file of vectors, if they are given."""
+        if self.vectors.startswith(_DOWNLOAD):
+            return {"vectors": vector_file.download_path(self.vectors.removeprefix(_DOWNLOAD))}
+        return super().inputs()
 
     def pretrain(self, raw_X: Texts, raw_Y: Texts) -> dict[str, np.ndarray]:
         """Train the vectors: ``word_bytes`` (uint8), ``word_ends`` (int64), ``vectors`` (float32 [V, dimensions]).

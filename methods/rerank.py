@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -71,6 +71,12 @@ class Rerank(Method):
     def uses(self) -> tuple[str, ...]:
         """The method whose labels are put in order."""
         return (self.first,)
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the model: a folder, or a model of the hub with its commit."""
+        from xmcbench.methods.encoder.backbone import model_input
+
+        return model_input("model", self.model)
 
     def require(self) -> None:
         """Raise Unavailable where the model or what the first method needs is not available.

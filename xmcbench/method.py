@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xmcbench import parameters
@@ -37,6 +38,7 @@ class Method:
     deterministic  whether results do not depend on the seed, so that one run is enough
     needs        what a cell needs at least: ``cores``, and ``gpu``: 1 if it computes on a GPU where there is one; the
                  default is one core
+    files        data files and programs that the class reads, relative to its module: their content counts as source
     choices      preset -> where its values come from: a source, or the commands, one a line, by which they were chosen
                  on a ``-dev`` dataset
 
@@ -63,6 +65,7 @@ class Method:
     described: ClassVar[tuple[str, ...]] = ()
     deterministic: ClassVar[bool] = False
     needs: ClassVar[Mapping[str, int]] = {}
+    files: ClassVar[tuple[str, ...]] = ()
     choices: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -156,6 +159,16 @@ class Method:
 
         Called when a run is planned, for methods with a cell to run. It must be fast and import nothing heavy.
         """
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the files, folders, and models that parameters name: parameter -> path, or model with its revision.
+
+        A cell is identified by their content instead of their name, so that a replaced file is never taken for the
+        earlier one. Unless a class overrides this, every text parameter counts that names a file or a folder that
+        exists, and is neither the default nor one of several choices.
+        """
+        named = parameters.naming_files(parameters.declared(type(self)), self.parameters())
+        return {name: Path(value) for name, value in named.items()}
 
     def uses(self) -> tuple[str, ...]:
         """Other methods that a run with these parameters goes through (``xmcbench.Part``): NAME or NAME:PRESET each.

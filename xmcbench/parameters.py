@@ -21,6 +21,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
 import msgspec
@@ -283,6 +284,24 @@ def resolve(known: Mapping[str, Parameter], owner: str, given: Mapping[str, obje
         parameter = known[name]
         values[name] = parameter.parse(value, owner) if isinstance(value, str) else parameter.check(value, owner)
     return values
+
+
+def naming_files(known: Mapping[str, Parameter], values: Mapping[str, object]) -> dict[str, str]:
+    """Return the text parameters that name a file or folder that exists, other than defaults and choices."""
+    return {
+        name: value
+        for name, parameter in known.items()
+        if parameter.kind == "str" and not parameter.choices
+        for value in [values.get(name)]
+        if isinstance(value, str) and value not in ("", parameter.default) and _exists(value)
+    }
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # too long, a null byte, no such user: no name of a file
+        return False
 
 
 def identity(known: Mapping[str, Parameter], values: Mapping[str, Value]) -> dict[str, Value]:

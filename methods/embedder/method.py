@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -12,6 +12,8 @@ from annotated_types import Ge, Unit
 from xmcbench import Doc, Method, Unavailable, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts, TopK
@@ -93,6 +95,12 @@ class Embedder(Method):
     def describe(self) -> str:
         """The model."""
         return self.model.rstrip("/").rpartition("/")[2]
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the model: a folder, or a model of the hub with its commit."""
+        from xmcbench.methods.encoder.backbone import model_input
+
+        return model_input("model", self.model)
 
     def require(self) -> None:
         """Raise Unavailable where the model or the backend is not available, UsageError where the name is nothing.

@@ -17,7 +17,7 @@ from xmcbench.methods.distributed.rows import write_rows
 from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model2vec
 from xmcbench.methods.embedder.static import Model2Vec
 from xmcbench.methods.embedder.whole import refuse_missing_weights
-from xmcbench.methods.encoder.backbone import locate
+from xmcbench.methods.encoder.backbone import MINILM, check_minilm, locate
 from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.model_card import read_card
 from xmcbench.methods.encoder.prompts import Side, chosen_prompts
@@ -87,6 +87,8 @@ class EmbeddingModel:
         chosen = chosen_precision(precision, where) if backend == "torch" else "fp32"
         folder, source = locate(name)
         check_model(folder)
+        if name == MINILM:
+            check_minilm(folder)
         model = _load(folder, where, backend, chosen, truncate_dim)
         _cut(model, max_length)
         compared = similarity or model.similarity_fn_name or "cosine"

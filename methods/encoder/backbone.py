@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench import MethodError, UsageError
-from xmcbench.methods.encoder.hub import from_hub, require_on_hub
+from xmcbench.methods.encoder.hub import from_hub, require_on_hub, revision
 from xmcbench.methods.encoder.settings import read_settings
 
 if TYPE_CHECKING:
@@ -68,14 +68,34 @@ def find_backbone(
         )
         return Backbone(name, f"trained on the corpus, {mlm_steps} steps", folder, weights_sha256(folder))
     folder, source = locate(name)
-    found = Backbone(folder.resolve().name if source == _LOCAL else name, source, folder, weights_sha256(folder))
-    if name == MINILM and found.sha256 != MINILM_SHA256:
+    if name == MINILM:
+        check_minilm(folder)
+    return Backbone(folder.resolve().name if source == _LOCAL else name, source, folder, weights_sha256(folder))
+
+
+def check_minilm(folder: Path) -> None:
+    """Raise MethodError if the weights in a folder are not those of all-MiniLM-L6-v2."""
+    found = weights_sha256(folder)
+    if found != MINILM_SHA256:
         raise MethodError(
-            f"the weights of {MINILM} in {folder} have the checksum {found.sha256[:12]}..., "
-            f"not {MINILM_SHA256[:12]}...",
+            f"the weights of {MINILM} in {folder} have the checksum {found[:12]}..., not {MINILM_SHA256[:12]}...",
             "remove them and install or download them again",
         )
-    return found
+
+
+def model_input(parameter: str, name: str) -> dict[str, Path | str]:
+    """Return the input of a method whose parameter names a model, for ``Method.inputs``.
+
+    A folder counts by its content, a model of the hub by its commit. The name all-MiniLM-L6-v2 stands for weights whose
+    checksum is verified, and ``scratch:`` for what the corpus gives.
+    """
+    if name == MINILM or _SCRATCH.fullmatch(name):
+        return {}
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return {parameter: folder}
+    commit = revision(name)
+    return {parameter: f"{name}@{commit}"} if commit else {}
 
 
 def locate(name: str) -> tuple[Path, str]:

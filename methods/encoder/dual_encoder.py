@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -12,6 +12,8 @@ from xmcbench import Doc, Method, MethodError, pairs_digest
 from xmcbench.methods.encoder import PACKAGES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts, TopK
@@ -173,6 +175,12 @@ class DualEncoder(Method):
     def describe(self) -> str:
         """The name of the backbone."""
         return self.backbone.rstrip("/").rpartition("/")[2]
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the backbone: a folder, or a model of the hub with its commit."""
+        from xmcbench.methods.encoder.backbone import model_input
+
+        return model_input("backbone", self.backbone)
 
     def require(self) -> None:
         """Raise Unavailable if the weights are neither on this machine nor on the hub.

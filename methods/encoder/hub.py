@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from xmcbench import Unavailable, UsageError
 from xmcbench.methods.encoder.saved_config import read_modules
@@ -40,7 +41,7 @@ def from_hub(model: str, command: str) -> Path:
     except (LocalEntryNotFoundError, ConnectionError, httpx.HTTPError) as error:
         raise _unavailable(model, _refusal(error), command) from error
     # Where the hub does not answer, the client returns the folder as it is in the cache.
-    if not _is_whole(folder) and (refusal := _asked(model)):
+    if not _is_whole(folder) and (refusal := _asked(model).refusal):
         raise _unavailable(model, refusal, command)
     return folder
 
@@ -87,25 +88,37 @@ def _snapshot(model: str) -> Path | None:
 
 def require_on_hub(model: str, command: str) -> None:
     """Raise Unavailable, with the command that brings it, where a model is neither here nor on the hub."""
-    if _cached(model) is None and (refusal := _asked(model)):
+    if _cached(model) is None and (refusal := _asked(model).refusal):
         raise _unavailable(model, refusal, command)
 
 
+def revision(model: str) -> str:
+    """Return the commit of a model: of its copy in the cache, else of the hub; empty where neither is to be had."""
+    cached = _cached(model)
+    return cached.name if cached else _asked(model).revision
+
+
+class _Asked(NamedTuple):
+    """The answer of the hub: the commit of a model, or why it does not give the model."""
+
+    revision: str
+    refusal: str
+
+
 @cache
-def _asked(model: str) -> str:
-    """Why the hub does not give a model, or an empty string; asked once, however many cells a plan has."""
+def _asked(model: str) -> _Asked:
+    """Ask the hub for a model, once, however many cells a plan has."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return _UNREACHABLE
+        return _Asked("", _UNREACHABLE)
     import httpx
     from huggingface_hub import HfApi
 
     try:
-        HfApi().model_info(model, timeout=_PATIENCE_S)
+        return _Asked(HfApi().model_info(model, timeout=_PATIENCE_S).sha or "", "")
     except (ConnectionError, httpx.HTTPError) as error:
-        return _refusal(error)
-    return ""
+        return _Asked("", _refusal(error))
 
 
 def _refusal(error: Exception) -> str:

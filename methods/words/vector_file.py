@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import sys
 import zlib
 from collections.abc import Collection
@@ -108,6 +109,12 @@ def sha256(path: Path) -> str:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot read the word vectors {path}: {reason}", f"formats: {_FORMATS}") from error
+
+
+def download_path(name: str) -> Path:
+    """Return the path at which gensim keeps vectors that it has downloaded."""
+    folder = Path(os.environ.get("GENSIM_DATA_DIR", "~/gensim-data")).expanduser()
+    return folder / name / f"{name}.gz"
 
 
 def downloaded(name: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +15,8 @@ from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts
@@ -124,6 +126,12 @@ class XRTransformer(Method):
     def describe(self) -> str:
         """The backbone and the budget of its training."""
         return f"{self.backbone.rstrip('/').rpartition('/')[2]}, {self.steps} steps of {self.batch}"
+
+    def inputs(self) -> Mapping[str, Path | str]:
+        """Return the backbone: a folder, or a model of the hub with its commit."""
+        from xmcbench.methods.encoder.backbone import model_input
+
+        return model_input("backbone", self.backbone)
 
     def require(self) -> None:
         """Raise Unavailable without the weights, on this machine or the hub, and without what the analyzer needs.

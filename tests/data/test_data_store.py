@@ -8,10 +8,11 @@ import pytest
 from xmcbench.data import store
 from xmcbench.data.sources import Place
 from xmcbench.data.sources.xc_raw import XCRaw, json_part
-from xmcbench.data.store import corpus, fingerprint, fingerprint_of, kept, open_corpus
+from xmcbench.data.store import corpus, kept, open_corpus
 from xmcbench.data.xc_text import write_labels
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.cache import cache_root
+from xmcbench.storage.fingerprint import fingerprint, fingerprint_of
 from xmcbench.texts import Texts, text_digest
 
 
@@ -69,7 +70,7 @@ def test_a_source_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatc
 def test_a_hash_is_remembered(tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.write_text("text")
-    monkeypatch.setattr("xmcbench.data.store._SETTLED_S", -1)
+    monkeypatch.setattr("xmcbench.storage.fingerprint._SETTLED_S", -1)
     digest = fingerprint(path)
     monkeypatch.setattr("xmcbench.data.store.sha256_file", lambda _: pytest.fail("hashed again"))
     assert fingerprint(path) == digest
@@ -89,7 +90,7 @@ def test_the_digest_of_several_files_follows_their_names_and_contents(tmp_path):
 def test_a_broken_note_of_a_hash_is_not_believed(tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.write_text("text")
-    monkeypatch.setattr("xmcbench.data.store._SETTLED_S", -1)
+    monkeypatch.setattr("xmcbench.storage.fingerprint._SETTLED_S", -1)
     digest = fingerprint(path)
     (note,) = (cache_root() / "hashes").glob("*.json")
     for broken in ("", "[]", "{}", '{"state": 3}'):

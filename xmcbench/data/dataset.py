@@ -17,7 +17,7 @@ from xmcbench.data.rows import at
 from xmcbench.data.sealing import check_open
 from xmcbench.data.sources.source import TEST_FILTER, Holding, Source
 from xmcbench.data.splitting import Split, split
-from xmcbench.data.store import Corpus, corpus, fingerprint, kept
+from xmcbench.data.store import Corpus, corpus, kept
 from xmcbench.data.vocabulary import Filter
 from xmcbench.errors import DataError, UsageError
 from xmcbench.metrics.filters import longest
@@ -25,6 +25,7 @@ from xmcbench.metrics.propensity import MIN_INSTANCES
 from xmcbench.output.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.pairs import Pattern, pairs_digest, read_pattern
 from xmcbench.texts import Texts
 

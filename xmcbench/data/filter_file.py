@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.store import fingerprint, kept
+from xmcbench.data.store import kept
 from xmcbench.errors import DataError
+from xmcbench.storage.fingerprint import fingerprint
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import read_text
 

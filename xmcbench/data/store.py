@@ -7,11 +7,8 @@ separate files, so that a process can be given texts only.
 from __future__ import annotations
 
 import json
-import os
-import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +21,7 @@ from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
-from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.fingerprint import fingerprint_of
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import read_text
 from xmcbench.texts import BATCH, Texts, text_digest
@@ -32,9 +29,6 @@ from xmcbench.texts import BATCH, Texts, text_digest
 if TYPE_CHECKING:
     import pyarrow as pa
     from scipy.sparse import csr_matrix
-
-#: A file changed less than this many seconds ago could change again within the resolution of its time stamp.
-_SETTLED_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -78,58 +72,6 @@ def kept(
         return Artifacts(cache_root()).get(kind, identity, fill, uses)
     except StorageError as error:
         raise StorageError(error.message, "set XMCBENCH_CACHE to use another folder for the cache") from error
-
-
-def fingerprint(path: Path) -> str:
-    """SHA-256 of a file, remembered by path, size and times of change. Raises DataError when it cannot be read."""
-    return _remembered((path,), lambda: sha256_file(path))
-
-
-def fingerprint_of(paths: Sequence[Path]) -> str:
-    """SHA-256 over the names and the contents of files, remembered as that of one file.
-
-    Raises DataError when one cannot be read.
-    """
-    if len(paths) == 1:
-        return fingerprint(paths[0])
-    return _remembered(tuple(paths), lambda: sha256_json([[path.name, sha256_file(path)] for path in paths]))
-
-
-def _remembered(paths: tuple[Path, ...], digest_of: Callable[[], str]) -> str:
-    path = paths[0]
-    try:
-        before = [_state(each) for each in paths]
-        names = [os.fsencode(each.resolve()).hex() for each in paths]
-        note = cache_root() / "hashes" / f"{sha256_json(names if len(names) > 1 else names[0])[:32]}.json"
-        state = before[0] if len(paths) == 1 else {"of": sha256_json(before)}
-        try:
-            remembered = json.loads(read_text(note))
-            digest = str(remembered["sha256"])
-            if remembered == _note(path, state, digest):
-                return digest
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # no valid note: hash the files
-        digest = digest_of()
-    except OSError as error:
-        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from None
-    except ValueError as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    changed = max(max(each["mtime_ns"], each["ctime_ns"]) for each in before) / 1e9
-    if time.time() - changed > _SETTLED_S:
-        with suppress(StorageError):  # without a writable cache this takes longer, but works
-            write_json(note, _note(path, state, digest))
-    return digest
-
-
-def _state(path: Path) -> dict[str, int]:
-    found = path.stat()
-    return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
-
-
-def _note(path: Path, state: Mapping[str, object], digest: str) -> dict[str, object]:
-    """What is remembered of a file; ``seal`` covers the rest, so that a damaged note is not believed."""
-    known = {"path": ascii(str(path.resolve())), "state": dict(state), "sha256": digest}
-    return {**known, "seal": sha256_json(known)}
 
 
 def corpus(part: Part, source: Source) -> Corpus:

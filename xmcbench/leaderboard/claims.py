@@ -139,7 +139,7 @@ def _unchanged(record: Record, variant: str, standing: Standing, ignored: Collec
     The variant names changed parameters, but not those that it describes: a row with another number of steps looks like
     one of the preset. Only the preset tells.
     """
-    return "=" not in variant and not standing.changed(record.cell, _preset(record), ignored)
+    return "=" not in variant and not standing.changed(record, _preset(record), ignored)
 
 
 def _others(group: Sequence[Record], source: Source) -> dict[str, object]:

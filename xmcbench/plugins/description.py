@@ -25,9 +25,9 @@ Values = dict[str, Scalar]
 class Description(Struct, frozen=True, kw_only=True):
     """A method by the attributes of its class; those of ``xmcbench.Method`` are explained there.
 
-    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses: whether the
-    class has something to say for given parameters, by ``describe``, ``require`` and ``uses``. pretrains: whether it
-    defines ``pretrain``.
+    cls: module and name of the class. doc: its docstring. parameters: by name. describes, requires, uses, inputs:
+    whether the class overrides ``describe``, ``require``, ``uses``, and ``inputs``. pretrains: whether it defines
+    ``pretrain``.
     """
 
     cls: str
@@ -45,6 +45,7 @@ class Description(Struct, frozen=True, kw_only=True):
     describes: bool
     requires: bool
     uses: bool = False
+    inputs: bool = False
     pretrains: bool = False
 
     @classmethod
@@ -67,6 +68,7 @@ class Description(Struct, frozen=True, kw_only=True):
                     "describes": method.describe is not Method.describe,
                     "requires": method.require is not Method.require,
                     "uses": method.uses is not Method.uses,
+                    "inputs": method.inputs is not Method.inputs,
                     "pretrains": hasattr(method, "pretrain"),
                 },
                 cls,

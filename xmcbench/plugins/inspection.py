@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from xmcbench import errors
+from xmcbench.contents import contents
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import Description, Values
@@ -40,14 +41,17 @@ class Plugin(Struct, frozen=True):
     name: str = ""
 
 
+About = Literal["describe", "require", "uses", "inputs"]
+
+
 class Question(Struct, frozen=True):
-    """What a method is asked under parameters: what it says of itself, what it uses, whether something is missing.
+    """A question to a method with parameters: about its description, its parts, its inputs, or missing requirements.
 
     files: plug-in files that hold methods which it uses.
     """
 
     name: str
-    about: Literal["describe", "require", "uses"]
+    about: About
     values: Values
     files: tuple[str, ...] = ()
 
@@ -73,6 +77,8 @@ class Answer(Struct, frozen=True):
                     raise UsageError(f"{question.name}.uses() is {named!r}", "return a tuple of names")
                 return cls("\n".join(named))
             with offline_without_address(method):
+                if question.about == "inputs":
+                    return cls(msgspec.json.encode(contents(made)).decode())
                 made.require()
         except XmcbenchError as error:
             # An unknown name in a request ends the plan; a name that a method does not know leaves out the method.

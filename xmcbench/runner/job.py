@@ -26,9 +26,10 @@ class Job(Struct, frozen=True, kw_only=True):
 
     train, labels, test: texts, and nothing else of the dataset. pairs, pairs_sha256: the file of the pairs that the
     method may see and the digest of its content; None in the zero-shot setting. k: predictions per test instance.
-    source_sha256: of the source that the method had when the run was planned. plugins: the files of the method, and of
-    those that it uses, where these are not installed.
-    compute: where the method computes. only: ``pretrain`` where that is all to be done.
+    source_sha256: of the source that the method had when the run was planned. parameters: those of the cell, with the
+    content of files; names: the files, folders, and models themselves, by parameter. plugins: the files of the method,
+    and of those that it uses, where these are not installed. compute: where the method computes. only: ``pretrain``
+    where that is all to be done.
     hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
     folder in which the process asks for artifacts, where the process that started it may put them; empty if none does.
     imports: modules to be imported before anything is measured; one that cannot be is left to the method. single_use:
@@ -45,6 +46,7 @@ class Job(Struct, frozen=True, kw_only=True):
     source_sha256: str
     plugins: tuple[str, ...]
     parameters: dict[str, bool | int | float | str | None]
+    names: dict[str, str] = {}
     seed: int
     compute: Compute
     predictions: str

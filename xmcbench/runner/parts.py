@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench import parameters
+from xmcbench.contents import identifying_values
 from xmcbench.errors import MethodError, UnknownName, UsageError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.pairs import pairs_digest
 from xmcbench.storage.source import Source, joined, source_of
 from xmcbench.topk import TopK
@@ -78,7 +80,7 @@ class Part:
         """
         if pairs is None and self.kind.supervision == "required":
             raise UsageError(f"{self.spec} learns from pairs and there are none", "leave it out, or run fs or full")
-        method, declared = self.kind(**self.values), parameters.declared(self.kind)
+        method = self.kind(**self.values)
         if method.supervision == "unused":
             pairs = None
 
@@ -91,7 +93,7 @@ class Part:
                 seed=self.outer.seed,
                 artifacts=self.outer.artifacts,
                 compute=self.outer.compute,
-                identity=identity(self.name, parameters.identity(declared, self.values), method),
+                identity=identity(self.name, method),
                 phases=Phases(),
             )
             TopK.save_joined(folder / _RANKING, found, len(texts[2]), k)
@@ -106,12 +108,19 @@ class Part:
 
 
 def through(method: Method) -> list[tuple[type[Method], Mapping[str, Any]]]:
-    """The class of a method and those of all parts that it uses, each with its parameters and once, itself first."""
-    found: list[tuple[type[Method], Mapping[str, Any]]] = [(type(method), method.parameters())]
+    """The class of a method and those of all parts that it uses, each with its parameters and once, itself first.
+
+    A parameter that names a file or a model has its content.
+    """
+    distinct = {(type(used), canonical_json(used.parameters())): used for used in _chain(method)}
+    return [(kind, identifying_values(used)) for (kind, _), used in distinct.items()]
+
+
+def _chain(method: Method) -> Iterator[Method]:
+    yield method
     for spec in method.uses():
         part = Part.of(spec, method)
-        found += through(part.kind(**part.values))
-    return [each for place, each in enumerate(found) if each not in found[:place]]
+        yield from _chain(part.kind(**part.values))
 
 
 def source(method: Method) -> Source:
@@ -122,8 +131,9 @@ def source(method: Method) -> Source:
     return Source(joined([each.digest for each in read], [values for _, values in used[1:]]), tuple(packages))
 
 
-def identity(name: str, values: Mapping[str, Any], method: Method) -> dict[str, Any]:
-    """What names the training of a method with these parameters, with the source of its parts if it has any."""
+def identity(name: str, method: Method) -> dict[str, Any]:
+    """Return the identity of the training of a method, with the source of its parts if it has any."""
+    values = parameters.identity(parameters.declared(type(method)), identifying_values(method))
     return {"method": name, "parameters": values, **({"parts": source(method).digest} if method.uses() else {})}
 
 
@@ -133,7 +143,7 @@ def ranking_key(
     """What names the ranking of a method that is not trained yet. pairs: those that it learns from."""
     return {
         "method": name,
-        "parameters": method.parameters(),
+        "parameters": identifying_values(method),
         "seed": 0 if method.deterministic else seed,
         "texts": [each.digest for each in texts],
         "pairs": None if pairs is None else pairs_digest(pairs.indptr, pairs.indices),

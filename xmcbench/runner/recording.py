@@ -111,6 +111,7 @@ def _record(
             supervision=row.method.supervision,
             deterministic=row.method.deterministic,
             source_sha256=planned.source_sha256,
+            names=planned.names,
         ),
         status=status,
         reason=reason,

@@ -101,7 +101,7 @@ def request_for(record: Record, dataset: str, registry: Registry) -> Request:
     cell = record.cell
     entry = registry[cell.method]
     method = entry.usable()
-    values = method.resolve(entry.name, cell.parameters)
+    values = method.resolve(entry.name, record.values)
     preset = next((each for each in method.presets if _variant(entry, each, values) == record.method.variant), None)
     name = f"{cell.method}:{preset}" if preset else cell.method
     return Request(dataset, cell.setting, (name,), None, {cell.method: values}, (cell.seed,), complete=not preset)
@@ -175,6 +175,7 @@ def _rows(request: Request, registry: Registry, elsewhere: Set[str]) -> tuple[li
             chosen = [method.resolve(name, {**base, **each}) for each in changes]
             entry.ask_ahead("describe", chosen)
             entry.ask_ahead("uses", chosen)
+            entry.ask_ahead("inputs", chosen)
             for values in chosen:
                 _check_supervision(name, values, request, registry)
                 rows.append(Row(entry, method, preset, values, _variant(entry, preset, values)))

@@ -62,6 +62,7 @@ def cell_job(
         source_sha256=planned.source_sha256,
         plugins=tuple(str(each.resolve()) for each in planned.plugins),
         parameters=planned.cell.parameters,
+        names=planned.names,
         seed=planned.cell.seed,
         compute=msgspec.structs.replace(compute, threads=threads),
         predictions=str(staged.predictions_path(planned.cell).resolve()) if staged else "",
