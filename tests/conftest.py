@@ -29,7 +29,7 @@ from xmcbench.records.record import (
     RanksFacts,
     SubsetFacts,
 )
-from xmcbench.records.standing import metrics_digest
+from xmcbench.records.standing import metrics_digest, ranks_digest
 from xmcbench.runner.executors import local
 from xmcbench.runner.executors.servers import Servers
 from xmcbench.setting import Setting
@@ -250,7 +250,12 @@ def record():
             result = {
                 "metrics": {"self": FilteredFigures(**figures, views=groups)},
                 "predictions": Predictions(file="p.npz", sha256=sha256_json("predictions"), depth=101),
-                "ranks": RanksFacts(file="r.npz", sha256=sha256_json("ranks"), truth_sha256=sha256_json("truth")),
+                "ranks": RanksFacts(
+                    file="r.npz",
+                    sha256=sha256_json("ranks"),
+                    truth_sha256=sha256_json("truth"),
+                    source_sha256=ranks_digest(),
+                ),
             }
         return Record(
             key=cell.key,

@@ -145,6 +145,38 @@ def test_a_change_of_the_metrics_changes_the_figures_and_runs_no_cell(tree, made
     }
 
 
+RIGHT = "ranks[hits.pair] = hits.rank + 1"
+WRONG = f"{RIGHT}\n    ranks[ranks == 1] = 9"
+
+
+def test_ranks_of_code_that_was_repaired_are_made_again_from_the_predictions(tree, made):
+    _, printed, _ = made
+    _, logs = tree.run()
+    tree.change("metrics/ranks.py", RIGHT, WRONG)
+    wrong, same = tree.run()
+    assert same == logs
+    assert {row.split()[0] for row in figures(wrong).values()} == {"0.00"}
+    assert stale(wrong) == set()
+    tree.change("metrics/ranks.py", WRONG, RIGHT)
+    mended, same = tree.run()
+    assert (figures(mended), same) == (figures(printed), logs)
+
+
+def test_ranks_of_other_code_are_stale_without_the_predictions(tree, made):
+    _, logs = tree.run()
+    shutil.move(tree.folder / "runs" / "predictions", tree.folder / "elsewhere")
+    try:
+        tree.change("runner/ranking.py", "first = empty = 0", "first = empty = 0 + 0")
+        marked, same = tree.run()
+        assert same == logs
+        assert marked.count("stale: the code that makes ranks has changed since this result was made") == 3
+    finally:
+        shutil.move(tree.folder / "elsewhere", tree.folder / "runs" / "predictions")
+    unmarked, same = tree.run()
+    assert same == logs
+    assert "stale" not in unmarked
+
+
 def test_another_version_of_the_protocol_is_written_into_the_records(tree):
     _, logs = tree.run()
     text = (tree.root / "metrics" / "protocol.py").read_text()

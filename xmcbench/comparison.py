@@ -162,7 +162,7 @@ def compare(
     if unpaired and not force:
         raise UsageError(f"the two rows differ in their {unpaired}", "`compare --force` shows them without a test")
     differences, instances, filter_name = _differences(one, other, filter, bool(unpaired))
-    judged = Registry().standing() if standing is None else standing
+    judged = Registry().standing(Path(runs)) if standing is None else standing
     return Comparison(
         one,
         other,

@@ -4,8 +4,10 @@ import pytest
 
 from xmcbench.metrics import VERSION
 from xmcbench.records import Standing
-from xmcbench.records.standing import figures_current, metrics_digest, valid_sources
+from xmcbench.records.equivalence import METRICS, RANKS, Evidence
+from xmcbench.records.standing import metrics_digest, ranks_digest, valid_sources
 from xmcbench.storage.canonical import sha256_json
+from xmcbench.storage.source import joined
 
 TODAY = Standing({"tfidf": sha256_json("today")})
 
@@ -29,6 +31,75 @@ def test_a_record_of_other_code_is_stale_unless_a_check_covers_it(record, altere
     assert not TODAY.stale(covered)
     assert valid_sources(covered) == {sha256_json(code) for code in ("before", "between", "today")}
     assert TODAY.stale(altered(record(code="before"), (("checks",), [checked("between")])))
+
+
+def listed(*codes, kind="canaries"):
+    """A list of sources with equal results, the first one first."""
+    return tuple(
+        Evidence(
+            source=code and sha256_json(code),
+            kind="first" if number == 0 else kind,
+            date="2026-01-02",
+            processor="P",
+        )
+        for number, code in enumerate(codes)
+    )
+
+
+def test_a_record_of_code_that_is_known_to_give_the_same_is_fresh(record):
+    linked = Standing(TODAY.sources, equivalence={"tfidf": (listed("before", "today"), listed("a", "b"))})
+    assert [linked.evidence(record(code=code)) for code in ("today", "before", "a")] == [
+        "same code",
+        "equal on canaries",
+        "stale",
+    ]
+    rerun = Standing(TODAY.sources, equivalence={"tfidf": (listed("before", "today", kind="reruns"),)})
+    assert rerun.evidence(record(code="before")) == "equal when rerun"
+    assert rerun.evidence(record("other")) == "not judged"
+    assert rerun.problems([record(seed=0, code="before"), record(seed=1)]) == ()
+    elsewhere = Standing(TODAY.sources, equivalence={"bm25": (listed("before", "today"),)})
+    assert elsewhere.stale(record(code="before"))
+
+
+def test_code_that_is_equal_to_other_code_alone_is_stale_and_not_mixed(record):
+    standing = Standing(TODAY.sources, equivalence={"tfidf": (listed("a", "b"),)})
+    found = standing.problems([record(seed=0, code="a"), record(seed=1, code="b")])
+    assert [problem.partition(":")[0] for problem in found] == ["stale"]
+
+
+def test_a_result_with_parts_is_fresh_where_all_of_them_give_the_same(record, altered):
+    sources = {name: sha256_json(f"{name} today") for name in ("tfidf", "outer")}
+    through = [("outer", {}), ("tfidf", {"k": 1})]
+    before = joined([sha256_json("outer before"), sha256_json("tfidf before")], [{"k": 1}])
+    made = altered(record("outer"), (("method", "source_sha256"), before))
+
+    def evidence(*lists):
+        equivalence = {name: (listed(f"{name} before", f"{name} today"),) for name in lists}
+        return Standing(sources, lambda cell: through, equivalence=equivalence).evidence(made)
+
+    assert [evidence(), evidence("tfidf"), evidence("outer"), evidence("outer", "tfidf")] == [
+        "stale",
+        "stale",
+        "stale",
+        "equal on canaries",
+    ]
+
+
+@pytest.mark.parametrize("before", [None, "earlier"])
+def test_ranks_of_other_code_are_stale_unless_it_is_known_to_make_the_same(record, altered, before):
+    other = altered(record(), (("ranks", "source_sha256"), before and sha256_json(before)))
+    assert not TODAY.stale(record())
+    assert TODAY.stale(other)
+    assert TODAY.problem(other) == "stale: the code that makes ranks has changed since this result was made"
+    same = listed(before, "x")
+    same = (*same, Evidence(source=ranks_digest(), kind="canaries", date="2026-01-02", processor="P"))
+    assert not Standing(TODAY.sources, equivalence={RANKS: (same,)}).stale(other)
+
+
+def test_figures_of_metrics_that_are_known_to_give_the_same_are_current(record, altered):
+    other = altered(record(), (("protocol", "source_sha256"), sha256_json("before")))
+    same = (*listed("before"), Evidence(source=metrics_digest(), kind="canaries", date="2026-01-02", processor="P"))
+    assert Standing(equivalence={METRICS: (same,)}).figures_current(other)
 
 
 def test_other_packages_make_no_record_stale(record, altered):
@@ -61,28 +132,28 @@ def test_the_problems_of_a_row_stand_once_and_seeds_of_different_code_are_mixed(
     [("version", VERSION - 1), ("source_sha256", "0" * 64), ("source_sha256", None), ("propensity", None)],
 )
 def test_figures_of_other_metrics_are_not_current(record, altered, place, value):
-    assert figures_current(record(), (0.55, 1.5))
-    assert not figures_current(altered(record(), (("protocol", place), value)), (0.55, 1.5))
+    assert TODAY.figures_current(record(), (0.55, 1.5))
+    assert not TODAY.figures_current(altered(record(), (("protocol", place), value)), (0.55, 1.5))
 
 
 def test_figures_of_other_propensities_are_not_current(record):
     assert record().protocol.source_sha256 == metrics_digest()
-    assert figures_current(record())
-    assert not figures_current(record(), (0.6, 2.6))
+    assert TODAY.figures_current(record())
+    assert not TODAY.figures_current(record(), (0.6, 2.6))
 
 
 def test_a_cell_is_changed_where_a_parameter_is_not_as_its_preset_has_it(record):
     standing = Standing(presets={"tfidf": {"": {"a": 1, "b": 2}, "small": {"a": 3, "b": 2}}})
-    cell = record("tfidf", a=3, b=2).cell
+    cell = record("tfidf", a=3, b=2)
     assert not standing.changed(cell, "small")
     assert standing.changed(cell, "")
     assert not standing.changed(cell, "", ignored=["a"])
     # A parameter that was added later has its default.
-    assert not standing.changed(record("tfidf", a=3).cell, "small")
-    assert standing.changed(record("tfidf", b=2).cell, "small")
+    assert not standing.changed(record("tfidf", a=3), "small")
+    assert standing.changed(record("tfidf", b=2), "small")
     # What is not known is not judged.
     assert not standing.changed(cell, "large")
-    assert not standing.changed(record("bm25", a=9).cell, "")
+    assert not standing.changed(record("bm25", a=9), "")
 
 
 def test_a_row_named_after_a_preset_is_stale_where_that_has_other_values_today(record, altered):

@@ -5,7 +5,7 @@ import pytest
 
 from xmcbench.errors import DataError, UsageError
 from xmcbench.plugins.registry import Registry
-from xmcbench.records import Store, as_json
+from xmcbench.records import Standing, Store, as_json
 from xmcbench.runner.execution import execute
 from xmcbench.runner.grid import Grid, requests_of
 from xmcbench.runner.place import Place
@@ -14,6 +14,8 @@ from xmcbench.runner.rescoring import evaluations, is_outdated, up_to_date
 from xmcbench.runner.scorer import Scorer
 from xmcbench.runner.waiting import Waits
 from xmcbench.setting import Setting
+
+TODAY = Standing()
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def outdated(stored, altered):
 
 def brought(record, store, filter_name="none"):
     with Scorer() as scorer:
-        return up_to_date(record, filter_name, record.protocol.propensity, store, scorer)
+        return up_to_date(record, "tiny", filter_name, record.protocol.propensity, store, scorer, TODAY)
 
 
 def test_figures_of_other_metrics_are_replaced(stored, outdated):
@@ -91,12 +93,12 @@ def test_a_record_keeps_its_filter_where_the_other_was_not_scored(stored, outdat
 def test_a_filter_that_was_not_scored_makes_no_record_outdated(stored, altered):
     record, _ = stored
     constants = record.protocol.propensity
-    assert not is_outdated(record, "none", constants)
-    assert not is_outdated(record, "file", constants)
-    assert is_outdated(record, "none", (9.0, 9.0))
+    assert not is_outdated(record, "none", constants, TODAY)
+    assert not is_outdated(record, "file", constants, TODAY)
+    assert is_outdated(record, "none", (9.0, 9.0), TODAY)
     other = altered(record, (("metrics", "self"), as_json(record)["metrics"]["none"]), (("protocol", "filter"), "self"))
-    assert is_outdated(other, "none", constants)
-    assert not is_outdated(msgspec.structs.replace(other, ranks=None), "none", constants)
+    assert is_outdated(other, "none", constants, TODAY)
+    assert not is_outdated(msgspec.structs.replace(other, ranks=None), "none", constants, TODAY)
 
 
 def test_a_cell_that_another_run_scores_again_is_not_trained_again(chance, outdated, tiny, monkeypatch):

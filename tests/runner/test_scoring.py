@@ -11,7 +11,7 @@ from xmcbench.errors import DataError, MethodError
 from xmcbench.metrics import VERSION
 from xmcbench.records import Cell, Store, Truth
 from xmcbench.records.standing import metrics_digest
-from xmcbench.runner import scorer, scoring
+from xmcbench.runner import ranking, scorer, scoring
 from xmcbench.runner.scorer import Scorer
 from xmcbench.setting import Setting, draw
 from xmcbench.topk import TopK
@@ -55,8 +55,8 @@ def test_predictions_are_ranked_some_rows_at_a_time(at_hand, rows):
     scores[[3, 5, 112]] = -np.inf
     whole, truth = TopK.from_scores(scores, 117), Truth.of(dataset)
     parts = [TopK(whole.indices[at : at + rows], whole.scores[at : at + rows]) for at in range(0, len(whole), rows)]
-    expected, empty = scoring.rank([whole], dataset, truth, None)
-    found, empty_of_parts = scoring.rank(iter(parts), dataset, truth, None)
+    expected, empty = ranking.rank([whole], dataset, truth, None)
+    found, empty_of_parts = ranking.rank(iter(parts), dataset, truth, None)
     assert empty == empty_of_parts == 3
     for name in dataset.filters:
         assert expected.by_filter[name].any()

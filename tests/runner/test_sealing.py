@@ -138,14 +138,14 @@ class Patcher(Honest):
         import xmcbench.metrics
         from xmcbench.metrics import evaluation, ranks
         from xmcbench.records import Store
-        from xmcbench.runner import scorer, scoring
+        from xmcbench.runner import ranking, scorer, scoring
 
         def best(predicted, pairs, removed=None):
             return np.ones(len(pairs), np.uint8)
 
-        for module in (xmcbench.metrics, evaluation, ranks, scoring):
+        for module in (xmcbench.metrics, evaluation, ranks, ranking):
             module.true_ranks = best
-        scoring.rank = scoring.figures = scorer.Scorer.score = Store.write = best
+        ranking.rank = scorer.rank = scoring.figures = scorer.Scorer.score = Store.write = best
 
 
 class Editor(Honest):

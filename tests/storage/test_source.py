@@ -14,10 +14,10 @@ import pytest
 from xmcbench import environment
 from xmcbench.plugins.loading import from_file
 from xmcbench.plugins.registry import Registry
-from xmcbench.storage import source
+from xmcbench.storage import source, syntax
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.source import Sources, module_digest, source_digest, source_of
-from xmcbench.storage.syntax import Syntax
+from xmcbench.storage.source import Sources, module_digest, modules_digest, source_digest, source_of
+from xmcbench.storage.syntax import Syntax, edited, keep_first, syntax_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,6 @@ PACKAGE = {
     "two.py": "class Two:\n    def fit(self):\n        from pack.rooms import late\n        return 1\n",
     "other.py": "x = 1\n",
     "util.py": "RATE = 1\n",
-    "budgets.py": "LONG = LONGER = 9\nSHORT = SHORTER = LARGE = {}\n",
     "rooms/__init__.py": "",
     "rooms/shared.py": "def helper():\n    return 1\n",
     "rooms/late.py": "import pack.rooms.deep\ny = 1\n",
@@ -111,36 +110,18 @@ FULL = '''"""A module."""
 import math
 from typing import TYPE_CHECKING, Annotated
 
-from pack import budgets
-from pack.budgets import LONG, SHORT
 from xmcbench import Doc, Method
-
-SHARED = Doc("a text that many share", "a source")
-_STEPS = 10
-_SMALL = {"steps": _STEPS, **SHORT}
-
-def _rows():
-    return {"1": {"steps": 20}}
-
-class Helper(dict):
-    choices = {"a": 1}
 
 class One(Method):
     """A class."""
 
-    presets = {"small": _SMALL, "large": {"steps": 30, **budgets.LARGE}}
-    ablation: dict = _rows()
-    choices = {"small": "an author"}
     rate: Annotated[float, Doc("how fast", "another source", added=False)] = 0.5
 
-    def fit(self, x):
+    def fit(self, x: int) -> list:
         """A method."""
         if x < 0:
             raise ValueError(f"{x} is negative", "take another")
-        return [x, "text", math.pi, LONG]
-
-class Longer(One):
-    presets = {**One.presets, "huge": {"steps": 90}}
+        return [x, "text", math.pi]
 '''
 SAME = {
     "a comment": ("import math", "import math  # for pi\n\n# and more"),
@@ -148,45 +129,28 @@ SAME = {
     "the docstring of a function": ('"""A method."""\n        ', ""),
     "the docstring of the module": ('"""A module."""', '"""Another."""'),
     "formatting": (
-        '[x, "text", math.pi, LONG]',
-        "[\n            x,\n            'text',\n            math.pi,\n            LONG,\n        ]",
+        '[x, "text", math.pi]',
+        "[\n            x,\n            'text',\n            math.pi,\n        ]",
     ),
     "parentheses": ("if x < 0:", "if (x < 0):"),
-    "what a parameter means": ('"how fast", "another source"', '"how fast it learns"'),
-    "what a shared parameter means": ('"a text that many share", "a source"', '"another"'),
-    "where the values of presets come from": ('"an author"', '"another author"'),
-    "that no values were chosen": ('    choices = {"small": "an author"}\n', ""),
-    "choices that are more than text": ('"an author"', "str(1)"),
-    "a preset": ('"steps": 30', '"steps": 40'),
-    "a preset beside those of another class": ('"steps": 90', '"steps": 91'),
-    "one preset more": ('"large": {', '"larger": {}, "large": {'),
-    "what only presets are made of": ("_STEPS = 10", "_STEPS = 20"),
-    "an import for presets alone": ("import LONG, SHORT", "import LONG, SHORTER as SHORT"),
-    "a row of the ablation": ('"steps": 20', '"steps": 10'),
+    "the meaning of a parameter": ('"how fast", "another source"', '"how fast it learns"'),
+    "the range of a parameter, whose values a record has": ("rate: Annotated[float,", "rate: Annotated[float, '>= 0',"),
+    "the type of an argument": ("x: int", "x: float"),
+    "the type of a result": (" -> list", ""),
     "an import for types": ("\nclass One(", "\nif TYPE_CHECKING:\n    from pack.other import x\n\nclass One("),
-    "the message of an exception": ('f"{x} is negative", "take another"', '"no"'),
 }
 OTHER = {
     "a constant": ("0.5", "0.25"),
-    "a constant's type": ("0.5", "1 / 2"),
+    "the type of a constant": ("0.5", "1 / 2"),
     "a name": ("rate", "ratio"),
     "a text": ('"text"', '"texts"'),
+    "the message of an exception": ("is negative", "is less than 0"),
     "an operator": ("x < 0", "x <= 0"),
     "the kind of an exception": ("ValueError", "TypeError"),
     "an import": ("import math", "import cmath as math"),
-    "an annotation, which may be a hyper-parameter": ("rate: Annotated[float", "rate: Annotated[int"),
-    "whether a parameter is part of older cells": ("added=False", "added=True"),
-    "a constant that is called choices": ("SHARED = Doc(", "choices = Doc("),
-    "a constant that is called presets": ("SHARED = Doc(", "presets = Doc("),
-    "choices of a class that is no method": ('{"a": 1}', '{"a": 2}'),
-    "a function that is called choices": (
-        "    def fit(self",
-        "    def choices(self):\n        return 1\n\n    def fit(self",
-    ),
-    "a preset that the method reads": ('return [x, "text"', 'return [x, self.presets["large"]'),
-    "what presets and the method share": ("_STEPS = 10", "_STEPS = 20\nrate = _STEPS"),
-    "a name for presets that other modules may import": ("_STEPS = 10", "STEPS = 10\n_STEPS = STEPS"),
-    "an import that presets share": ("import LONG, SHORT", "import LONGER as LONG, SHORT"),
+    "the default of an argument": ("x: int", "x: int = 1"),
+    "a field without a value": ("    rate:", "    steps: int\n    rate:"),
+    "presets inside the module": ("    rate:", "    presets = {}\n    rate:"),
     "what runs where types are not checked": ("\nclass One(", "\nif not TYPE_CHECKING:\n    x = 1\n\nclass One("),
     "the other branch": (
         "\nclass One(",
@@ -208,25 +172,65 @@ def test_what_may_change_a_result_changes_the_digest(digests, change):
     assert differing(before, digests({"one.py": FULL.replace(*OTHER[change])})) == [0]
 
 
-def test_another_function_of_the_name_is_no_description(digests):
-    own = "def Doc(rate):\n    return rate\n\nclass One:\n    rate = Doc(1)\n"
-    assert differing(digests({"one.py": own}), digests({"one.py": own.replace("Doc(1)", "Doc(2)")})) == [0]
-
-
 def test_a_module_imported_for_types_alone_does_not_count(digests):
     imports = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack import other\n"
     typed = {"one.py": f"{imports}class One: ...\n"}
     assert digests(typed) == digests({**typed, "other.py": "x = 2\n"})
 
 
-@pytest.mark.parametrize("line", ["from pack.budgets import SHORT as small", "import pack.budgets as small"])
-def test_a_module_imported_for_presets_alone_does_not_count(digests, line):
-    method = "import xmcbench\nclass One(xmcbench.Method):"
-    named = {"one.py": f"{line}\n{method}\n    presets = {{'small': small}}\n"}
-    longer = {"budgets.py": PACKAGE["budgets.py"] + "LONGEST = 10\n"}
-    assert digests(named) == digests({**named, **longer})
-    read = {"one.py": f"{named['one.py']}    steps = small\n"}
-    assert differing(digests(read), digests({**read, **longer})) == [0]
+@pytest.mark.parametrize("file", ["presets.py", "presets/one.py"])
+def test_a_module_called_presets_does_not_count(digests, file):
+    module = file.removesuffix(".py").replace("/", ".")
+    named = {"one.py": f"from pack.{module} import SMALL\nclass One: presets = SMALL\n"}
+    small = {file: "from pack.util import RATE\nSMALL = {'rate': RATE}\n"}
+    before = digests({**named, **small})
+    assert digests({**named, file: "SMALL = {'rate': 2}\n"}) == before
+    assert digests({**named, **small, "util.py": "RATE = 2\n"}) == before
+
+
+def test_files_that_a_class_declares_count(digests, tmp_path):
+    declared = {"one.py": "class One:\n    files = ('table.txt', 'rooms/data.bin')\n"}
+    files = {"table.txt": "1", "rooms/data.bin": "1"}
+    before = digests({**declared, **files})
+    for changed in files:
+        assert differing(before, digests({**declared, **files, changed: "2"})) == [0]
+    assert differing(before, digests({"one.py": declared["one.py"].replace("'table.txt', ", "")})) == [0]
+    inherited = {**declared, "two.py": "from pack.one import One\nclass Two(One): ...\n"}
+    assert differing(digests(inherited), digests({**inherited, **files, "table.txt": "2"})) == [0, 1]
+    (tmp_path / "pack" / "table.txt").unlink()
+    with pytest.raises(OSError, match=r"table\.txt"):
+        source_digest(sys.modules["pack.one"].One)
+
+
+def test_the_modules_of_a_list_count_without_what_they_import(write):
+    def digest(changes=()):
+        write(changes)
+        return modules_digest("pack.one", "pack.util")
+
+    before = digest()
+    assert digest({"rooms/shared.py": "x = 2\n", "__init__.py": "x = 1\n"}) == before
+    assert digest({"util.py": "RATE = 2\n"}) != before
+
+
+def test_a_process_that_keeps_the_first_reading_knows_which_files_were_edited(tmp_path, monkeypatch):
+    file = tmp_path / "module.py"
+    file.write_text("import numpy\nRATE = 1\n")
+
+    def write(text, seconds):
+        file.write_text(text)
+        os.utime(file, (file.stat().st_mtime + seconds,) * 2)
+
+    monkeypatch.setattr(syntax, "_readings", syntax._Readings())
+    assert edited([file]) == []
+    keep_first()
+    first = syntax_of(file, "module")
+    assert first.imports == ("numpy",)
+    write("import numpy\nRATE = 1  # a comment\n", 1)
+    assert edited([file]) == []
+    write("import numpy\nRATE = 2\n", 2)
+    assert syntax_of(file, "module") == first
+    assert edited([file, tmp_path / "other.py"]) == [file]
+    assert edited([]) == []
 
 
 def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
@@ -508,7 +512,7 @@ class A(B, metaclass=C):
             case None | "b" | -1:
                 pass
 '''
-PINNED = "fcec12e60761e7649fe00dcbeb1eb44306341523cdaf484f92442a6e94f5a602"
+PINNED = "9e2a887b10ed9478ef1831ae64af0f9ad19bbc5b4c61c7c9031dee22757769a5"
 
 
 def test_a_digest_is_pinned(tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
     from xmcbench.comparison import compare
 
-    standing = request.registry(arguments.plugin).standing()
+    standing = request.registry(arguments.plugin).standing(arguments.runs)
     comparison = compare(
         arguments.first,
         arguments.second,

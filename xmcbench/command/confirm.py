@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnknownName("method", unknown[0], ran, where=f"in {arguments.runs}")
     if missing := [name for name in datasets if name not in {record.cell.dataset for record in records}]:
         raise UsageError(f"{arguments.runs} has no record of {missing[0]}", "see `xmcbench ls results`")
-    standing = registry.standing()
+    standing = registry.standing(arguments.runs)
     report.note_unknown(records, standing)
     found = [
         group

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.html:
         report.check_new(arguments.html, arguments.force)
-    standing = request.registry(arguments.plugin).standing()
+    standing = request.registry(arguments.plugin).standing(arguments.runs)
     found = explain(
         arguments.first,
         arguments.second,

@@ -58,7 +58,7 @@ def _records(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
-    write_records(records, arguments.out, request.registry(arguments.plugin).standing())
+    write_records(records, arguments.out, request.registry(arguments.plugin).standing(arguments.runs))
     print(f"{counted(len(records), 'record')} in {arguments.out}")
     return report.warn_left_out(store)
 
@@ -68,7 +68,7 @@ def _mlflow(arguments: argparse.Namespace) -> int:
     from xmcbench.command import report
 
     store, records = _read(arguments.runs)
-    standing = request.registry(arguments.plugin).standing()
+    standing = request.registry(arguments.plugin).standing(arguments.runs)
     new = log_records(records, str(arguments.runs), arguments.to, arguments.experiment, standing)
     left = len(records) - new
     print(f"{counted(new, 'record')} in {arguments.to}" + (f", {left} already there" if left else ""))

@@ -108,10 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not (runs / "records").is_dir():
         raise UsageError(f"there are no records in {runs}", "give the folder that `xmcbench run` wrote: --runs DIR")
     registry = request.registry(arguments.plugin)
-    standing = registry.standing()
+    standing = registry.standing(runs)
     failed = _refresh(arguments, Store(runs), registry, standing) if arguments.refresh else 0
     store = Store(runs)
-    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments))
+    records, outdated = _with_current_figures(store, arguments.check, request.named(arguments), standing)
     left_out = report.warn_left_out(store)
     records, earlier = latest(records)
     report.note_earlier(earlier)
@@ -170,15 +170,17 @@ def _refresh(arguments: argparse.Namespace, store: Store, registry: Registry, st
     return failed
 
 
-def _with_current_figures(store: Store, check: bool, places: Mapping[str, str]) -> tuple[list[Record], list[str]]:
-    """The records, scored again from their ranks where metrics, propensities or the default filter have changed.
+def _with_current_figures(
+    store: Store, check: bool, places: Mapping[str, str], standing: Standing
+) -> tuple[list[Record], list[str]]:
+    """Return the records, scored again where the code of ranks or metrics, propensities or the default filter changed.
 
     places: where datasets are that are not found by their names. With ``check`` nothing is written; the second part
     names the records that would be.
     """
     from xmcbench.data.catalog import known_datasets, load_dataset
     from xmcbench.errors import StorageError
-    from xmcbench.runner.rescoring import is_outdated, up_to_date
+    from xmcbench.runner.rescoring import can_rank_again, is_outdated, up_to_date
     from xmcbench.runner.scorer import Scorer
 
     cards = {each.name: each.card for each in known_datasets() if each.card}
@@ -189,12 +191,15 @@ def _with_current_figures(store: Store, check: bool, places: Mapping[str, str]) 
             card, scored = cards.get(record.cell.dataset), record.protocol
             constants = (card.propensity.a, card.propensity.b) if card else scored.propensity
             default = card.filter if card else scored.filter
-            if not constants or not is_outdated(record, default, constants):
+            ranked_again = can_rank_again(record, store, standing)
+            if not constants or not (ranked_again or is_outdated(record, default, constants, standing)):
                 records.append(record)
                 continue
-            path = store.record_path(record.cell)
-            outdated.append(f"{path}: figures are from other metrics or propensities, or of another default filter")
-            found = record if check else up_to_date(record, default, constants, store, scorer)
+            path, name = store.record_path(record.cell), record.cell.dataset
+            code = "its ranks are from other code" if ranked_again else "figures are from other metrics or propensities"
+            outdated.append(f"{path}: {code}, or of another default filter")
+            place = places.get(name, name)
+            found = record if check else up_to_date(record, place, default, constants, store, scorer, standing)
             if found is None:
                 raise StorageError(f"{path}: another run has this cell", "wait until it has ended")
             records.append(found)

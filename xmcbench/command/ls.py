@@ -211,7 +211,7 @@ def _results(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
 
     store, listing = Store(arguments.runs), []
     store.check_exists()
-    standing, here = request.registry(arguments.plugin).standing(), environment.packages()
+    standing, here = request.registry(arguments.plugin).standing(arguments.runs), environment.packages()
     records = store.records()
     report.note_unknown(records, standing)
     for record in records:

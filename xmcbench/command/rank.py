@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     records, earlier = latest(store.records())
     report.note_earlier(earlier)
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
-    standing = request.registry(arguments.plugin).standing()
+    standing = request.registry(arguments.plugin).standing(arguments.runs)
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
     with store.noting_left_out():
         made = overall.overall(

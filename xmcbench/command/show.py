@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             **chosen,
             filter=name,
             k=arguments.k,
-            standing=registry.standing(),
+            standing=registry.standing(arguments.runs),
         )
     else:
         if name is not None:

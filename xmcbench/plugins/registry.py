@@ -14,14 +14,18 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+import msgspec
+
+from xmcbench import parameters
 from xmcbench.errors import PluginError, UnknownName, UsageError, XmcbenchError
 from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET, Description, Values
-from xmcbench.plugins.inspection import TIME_LIMIT_S, Answer, Inspected, Inspection, Plugin, Question
+from xmcbench.plugins.inspection import TIME_LIMIT_S, About, Answer, Inspected, Inspection, Plugin, Question
 from xmcbench.plugins.loading import check_file, check_imported, distribution_of, from_point, origin_of, points
 from xmcbench.records import Cell, Standing
+from xmcbench.records.equivalence import Equivalence, read_equivalence
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.source import Sources, joined
 
@@ -139,16 +143,27 @@ class Entry:
         said = self._said("uses", dict(values)) if self.described().uses else ""  # type: ignore[arg-type]
         return tuple(said.splitlines())
 
-    def ask_ahead(self, about: Literal["describe", "require", "uses"], rows: Sequence[Values]) -> None:
+    def contents(self, values: Mapping[str, object]) -> dict[str, str]:
+        """Return parameter -> identity of its content, for the parameters that name a file, a folder, or a model.
+
+        Raises what the method raises.
+        """
+        method = self.described()
+        if not method.inputs and not parameters.naming_files(method.parameters, values):
+            return {}
+        return msgspec.json.decode(self._said("inputs", dict(values)), type=dict[str, str])  # type: ignore[arg-type]
+
+    def ask_ahead(self, about: About, rows: Sequence[Values]) -> None:
         """Ask at once what will be wanted of several rows: starting a process for a plug-in takes half a second."""
         method = self.usable()
-        if {"describe": method.describes, "require": method.requires, "uses": method.uses}[about]:
+        overridden = {"describe": method.describes, "require": method.requires, "uses": method.uses}
+        if overridden.get(about, method.inputs):
             self._subject().ask([Question(self.name, about, dict(values)) for values in rows])
 
     def _has(self, which: str) -> bool:
         return bool(getattr(self.usable(), which))
 
-    def _said(self, about: Literal["describe", "require", "uses"], values: Values, files: Sequence[Path] = ()) -> str:
+    def _said(self, about: About, values: Values, files: Sequence[Path] = ()) -> str:
         question = Question(self.name, about, dict(values), tuple(str(each.resolve()) for each in files))
         return self._subject().answer(question).taken()
 
@@ -174,6 +189,7 @@ class Registry:
         self._limit_s = min(time_limit_s or TIME_LIMIT_S, TIME_LIMIT_S)
         self._sources = Sources()
         self._origins: dict[str, str] = {}
+        self._equivalence: dict[Path, Equivalence] = {}
         self._replaceable: set[str] = set()
         self._load: dict[str, Callable[[], Entry]] = {}
         self._broken_files: list[Entry] = []
@@ -235,7 +251,8 @@ class Registry:
         Raises what ``used`` raises.
         """
         through = self.through(name, values)
-        return joined([self[each].source_sha256 for each, _ in through], [inner for _, inner in through[1:]])
+        inner = [{**given, **self[part].contents(given)} for part, given in through[1:]]
+        return joined([self[method].source_sha256 for method, _ in through], inner)
 
     def used(self, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
         """A method and all that it uses with these parameters, by name, itself first.
@@ -280,12 +297,18 @@ class Registry:
             raise UnknownName("preset", preset, method.presets, where=f"of {name}")
         return entry, method.resolve(name, method.presets.get(preset or DEFAULT_PRESET, {}))
 
-    def standing(self, names: Iterable[str] | None = None) -> Standing:
-        """Today's code of all methods, or of the named ones, by which a record is judged."""
+    def standing(self, runs: Path, names: Iterable[str] | None = None) -> Standing:
+        """Return today's code of all methods, or of the named ones, by which the records of a runs folder are judged.
+
+        Raises StorageError where the file of sources with equal results is damaged.
+        """
+        if runs not in self._equivalence:
+            self._equivalence[runs] = read_equivalence(runs)
         sources = self.sources(names)
         known = {name: self[name].described() for name in sources}
         presets = {name: _presets(name, method) for name, method in known.items()}
-        return Standing(sources, self._through_cell, presets, {name: each.described for name, each in known.items()})
+        described = {name: method.described for name, method in known.items()}
+        return Standing(sources, self._through_cell, presets, described, self._equivalence[runs])
 
     def _through_cell(self, cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
         """What a cell goes through today; a method of it that is not here is there by its name alone."""
@@ -293,7 +316,10 @@ class Registry:
         try:
             parts = [spec.partition(":")[0].strip() for spec in self[cell.method].uses(cell.parameters)]
             lacking = [each for each in parts if each not in self._load]
-            return [*itself, *((each, {}) for each in lacking)] if lacking else self.through(*itself[0])
+            if lacking:
+                return [*itself, *((name, {}) for name in lacking)]
+            inner = self.through(*itself[0])[1:]
+            return [*itself, *((name, {**values, **self[name].contents(values)}) for name, values in inner)]
         except XmcbenchError:
             return itself
 

@@ -81,7 +81,8 @@ class MethodFacts(_Part, frozen=True, kw_only=True):
     """The description of a method.
 
     variant: preset, encoder, training budget, changed parameters. deterministic: whether results do not depend on the
-    seed. source_sha256: of the code that made the result (``xmcbench.storage.source``).
+    seed. source_sha256: of the code that made the result (``xmcbench.storage.source``). names: parameter -> the file,
+    folder, or model that it named; the cell has its content instead.
     """
 
     title: str
@@ -89,6 +90,7 @@ class MethodFacts(_Part, frozen=True, kw_only=True):
     supervision: Literal["unused", "optional", "required"]
     deterministic: bool = False
     source_sha256: Sha256
+    names: dict[str, str] = {}
 
 
 class SubsetFacts(_Part, frozen=True, kw_only=True):
@@ -137,11 +139,15 @@ class Predictions(_Part, frozen=True, kw_only=True):
 
 
 class RanksFacts(_Part, frozen=True, kw_only=True):
-    """The stored ranks of the true pairs, and the SHA-256 of those true pairs."""
+    """The stored ranks of the true pairs, the SHA-256 of these true pairs, and of the source that made the ranks.
+
+    The source is null in records from before it was recorded.
+    """
 
     file: str
     sha256: Sha256
     truth_sha256: Sha256
+    source_sha256: Sha256 | None = None
 
 
 class Environment(_Part, frozen=True, kw_only=True):
@@ -246,6 +252,11 @@ class Record(_Part, frozen=True, kw_only=True):
     def finished(self) -> bool:
         """Whether the cell has predictions, with or without figures."""
         return self.status in ("ok", "unscored")
+
+    @property
+    def values(self) -> dict[str, bool | int | float | str | None]:
+        """The parameters as they were given: with the names of files, folders, and models."""
+        return {**self.cell.parameters, **self.method.names}
 
     @property
     def seedless(self) -> bool:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from xmcbench.metrics import protocol
+from xmcbench.records.equivalence import METRICS, RANKS, Equivalence, equal_sources
 from xmcbench.records.record import Cell, Record
-from xmcbench.storage.source import joined, module_digest
+from xmcbench.storage.canonical import canonical_json
+from xmcbench.storage.source import joined, module_digest, modules_digest
 
 #: What to do about a result that is not judged, because a method that it goes through is not here.
 HINT = "name the file of a plug-in with --plugin"
 
-#: The modules that compute figures from ranks.
-_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
+#: The modules that compute figures from ranks, and those that make ranks from predictions.
+_OF_METRICS = tuple(f"xmcbench.metrics.{name}" for name in ("evaluation", "propensity", "ranks", "views"))
+_OF_RANKS = (
+    "xmcbench.metrics.filters",
+    "xmcbench.metrics.ranking",
+    "xmcbench.metrics.ranks",
+    "xmcbench.metrics.true_pairs",
+    "xmcbench.runner.ranking",
+)
 
 
 def metrics_digest() -> str:
-    """SHA-256 (hex) of the source of the metrics."""
-    return module_digest(*_METRICS)
+    """Return the SHA-256 (hex) of the source of the metrics."""
+    return module_digest(*_OF_METRICS)
+
+
+def ranks_digest() -> str:
+    """Return the SHA-256 (hex) of the source that makes ranks from predictions."""
+    return modules_digest(*_OF_RANKS)
 
 
 def _only_its_own(cell: Cell) -> list[tuple[str, Mapping[str, object]]]:
@@ -31,48 +46,105 @@ class Standing:
 
     through: the methods that a cell goes through, each with its parameters, its own first. presets: method -> preset ->
     all parameters as it has them; the preset "" has the defaults. described: method -> parameters that its rows' names
-    describe in words.
+    describe in words. equivalence: sources that give equal results.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
     through: Callable[[Cell], Sequence[tuple[str, Mapping[str, object]]]] = _only_its_own
     presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
     described: Mapping[str, Collection[str]] = field(default_factory=dict)
+    equivalence: Equivalence = field(default_factory=dict)
+    _judged: dict[str, set[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def evidence(self, record: Record) -> str:
+        """Return why a result is fresh: ``same code``, ``equal on canaries``, ``equal when rerun``; or ``stale``.
+
+        A result whose method is not here is ``not judged``.
+        """
+        if self.lacking(record):
+            return "not judged"
+        if self.stale(record):
+            return "stale"
+        own = valid_sources(record)
+        if self._joined(self.through(record.cell), lambda name: [self.sources[name]]) <= own:
+            return "same code"
+        reruns = [
+            entry
+            for listed in self.equivalence.get(record.cell.method, ())
+            for entry in listed
+            if entry.kind == "reruns" and entry.source in {*own, self.sources[record.cell.method]}
+        ]
+        return "equal when rerun" if reruns else "equal on canaries"
 
     def stale(self, record: Record) -> bool:
-        """Whether the code of the method has changed since, and no later check covers the record."""
+        """Whether the code of the method, or of the ranks, has changed and is not known to give the same result."""
+        return self.stale_source(record) or self.stale_ranks(record)
+
+    def stale_source(self, record: Record) -> bool:
+        """Whether the code of the method has changed since, and is not known to give the same result."""
         through = self.through(record.cell)
-        known = [self.sources[name] for name, _ in through if name in self.sources]
-        today = joined(known, [values for _, values in through[1:]]) if len(known) == len(through) else None
-        return today is not None and today not in valid_sources(record)
+        if any(name not in self.sources for name, _ in through):
+            return False
+        key = canonical_json([[name, values] for name, values in through])
+        if key not in self._judged:
+            self._judged[key] = self._joined(
+                through, lambda name: equal_sources(self.equivalence, name, self.sources[name])
+            )
+        return self._judged[key].isdisjoint(valid_sources(record))
+
+    def stale_ranks(self, record: Record) -> bool:
+        """Whether other code has made the ranks, which is not known to give the same ones."""
+        if record.ranks is None:
+            return False
+        return record.ranks.source_sha256 not in equal_sources(self.equivalence, RANKS, ranks_digest())
+
+    def figures_current(self, record: Record, propensity: tuple[float, float] | None = None) -> bool:
+        """Whether today's metrics give these figures, with these propensity constants (default: the record's)."""
+        scored = record.protocol
+        return (
+            scored.version == protocol.VERSION
+            and scored.source_sha256 in equal_sources(self.equivalence, METRICS, metrics_digest())
+            and propensity in (None, scored.propensity)
+        )
+
+    @staticmethod
+    def _joined(
+        through: Sequence[tuple[str, Mapping[str, object]]], sources: Callable[[str], Iterable[str | None]]
+    ) -> set[str]:
+        """Return the joined sources of a cell, for every combination of the sources of what it goes through."""
+        inner = [values for _, values in through[1:]]
+        combined = product(*(filter(None, sources(name)) for name, _ in through))
+        return {joined(digests, inner) for digests in combined}
 
     def lacking(self, record: Record) -> list[str]:
         """The methods that a record goes through and that are not here: it is not judged."""
         return [name for name, _ in self.through(record.cell) if name not in self.sources]
 
-    def changed(self, cell: Cell, preset: str, ignored: Collection[str] = ()) -> bool:
-        """Whether a cell has other parameters than the preset gives it today, those in ``ignored`` left out.
+    def changed(self, record: Record, preset: str, ignored: Collection[str] = ()) -> bool:
+        """Whether a record has other parameters than the preset gives it today, those in ``ignored`` left out.
 
         False where the method or the preset is not known.
         """
-        known = self.presets.get(cell.method, {})
+        known = self.presets.get(record.cell.method, {})
         if preset not in known:
             return False
         # A parameter that was added later is not in the cell, and has its default.
-        whole = {**known[""], **cell.parameters}
+        whole = {**known[""], **record.values}
         return any(whole.get(name) != value for name, value in known[preset].items() if name not in ignored)
 
     def changed_preset(self, record: Record) -> str:
         """The preset in the name of the record's row, where it has other values today that the name does not show."""
         preset, *rest = record.method.variant.split(", ")
-        shown = {name for name, equals, _ in (each.partition("=") for each in rest) if equals}
+        shown = {name for name, equals, _ in (part.partition("=") for part in rest) if equals}
         described = self.described.get(record.cell.method, ())
-        return preset if preset and self.changed(record.cell, preset, {*shown, *described}) else ""
+        return preset if preset and self.changed(record, preset, {*shown, *described}) else ""
 
     def problem(self, record: Record) -> str:
         """A note for readers of the record's figures; empty if all is well."""
-        if self.stale(record):
+        if self.stale_source(record):
             return "stale: the method's code has changed since this result was made"
+        if self.stale_ranks(record):
+            return "stale: the code that makes ranks has changed since this result was made"
         if preset := self.changed_preset(record):
             return f"stale: the preset {preset} has had other values since this result was made"
         if record.protocol.version != protocol.VERSION:
@@ -84,21 +156,18 @@ class Standing:
         group = list(records)
         found = dict.fromkeys(filter(None, map(self.problem, group)))
         partly = [f"{problem} (in some of its results)" for problem in found if not all(map(self.problem, group))]
-        shared = set.intersection(*(valid_sources(record) for record in group)) if group else {""}
+        shared = set.intersection(*map(self._equal, group)) if group else {""}
         mixed = () if shared else ("mixed: its results were made by different code",)
         return (*(partly or found), *mixed)
 
+    def _equal(self, record: Record) -> set[str]:
+        """Return all sources that are known to give the record's result."""
+        name = record.cell.method
+        linked = {equal for source in valid_sources(record) for equal in equal_sources(self.equivalence, name, source)}
+        fresh = {"today"} if not self.lacking(record) and not self.stale_source(record) else set()
+        return {*filter(None, linked), *fresh}
+
 
 def valid_sources(record: Record) -> set[str]:
-    """All sources that are known to give the record's result."""
+    """Return the sources that a record itself names: of the code that made it, and of earlier checks."""
     return {record.method.source_sha256, *(check.source_sha256 for check in record.checks)}
-
-
-def figures_current(record: Record, propensity: tuple[float, float] | None = None) -> bool:
-    """Whether today's metrics give these figures, with these propensity constants (default: the record's)."""
-    scored = record.protocol
-    return (
-        scored.version == protocol.VERSION
-        and scored.source_sha256 == metrics_digest()
-        and propensity in (None, scored.propensity)
-    )

@@ -21,6 +21,7 @@ from xmcbench.records.record_json import DamagedRecord, as_json, check_readable,
 from xmcbench.setting import Subset
 from xmcbench.storage.artifacts import sweep_artifacts
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
+from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import in_use
 from xmcbench.storage.pairs import read_pattern
 from xmcbench.storage.temporary import folder_in, sweep
@@ -214,6 +215,14 @@ class Store:
     def _has_result(self, cell: Cell) -> bool:
         earlier = self.sound(cell)
         return earlier is not None and earlier.finished
+
+    def has_predictions(self, record: Record) -> bool:
+        """Whether the predictions that a record was scored from are here, unchanged."""
+        path = self.predictions_path(record.cell)
+        try:
+            return record.predictions is not None and sha256_file(path) == record.predictions.sha256
+        except (OSError, ValueError):
+            return False
 
     def record_files(self) -> list[Path]:
         """The files of all records, by name. Raises StorageError for a folder that cannot be read."""

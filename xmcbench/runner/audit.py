@@ -58,8 +58,10 @@ def audit(record: Record, store: Store, dataset: Dataset, source: str, registry:
     }
     if said["predictions"]["empty"] is None:  # from before they were counted
         follows["predictions"]["empty"] = None
-    # Different metric code is acceptable if it gives the same figures.
-    follows["protocol"]["source_sha256"] = said["protocol"]["source_sha256"]
+    # Different code is acceptable if it gives the same ranks and figures.
+    for field in ("protocol", "ranks"):
+        if said[field] and follows[field]:
+            follows[field]["source_sha256"] = said[field]["source_sha256"]
     for field, value in follows.items():
         for where, one, other in differences(said[field], value, field, _TOLERANCE):
             raise StorageError(f"its {where} is {one}, but its predictions give {other}")
@@ -80,6 +82,6 @@ def _check_method(record: Record, registry: Registry) -> None:
     for field, value in follows.items():
         if getattr(said, field) != value:
             raise StorageError(f"its method's {field} is {getattr(said, field)!r}, and that of {name} is {value!r}")
-    possible = variants(known[name], record.cell.parameters)
+    possible = variants(known[name], record.values)
     if said.variant not in possible:
         raise StorageError(f"its variant is {said.variant!r}, but its parameters give {possible[0]!r}")

@@ -127,8 +127,16 @@ class _Run:
         """The record of a cell that needs no run, with current figures; None where another run has the cell."""
         if planned.state == "to run" or planned.record is None:
             return None
-        dataset = planned.dataset
-        return up_to_date(planned.record, dataset.card.filter, dataset.propensity, self._place.store, self._scorer)
+        dataset, store = planned.dataset, self._place.store
+        return up_to_date(
+            planned.record,
+            planned.loaded_by,
+            dataset.card.filter,
+            dataset.propensity,
+            store,
+            self._scorer,
+            self._plan.standing,
+        )
 
     def run(self, executor: Executor, jobs: int, progress: Progress, watch: Watch) -> None:
         """Run the others, so many at once."""

@@ -12,12 +12,12 @@ import msgspec
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, StorageError, UnknownName, UsageError, XmcbenchError
-from xmcbench.plugins.registry import Registry
+from xmcbench.plugins.description import Values
+from xmcbench.plugins.registry import Entry, Registry
 from xmcbench.records import Cell, Record, Standing, Store
 from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
-from xmcbench.records.standing import valid_sources
-from xmcbench.runner.rescoring import is_outdated
+from xmcbench.runner.rescoring import can_rank_again, is_outdated
 from xmcbench.runner.rows import Request, Row, Skipped, everything, leave_out, request_for, resolve
 from xmcbench.setting import Setting, Subset, draw
 
@@ -52,6 +52,12 @@ class PlannedCell:
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
     plugins: tuple[Path, ...] = ()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Parameter -> the file, folder, or model that it names, where the cell has its content instead."""
+        given = self.row.values
+        return {name: str(given[name]) for name, value in self.cell.parameters.items() if value != given[name]}
 
     @property
     def name(self) -> str:
@@ -109,13 +115,15 @@ def plan(
                 uses = registry.used(row.entry.name, row.values)
                 plugins = registry.files(row.entry.name, row.values)
                 parts = tuple(
-                    (name, parameters.identity(registry[name].usable().parameters, values))
+                    (name, _identity(registry[name], values))
                     for name, values in registry.through(row.entry.name, row.values)[1:]
                 )
                 needs = _needs(uses, registry)
                 packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
+                identity = _identity(row.entry, row.values)
+                standing = registry.standing(store.root, uses)
                 made = [
-                    _planned(row, source, number, request, dataset, subsets[seed], seed, store)
+                    _planned(row, identity, source, number, request, dataset, subsets[seed], seed, store, standing)
                     for seed in request.seeds
                 ]
                 made = [
@@ -146,7 +154,7 @@ def plan(
     broken = [each for each in missing if each.named]
     if broken and not cells:
         raise PluginError(broken[0].reason, broken[0].hint)
-    return Plan(tuple(requests), [*cells.values()], missing, registry.standing(used))
+    return Plan(tuple(requests), [*cells.values()], missing, registry.standing(store.root, used))
 
 
 def plan_again(
@@ -221,8 +229,14 @@ def _left_out(found: Sequence[tuple[Request, Skipped]], running: Set[str]) -> li
     return [*merged.values()]
 
 
+def _identity(entry: Entry, values: Mapping[str, object]) -> Values:
+    """Return the parameters that identify a cell: with the content of the files and models that they name."""
+    return parameters.identity(entry.usable().parameters, {**values, **entry.contents(values)})
+
+
 def _planned(
     row: Row,
+    identity: Values,
     source: str,
     number: int,
     request: Request,
@@ -230,6 +244,7 @@ def _planned(
     subset: Subset | None,
     seed: int,
     store: Store,
+    standing: Standing,
 ) -> PlannedCell:
     try:
         cell = Cell(
@@ -238,7 +253,7 @@ def _planned(
             setting=request.setting,
             subset_sha256=subset.digest if subset else None,
             method=row.entry.name,
-            parameters=parameters.identity(row.entry.usable().parameters, row.values),
+            parameters=identity,
             seed=seed,
         )
         check_readable(cell)
@@ -251,17 +266,18 @@ def _planned(
         damage = error.message
     state: State = "to run"
     if record is not None and record.finished:
-        state = "cached" if source in valid_sources(record) else "stale"
-        damage = _damage(record, dataset, store)
+        again = can_rank_again(record, store, standing)
+        state = "stale" if standing.stale(record) and not (again and not standing.stale_source(record)) else "cached"
+        damage = "" if again else _damage(record, dataset, store, standing)
     return PlannedCell(
         cell, row, dataset, number, request.dataset, subset, source, record, "to run" if damage else state, damage
     )
 
 
-def _damage(record: Record, dataset: Dataset, store: Store) -> str:
+def _damage(record: Record, dataset: Dataset, store: Store, standing: Standing) -> str:
     """What is wrong with the ranks of a record whose figures have to be computed again; empty if nothing."""
     try:
-        if is_outdated(record, dataset.card.filter, dataset.propensity):
+        if is_outdated(record, dataset.card.filter, dataset.propensity, standing):
             store.ranks(record, store.truth(record))
     except StorageError as error:
         return error.message

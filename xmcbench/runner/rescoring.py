@@ -1,4 +1,4 @@
-"""What is computed of records from their stored ranks: evaluations, and the figures of today's metrics."""
+"""Evaluations of records from their stored ranks, and the ranks and figures of today's code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import msgspec
 from xmcbench.errors import DataError, UsageError
 from xmcbench.metrics import Scores, evaluate_ranks, inverse_propensity_of
 from xmcbench.metrics.propensity import MIN_INSTANCES
-from xmcbench.records import Record, Store
-from xmcbench.records.standing import figures_current
+from xmcbench.records import Record, Standing, Store
 
 if TYPE_CHECKING:
     from xmcbench.runner.scorer import Scorer
@@ -42,31 +41,52 @@ def evaluations(
     return found
 
 
-def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float]) -> bool:
+def is_outdated(record: Record, filter_name: str, propensity: tuple[float, float], standing: Standing) -> bool:
     """Whether the figures are from other metrics, propensity constants or another default filter.
 
     A record without ranks is not outdated, and a filter under which it was not scored makes none so: nothing can be
     computed.
     """
     other = filter_name != record.protocol.filter and filter_name in record.metrics
-    return record.ok and record.ranks is not None and (other or not figures_current(record, propensity))
+    return record.ok and record.ranks is not None and (other or not standing.figures_current(record, propensity))
+
+
+def can_rank_again(record: Record, store: Store, standing: Standing) -> bool:
+    """Whether other code has made the ranks of a record, and its predictions are here."""
+    return record.ok and standing.stale_ranks(record) and store.has_predictions(record)
 
 
 def up_to_date(
-    record: Record, filter_name: str, propensity: tuple[float, float], store: Store, scorer: Scorer
+    record: Record,
+    dataset: str,
+    filter_name: str,
+    propensity: tuple[float, float],
+    store: Store,
+    scorer: Scorer,
+    standing: Standing,
 ) -> Record | None:
-    """The record with the figures of today's metrics, which are computed and written where they are outdated.
+    """Return the record with the ranks and figures of today's code, which are made and written where outdated.
 
-    filter_name: the default filter of its dataset; one under which it was not scored leaves the record's own. Where
-    another run has written the cell meanwhile, its record counts; None where another run has the cell. Raises
-    StorageError where the ranks are missing or damaged.
+    dataset: its name or folder, for ranks. filter_name: the default filter of the dataset; one under which the record
+    was not scored leaves the record's own. Where another run has written the cell meanwhile, its record counts; None
+    where another run has the cell. Raises StorageError where the ranks are missing or damaged, and what scoring
+    predictions raises.
     """
-    if not is_outdated(record, filter_name, propensity):
+
+    def outdated(found: Record) -> bool:
+        return is_outdated(found, filter_name, propensity, standing) or can_rank_again(found, store, standing)
+
+    if not outdated(record):
         return record
     with store.claim(record.cell) as claim:
         found = store.sound(record.cell) if claim.held else None
-        if found is None or not is_outdated(found, filter_name, propensity):
+        if found is None or not outdated(found):
             return found
-        default = filter_name if filter_name in found.metrics else found.protocol.filter
-        scored = scorer.rescore(found.cell, store.root, default, propensity)
-        return store.write(msgspec.structs.replace(found, metrics=scored.metrics, protocol=scored.protocol))
+        if can_rank_again(found, store, standing) and found.predictions is not None:
+            # Killed before the record is written, its ranks are outdated still, and made once more.
+            scored = scorer.score(found.cell, store.root, dataset, found.predictions.depth)
+        else:
+            default = filter_name if filter_name in found.metrics else found.protocol.filter
+            scored = scorer.rescore(found.cell, store.root, default, propensity)
+        today = {"metrics": scored.metrics, "protocol": scored.protocol, "ranks": scored.ranks}
+        return store.write(msgspec.structs.replace(found, **today))

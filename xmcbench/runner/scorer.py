@@ -27,8 +27,9 @@ from xmcbench.metrics import protocol
 from xmcbench.processes.lifetime import die_with_parent
 from xmcbench.records import Cell, Store, Truth, read_record
 from xmcbench.records.record import FilteredFigures, Predictions, Protocol, RanksFacts
-from xmcbench.records.standing import metrics_digest
+from xmcbench.records.standing import metrics_digest, ranks_digest
 from xmcbench.runner import scoring
+from xmcbench.runner.ranking import rank
 from xmcbench.setting import draw
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.topk import TopK
@@ -209,12 +210,17 @@ def _score(request: _Request, datasets: dict[str, tuple[Dataset, Truth]]) -> Sco
     path = store.predictions_path(cell)
     sha256 = sha256_file(path)
     parts = TopK.checked(TopK.load_parts(path), len(dataset.test), request.depth, len(dataset.labels))
-    ranks, empty = scoring.rank(parts, dataset, truth, subset.pairs if subset else None)
+    ranks, empty = rank(parts, dataset, truth, subset.pairs if subset else None)
     kept = Predictions(file=store.relative(path), sha256=sha256, depth=request.depth, empty=empty)
     if not len(truth.pairs):
         return _scored({}, dataset.card.filter, dataset.propensity, None, kept)
     metrics = scoring.figures(ranks, truth, dataset.propensity)
-    facts = RanksFacts(file=store.relative(store.ranks_path(cell)), sha256=ranks.digest, truth_sha256=truth.digest)
+    facts = RanksFacts(
+        file=store.relative(store.ranks_path(cell)),
+        sha256=ranks.digest,
+        truth_sha256=truth.digest,
+        source_sha256=ranks_digest(),
+    )
     if request.keep:
         truth_path = store.truth_path(dataset.name, truth.digest)
         if not truth_path.exists():

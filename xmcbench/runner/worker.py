@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmcbench import progress
+from xmcbench.contents import contents
 from xmcbench.data.sealing import seal
 from xmcbench.environment import distribution_versions
 from xmcbench.errors import DataError, Unavailable, XmcbenchError, told
@@ -33,7 +34,7 @@ from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.cache import hub_home
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import Source
-from xmcbench.storage.syntax_cache import edited, keep_first, notes_folder
+from xmcbench.storage.syntax import edited, keep_first
 from xmcbench.texts import Texts
 from xmcbench.topk import TopK
 
@@ -94,7 +95,7 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, str(notes_folder()), *job.plugins]
+    needed = [job.artifacts, *job.plugins]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
     needed += [os.environ["TMPDIR"]] if "TMPDIR" in os.environ else []  # the cell's own, which may be below the cache
     # The cache of the hub lies beside ours by default: what is made beside hidden files later on could not be read.
@@ -107,12 +108,13 @@ def run(job: Job) -> Outcome:
     cls = load(job.method)
     if cls.supervision == "unused":
         pairs = None
-    method = cls(**job.parameters)
+    method = cls(**{**job.parameters, **job.names})
+    _check_contents(job, method)
     code = _code(job, method)
     check = partial(_check_unchanged, job, frozenset(sys.modules))
     supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
     artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "", check)
-    named = identity(job.method, job.parameters, method)
+    named = identity(job.method, method)
     if job.only:
         outcome = _pretrained(job, method, named, texts, artifacts, phases)
         check()
@@ -157,6 +159,14 @@ def _code(job: Job, method: Method) -> Source:
     if code.digest != job.source_sha256:
         raise XmcbenchError(f"the code of {job.method} has changed since the run was planned", "run again")
     return code
+
+
+def _check_contents(job: Job, method: Method) -> None:
+    """Raise DataError if a file or model that a parameter names is not the planned one."""
+    found = contents(method)
+    for name, given in job.names.items():
+        if found.get(name) != job.parameters[name]:
+            raise DataError(f"{given} ({job.method}.{name}) has changed since the run was planned", "run again")
 
 
 def _check_unchanged(job: Job, known: Collection[str]) -> None:

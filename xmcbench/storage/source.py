@@ -1,13 +1,13 @@
 """Digests of source code, which tell whether a result was made by the current code.
 
 A digest covers the syntax trees of a module and of everything that it imports from its own package or folder, or from
-``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, formatting, type-checking imports,
-and the arguments of ``raise`` and of ``Doc`` are left out: a successful run does not depend on them. So are the presets
-of a method, the rows of its ablation and its ``choices``, with what a module has for them alone: the record of a cell
-has every value that it ran with. Packages of other authors are listed, so that a caller can add their versions.
+``xmcbench.methods``, at any depth and inside functions too. Comments, docstrings, annotations, formatting, and imports
+for type checkers are left out, and so is a module or package called ``presets``: a record has every value that its cell
+ran with. The content of ``files`` that a class declares counts too. Packages of other authors are listed, so that a
+caller can add their versions.
 
-Three things are not seen: modules that are imported by a call, data files that code reads, and top-level modules that
-are installed beside a method's: they count as packages of other authors.
+Two things are not seen: modules that are imported by a call, and top-level modules that are installed beside a
+method's, which count as packages of other authors.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from xmcbench.storage.canonical import sha256_json
-from xmcbench.storage.syntax_cache import syntax_of
+from xmcbench.storage.canonical import sha256_file, sha256_json
+from xmcbench.storage.syntax import syntax_of
 
 #: Modules of the harness that every result depends on: a method's input, its call, its output.
 _EVERY_RESULT = ("xmcbench.texts", "xmcbench.topk", "xmcbench.runner.prediction")
@@ -36,6 +36,9 @@ PLUGIN_PREFIX = "xmcbench_plugin_"
 
 #: What a module beside a plug-in ends in. The digest of a compiled one is that of its bytes.
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
+
+#: The name of modules and packages that hold named sets of values.
+_PRESETS = "presets"
 
 #: Methods that plug-ins may build on: imports from here always count.
 _METHODS = "xmcbench.methods"
@@ -49,9 +52,10 @@ class Source(NamedTuple):
 
 
 def source_of(*objects: object) -> Source:
-    """The source that the given modules, classes, functions or instances depend on.
+    """Return the source that the given modules, classes, functions or instances depend on.
 
-    The modules that give a method its data and take its predictions are always included.
+    The modules that give a method its data and take its predictions are always included. Raises OSError for a file that
+    a class declares and that cannot be read.
     """
     return Sources().of(*objects)
 
@@ -72,6 +76,12 @@ def joined(digests: Sequence[str], parts: Sequence[Mapping[str, object]] = ()) -
 def module_digest(*modules: str) -> str:
     """SHA-256 (hex) of the source of the named modules and of what they import from their own packages."""
     return Sources().of_modules(*modules).digest
+
+
+def modules_digest(*modules: str) -> str:
+    """Return the SHA-256 (hex) of the source of the named modules, without the modules that they import."""
+    found = {name: list(_Package.of(name).files(name))[-1][1] for name in modules}
+    return sha256_json({name: syntax_of(file, name).tree for name, file in found.items()})
 
 
 def plugin_files(plugin: Path) -> list[Path]:
@@ -174,6 +184,14 @@ def _module_name(thing: object) -> str:
     return str((thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)).__module__)
 
 
+def _declared_files(thing: object) -> Iterator[tuple[str, str]]:
+    """Return the files that a class, or that of an instance, declares in ``files``: as written, and their SHA-256."""
+    for cls in (thing if inspect.isclass(thing) else type(thing)).__mro__:
+        declared = vars(cls).get("files")
+        for name in declared if isinstance(declared, tuple) else ():
+            yield name, sha256_file(_file_of(cls.__module__).parent / Path(name).expanduser())
+
+
 def _file_of(module: str) -> Path:
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
@@ -189,8 +207,10 @@ class Sources:
         self._imports: dict[tuple[_Package, str], _Import | None] = {}
 
     def of(self, *objects: object) -> Source:
-        """What ``source_of`` says of them."""
-        return self.of_modules(*map(_module_name, objects), *_EVERY_RESULT)
+        """Return what ``source_of`` returns for them."""
+        source = self.of_modules(*map(_module_name, objects), *_EVERY_RESULT)
+        files = {name: sha256 for declaring in objects for name, sha256 in _declared_files(declaring)}
+        return source._replace(digest=sha256_json([source.digest, files])) if files else source
 
     def of_modules(self, *modules: str) -> Source:
         """The source that the named modules depend on."""
@@ -205,7 +225,7 @@ class Sources:
         while waiting:
             package, files = waiting.pop()
             for name, file in files:
-                if name not in trees:
+                if name not in trees and _PRESETS not in name.split("."):
                     read = self._module(package, name, file)
                     trees[name] = read.tree
                     waiting += read.imports

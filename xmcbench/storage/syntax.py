@@ -1,40 +1,79 @@
-"""The syntax tree of one file: its digest, and what it imports."""
+"""The syntax of source files: a digest that comments, docstrings, annotations and formatting do not change."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
-
-#: Attributes of the class of a method that no result depends on: a cell has every value that it runs with.
-_NAMED_VALUES = ("presets", "ablation", "choices")
-
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 #: Calls inside each other while a tree is read.
 _DEEPEST = 20_000
+#: Fields of a node that no result depends on.
+_LEFT_OUT = ("annotation", "returns", "kind", "type_comment", "type_ignores")
 
 
-@dataclass(frozen=True)
-class Syntax:
-    """tree: SHA-256 (hex) of a file's syntax tree; imports: the names that it imports, absolute."""
+class Syntax(NamedTuple):
+    """tree: SHA-256 (hex) of a file's normalized syntax tree. imports: the names that it imports, absolute."""
 
     tree: str
     imports: tuple[str, ...]
 
 
+class _Readings:
+    """kept: the first reading of each file, by its module; None where a new version is read again."""
+
+    kept: dict[tuple[Path, str], Syntax] | None = None
+
+
+_readings = _Readings()
+
+
+def syntax_of(file: Path, name: str) -> Syntax:
+    """Return the syntax of the file of a module, read again when it has changed, unless ``keep_first`` was called.
+
+    Raises OSError when it cannot be read.
+    """
+    kept = _readings.kept
+    if kept is None:
+        return _now(file, name)
+    if (file, name) not in kept:
+        kept[file, name] = _now(file, name)
+    return kept[file, name]
+
+
+def keep_first() -> None:
+    """From now on, read each file once: in a process that has imported it, a later version means nothing."""
+    _readings.kept = {}
+
+
+def edited(files: Collection[Path]) -> list[Path]:
+    """Return the files that were read since ``keep_first`` and are different code now."""
+    return [file for (file, name), read in (_readings.kept or {}).items() if file in files and _now(file, name) != read]
+
+
+def _now(file: Path, name: str) -> Syntax:
+    return _syntax(file, name, file.stat().st_mtime_ns)
+
+
+@cache
+def _syntax(file: Path, name: str, _changed: int) -> Syntax:
+    return parsed(file.read_bytes(), name, file.name == "__init__.py")
+
+
 def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
-    """The syntax of the source of a module. name: of the module; is_package: whether it is an ``__init__.py``."""
+    """Return the syntax of the source of a module. name: of the module. is_package: for an ``__init__.py``."""
     try:
         with _recursion(_DEEPEST):
-            tree = ast.parse(content)
-            tree = _Strip("xmcbench.Doc" in _imports(tree, name, is_package)).visit(tree)
-            _leave_out_named_values(tree)
+            tree = _WithoutTypeChecking().visit(ast.parse(content))
+            parts: list[str] = []
+            _write(tree, parts.append)
             imports = dict.fromkeys(_imports(tree, name, is_package))
-            return Syntax(hashlib.sha256(_canonical(tree).encode()).hexdigest(), tuple(imports))
+            return Syntax(hashlib.sha256("".join(parts).encode()).hexdigest(), tuple(imports))
     except (SyntaxError, ValueError, RecursionError):  # a compiled module, or one that will not import
         return Syntax(hashlib.sha256(content).hexdigest(), ())
 
@@ -50,96 +89,13 @@ def _recursion(limit: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-class _Strip(ast.NodeTransformer):
-    """Removes imports for type checkers and descriptions of parameters."""
-
-    def __init__(self, documented: bool) -> None:
-        self._documented = documented
+class _WithoutTypeChecking(ast.NodeTransformer):
+    """Removes what only type checkers import."""
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
         return node.orelse if name == "TYPE_CHECKING" else node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if self._documented and getattr(node.func, "id", None) == "Doc":
-            node.args = []  # its text; a keyword may be part of what a cell is
-        return node
-
-
-def _methods(tree: ast.Module) -> list[ast.ClassDef]:
-    """The classes of methods: derived from ``Method``, or from what a method that ships with xmcbench defines."""
-    bases, found = {"xmcbench.Method"}, []
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            shipped = node.module.startswith("xmcbench.methods")
-            own = {"Method"} if node.module in ("xmcbench", "xmcbench.method") else set()
-            bases |= {_bound(alias) for alias in node.names if shipped or alias.name in own}
-        elif isinstance(node, ast.ClassDef) and not bases.isdisjoint(map(ast.unparse, node.bases)):
-            bases.add(node.name)
-            found.append(node)
-    return found
-
-
-def _leave_out_named_values(tree: ast.Module) -> None:
-    """Remove the attributes of methods that name sets of values, and what the module has for them alone.
-
-    That is: imports, and names with a leading underscore, which other modules do not import. An attribute that the
-    module itself reads remains, and so does a function of such a name.
-    """
-    classes = _methods(tree)
-    named = [
-        each
-        for node in classes
-        for each in node.body
-        if _target(each) in _NAMED_VALUES and not isinstance(each, ast.FunctionDef)
-    ]
-    read = _read(tree, but=named)
-    removed = [each for each in named if _target(each) not in read]
-    if not removed:
-        return
-    for node in classes:
-        node.body = [each for each in node.body if each not in removed]
-    while dead := _defining(tree, {name for name in _orphans(tree, removed) if name.startswith("_")}):
-        removed += dead
-        tree.body = [each for each in tree.body if each not in dead]
-    orphans = _orphans(tree, removed)
-    for each in tree.body:
-        if isinstance(each, ast.Import | ast.ImportFrom):
-            each.names = [alias for alias in each.names if _bound(alias) not in orphans]
-    tree.body = [each for each in tree.body if not isinstance(each, ast.Import | ast.ImportFrom) or each.names]
-
-
-def _orphans(tree: ast.Module, removed: Iterable[ast.AST]) -> set[str]:
-    """The names that only removed statements read."""
-    return set().union(*map(_read, removed)) - _read(tree)
-
-
-def _defining(tree: ast.Module, names: Collection[str]) -> list[ast.stmt]:
-    """The statements of a module that define one of these names."""
-    return [each for each in tree.body if _target(each) in names]
-
-
-def _bound(alias: ast.alias) -> str:
-    """The name that an import binds."""
-    return alias.asname or alias.name.partition(".")[0]
-
-
-def _target(statement: ast.stmt) -> str | None:
-    """The one name that a statement defines: by an assignment, or as a function."""
-    match statement:
-        case ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]) | ast.FunctionDef(name=name):
-            return name
-    return None
-
-
-def _read(tree: ast.AST, but: Iterable[ast.AST] = ()) -> set[str]:
-    """The names and attributes that are read in a tree, outside some parts of it."""
-    left_out = {id(inner) for each in but for inner in ast.walk(each)}
-    nodes = [node for node in ast.walk(tree) if id(node) not in left_out]
-    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
 
 
 def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
@@ -156,32 +112,24 @@ def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
             yield from (f"{named}.{alias.name}" for alias in node.names)
 
 
-def _canonical(tree: ast.AST) -> str:
-    """A syntax tree as text, equal for all versions of Python that parse it alike."""
-    parts: list[str] = []
-    _write(tree, parts.append)
-    return "".join(parts)
-
-
 def _write(node: object, write: Callable[[str], None]) -> None:
+    """Write a syntax tree as text that is equal for all versions of Python that parse it alike."""
     # Not a generator: every run computes the digests of all methods, and nested generators take twice as long.
     if isinstance(node, ast.AST):
         write(f"({type(node).__name__}")
         for field in node._fields:
             value: Any = getattr(node, field, None)
             if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
-                value = [each for each in value if getattr(each, "value", None) != ""]
-            if field in ("kind", "type_comment", "type_ignores") or value is None or value == []:
+                value = [part for part in value if getattr(part, "value", None) != ""]
+            if field in _LEFT_OUT or value is None or value == []:
                 continue
             write(f" {field}=")
             if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 value = value[1:] if ast.get_docstring(node, clean=False) is not None else value
-            if isinstance(node, ast.Raise) and isinstance(value, ast.Call):
-                value = value.func  # the message is left out
             _write(value, write)
         write(")")
     elif isinstance(node, list):
-        for each in node:
-            _write(each, write)
+        for inner in node:
+            _write(inner, write)
     else:
         write(f"{type(node).__name__}:{node!r}")

@@ -47,7 +47,6 @@ from xmcbench.runner.leftovers import sweep_machine
 from xmcbench.runner.schedule import pretrained
 from xmcbench.storage.artifacts import COST
 from xmcbench.storage.cache import received
-from xmcbench.storage.syntax_cache import notes_folder
 from xmcbench.storage.temporary import scratch
 
 #: Seconds between two looks at the process.
@@ -189,7 +188,6 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
 
     asked = folder / "wanted"
     asked.mkdir()
-    notes_folder().mkdir(parents=True, exist_ok=True)  # a folder that exists beforehand stays readable in the cell
     return msgspec.structs.replace(
         job,
         train=text(job.train),

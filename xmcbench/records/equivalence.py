@@ -1,0 +1,82 @@
+"""Sources that are known to give equal results: ``equivalent.json``, one list of sources for each method.
+
+A source is added when canaries, or reruns of whole cells, gave the stored results again (``xmcbench confirm``). Records
+themselves never change. The lists ``ranks`` and ``metrics`` are about the code that makes ranks from
+predictions and figures from ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from xmcbench.errors import StorageError
+from xmcbench.storage.atomic import write_json
+from xmcbench.storage.reading import read_bytes
+from xmcbench.storage.shipped import shipped
+
+#: The file, in a runs folder and in the leaderboard.
+FILE = "equivalent.json"
+#: The names under which the sources are listed that make ranks from predictions, and figures from ranks.
+RANKS, METRICS = "ranks", "metrics"
+
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Evidence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A source, and the evidence that it gives the same results as the first one of its list.
+
+    source: SHA-256 of the code; None for ranks from before their source was recorded. kind: ``first`` of the list, or
+    compared by ``canaries`` or ``reruns``. compared: their number. same_ranks: the share of equal ranks of true pairs.
+    largest_change: of any score (canaries) or figure (reruns), relative or as a fraction. processor: where they ran.
+    """
+
+    source: Sha256 | None
+    kind: Literal["first", "canaries", "reruns"]
+    date: str
+    processor: str
+    compared: int = 0
+    same_ranks: float = 1.0
+    largest_change: float = 0.0
+
+
+#: Method -> its sources with equal results. The lists of several files stand side by side.
+Equivalence = Mapping[str, tuple[tuple[Evidence, ...], ...]]
+
+
+def read_equivalence(*folders: Path) -> Equivalence:
+    """Return the equal sources of the leaderboard that comes with xmcbench, and of other folders.
+
+    Raises StorageError for a damaged file.
+    """
+    board = shipped("leaderboards")
+    found: dict[str, list[tuple[Evidence, ...]]] = {}
+    for folder in dict.fromkeys(path.resolve() for path in (*([board] if board else []), *folders)):
+        for name, listed in read_file(folder / FILE).items():
+            found.setdefault(name, []).append(listed)
+    return {name: tuple(lists) for name, lists in found.items()}
+
+
+def read_file(path: Path) -> dict[str, tuple[Evidence, ...]]:
+    """Return the lists of one file; none where there is no file. Raises StorageError for a damaged one."""
+    try:
+        return msgspec.json.decode(read_bytes(path), type=dict[str, tuple[Evidence, ...]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot read {path}: {error}", "restore the file") from error
+
+
+def write_file(path: Path, lists: Mapping[str, Iterable[Evidence]]) -> None:
+    """Write the lists of a file, by name. Raises StorageError."""
+    write_json(path, {name: msgspec.to_builtins([*lists[name]]) for name in sorted(lists)})
+
+
+def equal_sources(equivalence: Equivalence, name: str, source: str) -> set[str | None]:
+    """Return a source, and all that are listed with it."""
+    listed = [{evidence.source for evidence in one} for one in equivalence.get(name, ())]
+    return {source}.union(*(sources for sources in listed if source in sources))
