@@ -10,6 +10,7 @@ import numpy as np
 from annotated_types import Ge, Interval
 
 from xmcbench import Doc, Method, TopK
+from xmcbench.methods.presets.bm25 import CHOICES, PRESETS
 from xmcbench.methods.sparse.search import SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyzed_lists, require_analyzer
 
@@ -36,8 +37,8 @@ class BM25(Method):
     supervision = "unused"
     deterministic = True
     packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "sparse_dot_topn": "sparse-dot-topn"}
-    presets: ClassVar = {"bm25s": {"k1": 1.5, "b": 0.75}, "lucene": {"k1": 1.2, "b": 0.75}}
-    choices: ClassVar = {"bm25s": "the defaults of the package bm25s", "lucene": "the defaults of Lucene"}
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     variant: Annotated[
         Literal["lucene", "robertson", "atire"],

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, Method, TopK, UsageError
 from xmcbench.methods.dense.search import top_k_batches
+from xmcbench.methods.presets.glove import CHOICES, PRESETS
 from xmcbench.methods.words import vector_file
 from xmcbench.methods.words.vocabulary import Vocabulary
 from xmcbench.methods.words.word_vectors import WordVectors
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 #: Prefix of ``vectors`` that are downloaded by gensim.
 _DOWNLOAD = "gensim:"
 _PAPER = "GloVe, section 4.2"
-
-
-#: Training instances held out from training: what values are chosen on.
-_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods glove"
 
 
 class GloVe(Method):
@@ -48,14 +45,8 @@ class GloVe(Method):
     title = "GloVe"
     supervision = "unused"
     packages: ClassVar = {"numba": "numba"}
-    presets: ClassVar = {
-        "quick": {"epochs": 25, "x_max": 10.0, "normalize": True},
-        "paper": {"epochs": 100, "x_max": 100.0, "normalize": False},
-    }
-    choices: ClassVar = {
-        "quick": (f"{_DEV}:quick\n{_DEV}:quick --set glove.x_max=100\n{_DEV}:quick --set glove.normalize=false"),
-        "paper": "Pennington et al. 2014, section 4.2; the inner product is MACLR's, section 5.1",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     vectors: Annotated[
         str,

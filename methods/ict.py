@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.methods.encoder.budgets import BUDGETS, PAPER_FINETUNING
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
+from xmcbench.methods.presets.ict import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from xmcbench import Texts
     from xmcbench.methods.encoder.tower import Tower
-
-
-#: Training instances held out from training: what values are chosen on.
-_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods ict"
 
 
 class ICT(ContextEncoder):
@@ -24,28 +20,8 @@ class ICT(ContextEncoder):
     """
 
     title = "ICT"
-    presets: ClassVar = {
-        "paper": {
-            "backbone": "bert-base-uncased",
-            "head": "paper",
-            "min_sentences": 1,
-            "title_dropout": 0.0,
-            **PAPER_FINETUNING,
-        },
-        **BUDGETS,
-    }
-    choices: ClassVar = {
-        "paper": "MACLR, section 5.1",
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": (
-            f"{_DEV}:small\n{_DEV}:small --set ict.learning_rate=1e-5\n{_DEV}:small --set ict.learning_rate=5e-5"
-        ),
-        "hour": "the rate of small; nothing else was chosen",
-        "gpu": "for large corpora; the rate of small, nothing else was chosen",
-        "scratch": (
-            f"{_DEV}:scratch\n{_DEV}:scratch --set ict.learning_rate=3e-4\n{_DEV}:scratch --set ict.head=paper"
-        ),
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     def _train(self, tower: Tower, raw_X: Texts, raw_Y: Texts) -> None:
         """Train on (context, title) pairs, which texts without a content need not have where nothing is trained."""

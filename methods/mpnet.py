@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xmcbench.methods.encoder.budgets import FINETUNING, PAPER_FINETUNING
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
+from xmcbench.methods.presets.mpnet import CHOICES, PRESETS
 
 
 class MPNet(DualEncoder):
@@ -15,15 +15,7 @@ class MPNet(DualEncoder):
     """
 
     title = "MPNet"
-    presets: ClassVar = {
-        "paper": PAPER_FINETUNING,
-        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 10, "finetune_batch": 16},
-        "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60, "finetune_batch": 16},
-    }
-    choices: ClassVar = {
-        "paper": "the checkpoint that MACLR, section 5.1, names; fine-tuned as MACLR",
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": "the values of SentBERT with half the batch, for a larger encoder; nothing was chosen",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     backbone = "sentence-transformers/paraphrase-mpnet-base-v2"

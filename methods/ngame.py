@@ -9,8 +9,8 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, UsageError, pairs_digest
-from xmcbench.methods.encoder.budgets import FINETUNING, GPU, HOUR, QUICK, SMALL
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
+from xmcbench.methods.presets.ngame import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from xmcbench.methods.encoder.tower import Tower
 
 _PAPER = "NGAME, section 3"
-#: What of a shared budget is about pairs.
-_OF_PAIRS = (*FINETUNING, "instance_length", "label_length")
-
-
-def _budget(values: dict[str, object], **own: object) -> dict[str, object]:
-    return {name: value for name, value in values.items() if name in _OF_PAIRS} | own
 
 
 class NGAME(DualEncoder):
@@ -49,23 +43,8 @@ class NGAME(DualEncoder):
     title = "NGAME"
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("backbone", "finetune_steps", "finetune_batch")
-    presets: ClassVar = {
-        "quick": _budget(QUICK, classifier_epochs=2),
-        "small": _budget(SMALL),
-        "hour": _budget(HOUR, finetune_steps=1600),
-        "gpu": _budget(GPU),
-    }
-    choices: ClassVar = {
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": "the fine-tuning of ICT; the classifiers:\n"
-        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small\n"
-        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small "
-        "--set ngame.classifier_dropout=0.5\n"
-        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small --set ngame.d=3\n"
-        "xmcbench run --dataset lf-debian-20k-dev --setting full --methods ngame:small --set ngame.fusion=0.5",
-        "hour": "the fine-tuning of ICT, for longer; nothing else was chosen",
-        "gpu": "the fine-tuning of ICT; nothing else was chosen",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     pair_loss: Annotated[
         Literal["triplet", "contrastive"],

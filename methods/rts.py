@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, UsageError
-from xmcbench.methods.encoder.budgets import BUDGETS
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
+from xmcbench.methods.presets.rts import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from xmcbench import Texts
@@ -30,18 +30,8 @@ class RTS(PretrainedEncoder):
     """
 
     title = "RTS"
-    presets: ClassVar = {
-        "wikipedia": {"min_words": 80, "max_words": 160, "batch": 256},
-        **BUDGETS,
-    }
-    choices: ClassVar = {
-        "wikipedia": "Zhang et al. 2022, for LF-WikiSeeAlso-320K and LF-Wikipedia-500K",
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-        "hour": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-        "gpu": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-        "scratch": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs")] = 10_000
     batch: Annotated[int, Ge(2), Unit("pairs"), Doc("pairs per step, over all processes", _PAPER)] = 384

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xmcbench.methods.encoder.budgets import FINETUNING, PAPER_FINETUNING
 from xmcbench.methods.encoder.dual_encoder import DualEncoder
-
-#: Training instances held out from training: what values are chosen on.
-_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting fs --ratio 0.01 --methods sentbert"
+from xmcbench.methods.presets.sentbert import CHOICES, PRESETS
 
 
 class SentBERT(DualEncoder):
@@ -21,17 +18,5 @@ class SentBERT(DualEncoder):
     """
 
     title = "SentBERT"
-    presets: ClassVar = {
-        "paper": {"backbone": "sentence-transformers/bert-base-nli-mean-tokens", **PAPER_FINETUNING},
-        "quick": {**FINETUNING, "instance_length": 128, "finetune_steps": 10},
-        "small": {**FINETUNING, "instance_length": 128, "finetune_steps": 60},
-    }
-    choices: ClassVar = {
-        "paper": "the first checkpoint that Sentence-BERT published; fine-tuned as MACLR, section 5.1",
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": (
-            f"{_DEV}:small\n"
-            f"{_DEV}:small --set sentbert.finetune_rate=5e-6\n"
-            f"{_DEV}:small --set sentbert.finetune_rate=5e-5"
-        ),
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES

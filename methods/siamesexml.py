@@ -10,6 +10,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.deepxml.bags import ROWS, VECTORS
+from xmcbench.methods.presets.siamesexml import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import torch
@@ -51,22 +52,8 @@ class SiameseXML(Method):
     described: ClassVar[tuple[str, ...]] = ("epochs", "batch")
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba"}
-    presets: ClassVar = {
-        "paper": {
-            "vectors": "glove",
-            "batch": 4095,
-            "epochs": 50,
-            "dropout": 0.0,
-            "shortlist": 500,
-            "classifier_rate": 2e-4,
-            "threshold": 0.1393,
-            "fusion": 0.5,
-        },
-    }
-    choices: ClassVar = {
-        "paper": "SiameseXML, section 5 and its code; its token vectors are fastText's, ours "
-        "are GloVe's, trained on the corpus"
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     vectors: Annotated[str, VECTORS] = "random"
     dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", _PAPER)] = 512

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc
-from xmcbench.methods.encoder.budgets import BUDGETS, PAPER_FINETUNING
 from xmcbench.methods.encoder.pretrained_encoder import PretrainedEncoder
+from xmcbench.methods.presets.simcse import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts
     from xmcbench.methods.encoder.tower import Tower
-
-
-#: Training instances held out from training: what values are chosen on.
-_DEV = "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods simcse"
 
 
 class SimCSE(PretrainedEncoder):
@@ -31,20 +27,8 @@ class SimCSE(PretrainedEncoder):
     """
 
     title = "SimCSE"
-    presets: ClassVar = {
-        "paper": {"backbone": "bert-base-uncased", "head": "cls", **PAPER_FINETUNING, "clip": 1.0},
-        **BUDGETS,
-    }
-    choices: ClassVar = {
-        "paper": "Gao et al. 2021, appendix A, for BERT-base",
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": (
-            f"{_DEV}:small\n{_DEV}:small --set simcse.learning_rate=1e-5\n{_DEV}:small --set simcse.learning_rate=5e-5"
-        ),
-        "hour": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-        "gpu": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-        "scratch": "the values of ICT, so that the two are compared at equal budgets; nothing was chosen",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
     _projection: ClassVar[bool] = True
 
     steps: Annotated[int, Ge(0), Unit("steps"), Doc("number of steps of the training without pairs")] = 10_000

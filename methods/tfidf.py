@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from annotated_types import Interval
 
 from xmcbench import Method
+from xmcbench.methods.presets.tfidf import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -29,17 +30,8 @@ class Tfidf(Method):
     supervision = "unused"
     deterministic = True
     packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
-    presets: ClassVar = {
-        "sklearn": {"vectorizer": "sklearn", "max_df": 1.0},
-        "pecos": {"vectorizer": "pecos", "max_df": 0.98},
-    }
-    choices: ClassVar = {
-        "sklearn": (
-            "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf:pecos\n"
-            "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods tfidf:sklearn"
-        ),
-        "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     vectorizer: Annotated[Literal["sklearn", "pecos"], VECTORIZER] = "sklearn"
     ngrams: Annotated[Literal[1, 2], NGRAMS] = 2

@@ -9,6 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval
 
 from xmcbench import Doc, Method
+from xmcbench.methods.presets.xr_linear import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
@@ -36,19 +37,8 @@ class XRLinear(Method):
     title = "XR-Linear"
     supervision = "optional"
     packages: ClassVar = {"pecos": "libpecos", "sparse_dot_topn": "sparse-dot-topn"}
-    presets: ClassVar = {
-        "sklearn": {"vectorizer": "sklearn", "max_df": 1.0},
-        "pecos": {"vectorizer": "pecos", "max_df": 0.98},
-        "mixed": {"mixed": True},
-    }
-    choices: ClassVar = {
-        "sklearn": (
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:pecos\n"
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods xr-linear:sklearn"
-        ),
-        "pecos": "the recipe that MACLR's maintainer gives (github.com/amzn/pecos, issue 206)",
-        "mixed": "the defaults; nothing else was chosen",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[

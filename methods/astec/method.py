@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Interval, Le, Unit
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.astec.shortlist import Shortlists, cosines
 from xmcbench.methods.deepxml.bags import ROWS, VECTORS
+from xmcbench.methods.presets.astec import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -56,23 +57,8 @@ class Astec(Method):
     described: ClassVar[tuple[str, ...]] = ("epochs",)
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "numba": "numba", "sklearn": "scikit-learn"}
-    presets: ClassVar = {
-        "paper": {
-            "vectors": "glove",
-            "dimensions": 512,
-            "epochs": 20,
-            "encoder_rate": 0.02,
-            "classifier_rate": 5e-4,
-            "neighbors": 500,
-            "negatives": 500,
-            "fusion": 0.1,
-            "reranker": True,
-        },
-    }
-    choices: ClassVar = {
-        "paper": "DeepXML, sections 3 and 4, and its code; its token vectors are fastText's, ours "
-        "are GloVe's, trained on the corpus"
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     vectors: Annotated[str, VECTORS] = "random"
     dimensions: Annotated[int, Ge(1), Doc("length of a vector; given ones have their own", "LF-Debian-20K-dev")] = 2048

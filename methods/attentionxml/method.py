@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.deepxml.bags import VECTORS
+from xmcbench.methods.presets.attentionxml import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -55,35 +56,8 @@ class AttentionXML(Method):
     described: ClassVar[tuple[str, ...]] = ("epochs", "trees")
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {"torch": "torch", "pecos": "libpecos", "numba": "numba"}
-    presets: ClassVar = {
-        "quick": {"vectors": "random", "epochs": 5},
-        "small": {},
-        "paper": {
-            "dimensions": 300,
-            "length": 500,
-            "hidden": 512,
-            "connected": 512,
-            "connected_second": 256,
-            "height": 3,
-            "branches": 8,
-            "leaf": 8,
-            "beam": 160,
-            "batch": 200,
-            "epochs": 10,
-            "learning_rate": 1e-3,
-            "trees": 3,
-        },
-    }
-    choices: ClassVar = {
-        "paper": "what the paper has for Amazon-670K; its GloVe vectors are those of 840B words of the Web, which the "
-        "parameter vectors reads from their file",
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": (
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small\n"
-            "xmcbench run --dataset lf-debian-20k-dev --setting full --methods attentionxml:small "
-            "--set attentionxml.learning_rate=0.001"
-        ),
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     vectors: Annotated[str, VECTORS] = "glove"
     dimensions: Annotated[int, Ge(1), Doc("length of a word vector; given ones have their own")] = 128

@@ -10,6 +10,7 @@ import numpy as np
 from annotated_types import Ge, Unit
 
 from xmcbench import Doc, Method, Unavailable, UsageError
+from xmcbench.methods.presets.embedder import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +52,8 @@ class Embedder(Method):
     #: None for the model's own.
     _similarity: ClassVar[Literal["cosine"] | None] = None
     needs: ClassVar = {"gpu": 1}
-    presets: ClassVar = {"quick": {"precision": "auto", "max_length": 64}}
-    choices: ClassVar = {"quick": "a budget of minutes on two cores; nothing was chosen"}
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
     packages: ClassVar = {
         "sentence_transformers": "sentence-transformers",
         "torch": "torch",

@@ -10,6 +10,7 @@ from annotated_types import Ge, Interval, Unit
 
 from xmcbench import Doc, Method, TopK, UsageError
 from xmcbench.methods.hybrid.fusion import Normalization
+from xmcbench.methods.presets.hybrid import CHOICES, PRESETS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -37,16 +38,9 @@ class Hybrid(Method):
     title = "Hybrid"
     supervision = "optional"
     described: ClassVar[tuple[str, ...]] = ("parts",)
-    presets: ClassVar = {
-        "quick": {"parts": "tfidf,sentbert:quick"},
-        "small": {"parts": "tfidf,ict:small"},
-        "rrf": {"normalization": "rank"},
-    }
+    presets: ClassVar = PRESETS
 
-    choices: ClassVar = {
-        "small": "xmcbench run --dataset lf-debian-20k-dev --setting ez --methods hybrid:small\n"
-        "the same with --set hybrid.normalization=range, shift and rank; equal weights"
-    }
+    choices: ClassVar = CHOICES
 
     parts: Annotated[str, Doc("comma-separated methods, each NAME or NAME:PRESET")] = "tfidf,sentbert:quick"
     normalization: Annotated[

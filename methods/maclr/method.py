@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Unit
 
 from xmcbench import Doc, UsageError
 from xmcbench.methods.maclr.self_training import SelfTraining
-from xmcbench.methods.maclr.variants import ABLATION, PRESETS
+from xmcbench.methods.presets.maclr import ABLATION, CHOICES, PRESETS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,18 +43,7 @@ class MACLR(SelfTraining):
     #: The periods of the clusters go with the steps.
     _budget: ClassVar[tuple[str, ...]] = ("steps", "pseudo_steps", "clusters_doubled_every", "clusters_updated_every")
     presets: ClassVar = PRESETS
-    choices: ClassVar = {
-        "paper": "MACLR, section 5.1",
-        "reference": "MACLR's code",
-        "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
-        "small": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: pseudo_mix, three seeds; "
-        "label_temperature, pseudo_top, pseudo_loss, pseudo_own_title and pseudo_recipe, one run of each",
-        "hour": "the values of small; nothing else was chosen",
-        "gpu": "the values of small; nothing else was chosen",
-        "scratch": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: label_temperature, "
-        "pseudo_top, the sources of pseudo labels and the two numbers of steps; the encoder and rate of ICT; "
-        "pseudo_mix was not compared",
-    }
+    choices: ClassVar = CHOICES
     #: The rows of the paper's ablation: which components are on.
     ablation: ClassVar = ABLATION
 

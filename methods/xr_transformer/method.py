@@ -10,6 +10,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, MethodError, TopK, pairs_digest
 from xmcbench.methods.encoder import PACKAGES
+from xmcbench.methods.presets.xr_transformer import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
@@ -45,18 +46,8 @@ class XRTransformer(Method):
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {**PACKAGES, "pecos": "libpecos"}
-    presets: ClassVar = {
-        "quick": {"instance_length": 64, "steps": 15},
-        "small": {"instance_length": 64, "steps": 60},
-        "hour": {"steps": 600, "batch": 64},
-        "gpu": {"instance_length": 256, "steps": 6000, "batch": 64},
-    }
-    choices: ClassVar = {
-        "quick": "a budget of minutes on two cores; nothing was chosen",
-        "small": "a budget of minutes on two cores; nothing was chosen",
-        "hour": "a budget of an hour on two cores; nothing was chosen",
-        "gpu": "a budget of an hour on a GPU; nothing was chosen",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     backbone: Annotated[
         str, Doc("a folder; a model id of the hub; all-MiniLM-L6-v2; or scratch:LAYERSxWIDTH, learned from the corpus")

@@ -9,6 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, TopK
+from xmcbench.methods.presets.zestxml import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
 from xmcbench.methods.sparse.search import SparseIndex
@@ -45,23 +46,8 @@ class ZestXML(Method):
     title = "ZestXML"
     supervision = "required"
     packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
-    presets: ClassVar = {
-        "amazon": {"share": 0.9},
-        "wikipedia": {"cost": 2.0, "direct_weight": 0.1, "share": 0.8},
-        "eurlex": {
-            "cost": 5.0,
-            "links": 120,
-            "union": 0.02,
-            "direct_weight": 0.8,
-            "shortlist": 150,
-            "share": 0.9,
-        },
-    }
-    choices: ClassVar = {
-        "amazon": "the authors' program, for datasets of Amazon",
-        "wikipedia": "the authors' program, for datasets of Wikipedia",
-        "eurlex": "the authors' program, for EURLex",
-    }
+    presets: ClassVar = PRESETS
+    choices: ClassVar = CHOICES
 
     links: Annotated[int, Ge(1), Doc("number of links kept per document feature, and per label feature", _PAPER)] = 40
     union: Annotated[

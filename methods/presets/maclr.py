@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xmcbench.methods.encoder.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
+from xmcbench.methods.presets.budgets import GPU, HOUR, PAPER_FINETUNING, QUICK, SCRATCH, SMALL
 
 #: The parameters that switch a component on, and the rows of the paper's ablation (its section 5.5) with an x for on.
 COMPONENTS = ("adaptive_clustering", "label_regularization", "pseudo_encoder", "pseudo_tfidf")
@@ -85,4 +85,18 @@ PRESETS: dict[str, Mapping[str, object]] = {
         "pseudo_steps": 200,
         **_clusters(4096, 25, 32),
     },
+}
+
+#: Preset -> where its values come from: a source, or the commands by which they were chosen.
+CHOICES = {
+    "paper": "MACLR, section 5.1",
+    "reference": "MACLR's code",
+    "quick": "a budget of minutes on two cores; what departs from the paper, as in small",
+    "small": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: pseudo_mix, three seeds; "
+    "label_temperature, pseudo_top, pseudo_loss, pseudo_own_title and pseudo_recipe, one run of each",
+    "hour": "the values of small; nothing else was chosen",
+    "gpu": "the values of small; nothing else was chosen",
+    "scratch": "lf-debian-20k-dev and lf-yso-abstracts-dev, in the committed records: label_temperature, "
+    "pseudo_top, the sources of pseudo labels and the two numbers of steps; the encoder and rate of ICT; "
+    "pseudo_mix was not compared",
 }
