@@ -44,7 +44,7 @@ def table(records: Iterable[Record], name: str, caption: str, standing: Standing
                     "; ".join(f"{each.width:,}" for each in used if each.width is not None),
                     "; ".join(each.shown_data for each in used if each.outside),
                     "; ".join(each.shown_license for each in used if each.outside),
-                    "; ".join(stale) or "fresh",
+                    "; ".join(stale or dict.fromkeys(map(standing.evidence, group))),
                     first.reproduction(runs),
                 ],
                 0,

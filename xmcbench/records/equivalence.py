@@ -7,7 +7,7 @@ predictions and figures from ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -44,7 +44,7 @@ class Evidence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     largest_change: float = 0.0
 
 
-#: Method -> its sources with equal results. The lists of several files stand side by side.
+#: Method -> lists of sources, those of one list with equal results.
 Equivalence = Mapping[str, tuple[tuple[Evidence, ...], ...]]
 
 
@@ -54,29 +54,40 @@ def read_equivalence(*folders: Path) -> Equivalence:
     Raises StorageError for a damaged file.
     """
     board = shipped("leaderboards")
-    found: dict[str, list[tuple[Evidence, ...]]] = {}
+    found: dict[str, tuple[tuple[Evidence, ...], ...]] = {}
     for folder in dict.fromkeys(path.resolve() for path in (*([board] if board else []), *folders)):
-        for name, listed in read_file(folder / FILE).items():
-            found.setdefault(name, []).append(listed)
-    return {name: tuple(lists) for name, lists in found.items()}
+        for name, lists in read_file(folder / FILE).items():
+            found[name] = (*found.get(name, ()), *lists)
+    return found
 
 
-def read_file(path: Path) -> dict[str, tuple[Evidence, ...]]:
+def read_file(path: Path) -> Equivalence:
     """Return the lists of one file; none where there is no file. Raises StorageError for a damaged one."""
     try:
-        return msgspec.json.decode(read_bytes(path), type=dict[str, tuple[Evidence, ...]])
+        return msgspec.json.decode(read_bytes(path), type=dict[str, tuple[tuple[Evidence, ...], ...]])
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read {path}: {error}", "restore the file") from error
 
 
-def write_file(path: Path, lists: Mapping[str, Iterable[Evidence]]) -> None:
+def write_file(path: Path, equivalence: Equivalence) -> None:
     """Write the lists of a file, by name. Raises StorageError."""
-    write_json(path, {name: msgspec.to_builtins([*lists[name]]) for name in sorted(lists)})
+    write_json(path, {name: msgspec.to_builtins(equivalence[name]) for name in sorted(equivalence)})
 
 
 def equal_sources(equivalence: Equivalence, name: str, source: str) -> set[str | None]:
     """Return a source, and all that are listed with it."""
     listed = [{evidence.source for evidence in one} for one in equivalence.get(name, ())]
     return {source}.union(*(sources for sources in listed if source in sources))
+
+
+def with_evidence(equivalence: Equivalence, name: str, before: str | None, evidence: Evidence) -> Equivalence:
+    """Return the lists with one more source, in the list of an earlier one, or in a list that these two begin."""
+    lists = [*equivalence.get(name, ())]
+    if not any(entry.source == before for listed in lists for entry in listed):
+        lists.append((Evidence(source=before, kind="first", date=evidence.date, processor=evidence.processor),))
+    for place, listed in enumerate(lists):
+        if before in [entry.source for entry in listed]:
+            lists[place] = (*(entry for entry in listed if entry.source != evidence.source), evidence)
+    return {**equivalence, name: tuple(lists)}

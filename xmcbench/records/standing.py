@@ -87,9 +87,11 @@ class Standing:
             return False
         key = canonical_json([[name, values] for name, values in through])
         if key not in self._judged:
-            self._judged[key] = self._joined(
-                through, lambda name: equal_sources(self.equivalence, name, self.sources[name])
-            )
+            parts = self._joined(through, lambda name: equal_sources(self.equivalence, name, self.sources[name]))
+            (today,) = self._joined(through, lambda name: [self.sources[name]])
+            # Reruns compare a method together with its parts.
+            together = equal_sources(self.equivalence, record.cell.method, today)
+            self._judged[key] = {*parts, *filter(None, together)}
         return self._judged[key].isdisjoint(valid_sources(record))
 
     def stale_ranks(self, record: Record) -> bool:
