@@ -18,6 +18,7 @@ from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.lfs import refuse_lfs_pointer
 from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_regular, raised
 
 #: Decompressed bytes to read ahead, so that lines are found in C.
@@ -33,9 +34,10 @@ def suffix_of(path: Path) -> str:
 def open_source(path: Path) -> Iterator[BinaryIO]:
     """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression.
 
-    Raises DataError if the file is missing, unreadable, truncated or not in the format of its suffix, on opening or
-    while the block reads.
+    Raises DataError if the file is missing, unreadable, truncated, not in the format of its suffix, or a pointer of Git
+    LFS, on opening or while the block reads.
     """
+    refuse_lfs_pointer(path, DataError)
     try:
         raw = open_regular(path)
     except Unreadable as error:

@@ -14,6 +14,7 @@ from xmcbench.data.rows import at
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.json_lines import read_objects
 from xmcbench.errors import DataError
+from xmcbench.storage.lfs import refuse_lfs_pointer
 from xmcbench.storage.reading import ARRAYS, Unreadable, check_size, open_regular
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ def _opened(path: Path) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
+    refuse_lfs_pointer(path, DataError)
     try:
         open_regular(path).close()
         return parquet.ParquetFile(path)
@@ -209,6 +211,7 @@ def _opened(path: Path) -> Any:
 def _streamed(path: Path) -> Iterator[Any]:
     import pyarrow as pa
 
+    refuse_lfs_pointer(path, DataError)
     try:
         open_regular(path).close()
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
