@@ -16,21 +16,6 @@ TRAIN, TEST = ["red tea\tA red tea.", "a pot"], ["green tea"]
 LABELS = ["tea", "a cup"]
 
 
-@pytest.fixture
-def made(tmp_path):
-    """Write files into a folder, by path: text, bytes, or lines."""
-
-    def write(files, name="set"):
-        for path, content in files.items():
-            target = tmp_path / name / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            text = "".join(f"{line}\n" for line in content) if isinstance(content, list) else content
-            target.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return tmp_path / name
-
-    return write
-
-
 def pecos(folder):
     """The matrices of the three instances; that of the training set is CSC with an entry of 0."""
     save_npz(folder / "Y.trn.npz", csc_matrix(np.array([[1.0, 0.5], [0, 0]])))
@@ -182,7 +167,8 @@ BROKEN = [
     ("beir", "queries.jsonl", "[" * 9999, "queries.jsonl, line 1: is not JSON"),
     ("beir", "qrels/test.tsv", "3\tL9\t1\n", r"test.tsv, line 1: there is no 'L9'"),
     ("beir", "qrels/test.tsv", "3\tL1\tx\n", r"test.tsv, line 1: '3\\tL1\\tx' is not a judgment"),
-    ("annif", "vocabulary.tsv", "<a>\n", "vocabulary.tsv, line 1: has no tab"),
+    ("annif", "vocabulary.tsv", "a tea\n", "vocabulary.tsv, line 1: has no tab"),
+    ("annif", "vocabulary.tsv", "\n<a>\n<b>", "vocabulary.tsv, line 2: the subject 'a' has no label, and no other has"),
     ("annif", "vocabulary.tsv", "<a>\t\n", "vocabulary.tsv, line 1: the subject 'a' has no label"),
     ("annif", "vocabulary.tsv", "<a>\tx\n\n<a>\ty\n", "vocabulary.tsv, line 3: duplicate uid 'a', first in line 1"),
     ("annif", "train.csv", "title\nx\n", "train.csv, line 1: there is no column 'text'"),
@@ -734,3 +720,44 @@ def test_unrelated_files_are_not_joined(made):
         load_dataset(folder)
     (folder / "train-large.csv").unlink()
     assert len(load_dataset(folder).train) == 1
+
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"
+
+
+@pytest.mark.parametrize(
+    ("layout", "path"),
+    [
+        ("xc", "trn.json.gz"),
+        ("maclr", "all_pairs.txt"),
+        ("pecos", "Y.trn.npz"),
+        ("zestxml", "trn_X_Y.txt"),
+        ("xc-lines", "Y.txt"),
+        ("xc-lines", "filter_labels_test.txt"),
+        ("beir", "qrels/test.tsv"),
+        ("annif", "train.csv"),
+        ("annif full", "train/a.txt"),
+        ("annif full", "test/c.key"),
+        ("tables csv", "test.csv"),
+        ("tables jsonl", "train.jsonl"),
+    ],
+)
+def test_a_pointer_of_git_lfs_is_named(made, layout, path):
+    folder = made(LAYOUTS[layout])
+    if layout == "pecos":
+        pecos(folder)
+    made({path: POINTER})
+    with pytest.raises(DataError, match=rf"{path} is a Git LFS pointer, not the file itself \(.*git lfs pull\)"):
+        load_dataset(folder)
+
+
+def test_a_pointer_of_git_lfs_in_place_of_a_table_is_named(made, tmp_path):
+    import pyarrow as pa
+
+    made({"train.parquet": POINTER, "test.parquet": POINTER})
+    with pytest.raises(DataError, match=r"train\.parquet is a Git LFS pointer"):
+        load_dataset(tmp_path / "set")
+    folder = saved_table(made, "saved", ["train"], pa.table({"text": ["one"], "labels": ["a"]}))
+    (folder / "train" / "data.arrow").write_text(POINTER)
+    with pytest.raises(DataError, match=r"data\.arrow is a Git LFS pointer"):
+        load_dataset(folder)

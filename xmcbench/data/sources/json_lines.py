@@ -16,15 +16,19 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     with open_source(path) as stream:
         for number, line in enumerate(lines(stream), 1):
             text = decoded(path, number, line)
-            if not text.strip():
-                continue
-            try:
-                entry = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise at(path, number, f"is not JSON: {error}", "expected one JSON object per line") from None
-            if type(entry) is not dict:
-                raise at(path, number, "is not a JSON object", "expected one JSON object per line")
-            yield number, entry
+            if text.strip():
+                yield number, object_of(path, number, text, "expected one JSON object per line")
+
+
+def object_of(path: Path, number: int, text: str, hint: str = "expected a JSON object") -> dict[str, object]:
+    """The JSON object that a text is. Raises DataError with file and line for anything else."""
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise at(path, number, f"is not JSON: {error}", hint) from None
+    if type(entry) is not dict:
+        raise at(path, number, "is not a JSON object", hint)
+    return entry
 
 
 def write_objects(path: Path, entries: Iterable[Mapping[str, object]]) -> None:
