@@ -148,6 +148,8 @@ BROKEN = [
     ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 line "),
     ("xc-lines", "Y.txt", "one\n \n", "Y.txt, line 2: the label has no text"),
     ("xc-lines", "tst_X.txt", b"\xff\n", "tst_X.txt, line 1: is not UTF-8"),
+    ("xc-lines", "trn_X_Y.txt", "2 2\n0:1 \n0:1\r1:1\n", "trn_X_Y.txt, line 3: has a line end of CR alone"),
+    ("xc-lines", "filter_labels_test.txt", "0 1\r0 0\n\n", "test.txt, line 1: has a line end of CR alone"),
     ("xc-lines", "trn_X.uids.txt", "1\n", "uids.txt does not have as many lines as"),
     ("xc-lines", "trn_X.uids.txt", "1\n1\n", r"trn_X.txt, line 2: duplicate uid '1', first in line 1"),
     ("pecos", "Y.trn.npz", b"PK\x03\x04", r"cannot read the matrix .*Y\.trn\.npz"),
@@ -155,6 +157,8 @@ BROKEN = [
     ("text2text", "test-data.txt", "-1\tgreen tea\n", "line 1: '-1' is not a label id"),
     ("text2text", "test-data.txt", "2\tgreen tea\n", "line 1: label 2 is out of range"),
     ("text2text", "test-data.txt", "1:1e\tgreen tea\n", "line 1: '1:1e' has no number"),
+    ("text2text", "test-data.txt", "1:1e999\tgreen tea\n", "line 1: '1:1e999' has no number"),
+    ("text2text", "test-data.txt", "1\tgreen tea\r0\tred tea\n", "test-data.txt, line 1: has a line end of CR alone"),
     ("beir", "corpus.jsonl", '{"_id": "L1", "title": " "}\n', "corpus.jsonl, line 1: the label has no text"),
     ("beir", "corpus.jsonl", '{"title": "tea"}\n', "corpus.jsonl, line 1: _id is missing"),
     (
@@ -167,10 +171,18 @@ BROKEN = [
     ("beir", "queries.jsonl", "[" * 9999, "queries.jsonl, line 1: is not JSON"),
     ("beir", "qrels/test.tsv", "3\tL9\t1\n", r"test.tsv, line 1: there is no 'L9'"),
     ("beir", "qrels/test.tsv", "3\tL1\tx\n", r"test.tsv, line 1: '3\\tL1\\tx' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL2\t1\n3\tL1\tnan\n", r"test.tsv, line 2: '3\\tL1\\tnan' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL1\tinf\n", r"test.tsv, line 1: '3\\tL1\\tinf' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL1\n", r"test.tsv, line 1: '3\\tL1' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL2\t1\r3\tL1\t1\n", "test.tsv, line 1: has a line end of CR alone"),
+    ("maclr", "all_pairs.txt", "3 L2 1\r3 L1 1\n", "all_pairs.txt, line 1: has a line end of CR alone"),
     ("annif", "vocabulary.tsv", "a tea\n", "vocabulary.tsv, line 1: has no tab"),
     ("annif", "vocabulary.tsv", "\n<a>\n<b>", "vocabulary.tsv, line 2: the subject 'a' has no label, and no other has"),
     ("annif", "vocabulary.tsv", "<a>\t\n", "vocabulary.tsv, line 1: the subject 'a' has no label"),
     ("annif", "vocabulary.tsv", "<a>\tx\n\n<a>\ty\n", "vocabulary.tsv, line 3: duplicate uid 'a', first in line 1"),
+    ("annif", "vocabulary.tsv", "<a>\tx\r<b>\ty\n", "vocabulary.tsv, line 1: has a line end of CR alone"),
+    ("annif", "test.tsv", "one\t<a>\rtwo\t<b>\n", "test.tsv, line 1: has a line end of CR alone"),
+    ("annif full", "test/c.key", "tea\ra cup\r", "c.key, line 1: has a line end of CR alone"),
     ("annif", "train.csv", "title\nx\n", "train.csv, line 1: there is no column 'text'"),
     (
         "annif",
@@ -639,6 +651,40 @@ def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
     first, second = LAYOUTS["beir"]["corpus.jsonl"]
     dataset = load_dataset(made({**LAYOUTS["beir"], "corpus.jsonl": [first, "", second]}))
     assert dataset.test_pairs().toarray().tolist() == [[0, 1]]
+
+
+def test_judgments_of_what_is_not_in_the_corpus_are_left_out_with_a_note(made):
+    judged = [*LAYOUTS["beir"]["qrels/test.tsv"], "3\tL9\t1", "", "2\tL9\t0", ""]
+    dataset = load_dataset(made({**LAYOUTS["beir"], "qrels/test.tsv": judged}))
+    assert [*dataset.test.uids] == ["3", "2"]
+    assert dataset.test_pairs().toarray().tolist() == [[0, 1], [0, 0]]
+    assert "2 judgments of test.tsv left out: not in the corpus" in dataset.found
+
+
+def test_a_carriage_return_in_a_text_is_part_of_it(made):
+    """Its lines are counted: a label matrix has one row for each."""
+    folder = made({**LAYOUTS["xc-lines"], "trn_X.txt": "red\rtea\tA red tea.\r\na pot\n", "Y.txt": "tea\na\rcup\n"})
+    dataset = load_dataset(folder)
+    assert ([*dataset.train.titles], [*dataset.labels]) == (["red\rtea", "a pot"], ["tea", "a\rcup"])
+    assert dataset.train_pairs().toarray().tolist() == [[1, 1], [0, 0]]
+
+
+def test_documents_in_lines_that_end_with_a_carriage_return_are_refused(made):
+    folder = made({**LAYOUTS["xc-lines"], "new.txt": "one\rtwo\rthree\r"})
+    with pytest.raises(DataError, match=r"new\.txt, line 1: has a line end of CR alone"):
+        load_dataset(f"{folder}?documents={folder / 'new.txt'}")
+
+
+@pytest.mark.parametrize(
+    "layout", ["xc", "maclr", "zestxml", "beir", "annif", "annif full", "tables csv", "tables jsonl"]
+)
+def test_two_byte_order_marks_are_no_part_of_a_file(made, layout):
+    expected, folder = (load_dataset(made(LAYOUTS[layout], "plain")), made(LAYOUTS[layout], "marked"))
+    for path in folder.rglob("*.*"):
+        if path.suffix != ".gz" and path.parent.name != "raw":  # the first line of those is a text
+            path.write_bytes(b"\xef\xbb\xbf" * 2 + path.read_bytes())
+    dataset = load_dataset(folder)
+    assert (dataset.digest, dataset.found) == (expected.digest, expected.found)
 
 
 def test_judgments_of_unknown_queries_are_noted(made):

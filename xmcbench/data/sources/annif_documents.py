@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmcbench.data.compression import find_source, open_source, suffix_of
-from xmcbench.data.rows import at
+from xmcbench.data.rows import at, unmarked
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.json_lines import object_of, read_objects, string_of
 from xmcbench.data.sources.text_lines import read_lines
@@ -82,7 +82,7 @@ def _whole(path: Path) -> str:
         content = stream.read(DOCUMENT + 1)
         check_size(len(content), DOCUMENT)
     try:
-        return content.decode("utf-8-sig")
+        return unmarked(content).decode()
     except UnicodeDecodeError as error:
         raise DataError(f"cannot read {path}: {error}", "full texts are in UTF-8") from None
 
