@@ -807,3 +807,14 @@ def test_a_pointer_of_git_lfs_in_place_of_a_table_is_named(made, tmp_path):
     (folder / "train" / "data.arrow").write_text(POINTER)
     with pytest.raises(DataError, match=r"data\.arrow is a Git LFS pointer"):
         load_dataset(folder)
+
+
+def test_a_batch_without_labels_behind_one_with_labels_gets_none_from_the_pairs(made, monkeypatch):
+    """Whether the test instances have labels of their own is asked of the file, not of a part of it."""
+    monkeypatch.setattr("xmcbench.data.sources.maclr.ROWS", 1)
+    targets = {"3": [0], "4": []}
+    tests = [json.dumps({"uid": uid, "title": "tea", "target_ind": each}) for uid, each in targets.items()]
+    files = {**LAYOUTS["maclr"], "tst.json": tests, "all_pairs.txt": ["3 L1 1", "4 L2 1"]}
+    dataset = load_dataset(made(files))
+    assert dataset.test_pairs().toarray().tolist() == [[1, 0], [0, 0]]
+    assert "all_pairs.txt lists other labels than tst.json for 1 test instance; it is not used" in dataset.found
