@@ -1,4 +1,4 @@
-"""Files with one JSON object per line."""
+"""Files with one JSON object per line, or with an array of objects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from xmcbench.data.compression import lines, open_source
-from xmcbench.data.rows import at, decoded
+from xmcbench.data.rows import at, decoded, unmarked
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import check_size
+
+#: Bytes of an array, which is read as a whole.
+_ARRAY = 256 << 20
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
@@ -18,6 +22,28 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
             text = decoded(path, number, line)
             if text.strip():
                 yield number, object_of(path, number, text, "expected one JSON object per line")
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """(number, object) of every row of a .json file: JSON Lines with the number of the line, or an array of objects.
+
+    Raises DataError with file and number for anything else.
+    """
+    with open_source(path) as stream:
+        if not unmarked(stream.peek(1024)).lstrip().startswith(b"["):  # type: ignore[attr-defined]
+            yield from read_objects(path)
+            return
+        content = stream.read(_ARRAY + 1)
+        check_size(len(content), _ARRAY, "an array, which is read as a whole,")
+    hint = "expected one JSON object per line, or an array of objects"
+    try:
+        rows = json.loads(unmarked(content))
+    except (ValueError, RecursionError) as error:
+        raise at(path, 1, f"is not JSON: {error}", hint) from None
+    for number, row in enumerate(rows, 1):
+        if type(row) is not dict:
+            raise at(path, number, "is not a JSON object", hint)
+        yield number, row
 
 
 def object_of(path: Path, number: int, text: str, hint: str = "expected a JSON object") -> dict[str, object]:
