@@ -118,6 +118,26 @@ def test_every_layout_gives_the_same_dataset(made, name):
     assert dataset.digest == expected.digest
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_text_may_be_gzipped(made, name, is_named):
+    folder = made({**LAYOUTS[name], "filter_labels_test.txt": ["0 0"]})
+    if name == "pecos":
+        pecos(folder)
+    expected, packed = load_dataset(folder), made({}, "packed") / "set"
+    for path in [*folder.rglob("*.*")]:
+        target = packed / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix in (".gz", ".npz"):
+            target.write_bytes(path.read_bytes())
+        else:
+            target = target.with_name(f"{path.name}.gz") if is_named else target
+            target.write_bytes(gzip.compress(path.read_bytes()))
+    dataset = load_dataset(packed)
+    assert (dataset.digest, dataset.filters) == (expected.digest, expected.filters)
+    assert [note.replace(".gz", "") for note in dataset.found] == [*expected.found]
+
+
 def test_what_is_not_used_is_said(made):
     assert load_dataset(made(ANNIF, "a")).found == ("1 subject of test.tsv left out: not in the vocabulary",)
     notes = load_dataset(made(LAYOUTS["zestxml"], "b")).found
