@@ -707,6 +707,11 @@ def test_two_byte_order_marks_are_no_part_of_a_file(made, layout):
     assert (dataset.digest, dataset.found) == (expected.digest, expected.found)
 
 
+def test_a_text_may_begin_with_a_byte_order_mark(made):
+    folder = made({**LAYOUTS["xc-lines"], "tst_X.txt": "\ufeff\ufeffgreen tea\n"})
+    assert [*load_dataset(folder).test] == ["\ufeffgreen tea"]
+
+
 def test_judgments_of_unknown_queries_are_noted(made):
     queries = [line for line in LAYOUTS["beir"]["queries.jsonl"] if '"9"' not in line]
     judged = LAYOUTS["beir"]["qrels/train.tsv"]

@@ -23,7 +23,7 @@ _TEXT, _WHOLE, _SUBJECTS = ".txt", ".json", (".tsv", ".key")
 
 
 class Named(NamedTuple):
-    """A subject as a document names it: by its URI or by its label."""
+    """A subject as a document names it. is_uri: by its URI; otherwise by its label, or by what may be its URI."""
 
     text: str
     is_uri: bool
@@ -88,10 +88,10 @@ def _whole(path: Path) -> str:
 
 
 def _subjects_of(path: Path) -> list[Named]:
-    """The subjects of a text, one per line: a URI in angle brackets, a label, or both with a tab between them."""
+    """The subjects of a text, one per line: a URI, a label, or a URI, a tab and its label."""
     subjects = find_source(path.parent, *(f"{_stem(path)}{suffix}" for suffix in _SUBJECTS))
     cells = (line.strip().partition("\t")[0].strip() for line in (read_lines(subjects) if subjects else ()))
-    return [Named(cell, cell.startswith("<") and cell.endswith(">")) for cell in cells if cell]
+    return [Named(cell, is_uri=False) for cell in cells if cell]
 
 
 def _tsv(path: Path, notes: list[str]) -> Iterator[Document]:

@@ -126,7 +126,7 @@ def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
             for label in (() if is_deprecated else graph.objects(concept, SKOS.prefLabel))
             if isinstance(label, Literal) and _label(label)
         ]
-        tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair[0] != "", pair), default=("", ""))
+        tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair), default=("", ""))
         subjects.append(Subject(0, str(concept), label, tag if tag != wanted else ""))
     if not any(subject.label for subject in subjects):
         raise DataError(f"{path} has no skos:Concept with a skos:prefLabel", "both are needed for a subject")
