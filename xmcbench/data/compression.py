@@ -84,6 +84,13 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
+def whole(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
+    """All bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
+    content = stream.read(raised(limit) + 1)
+    check_size(len(content), limit, what)
+    return content
+
+
 def whole_lines(stream: BinaryIO, size: int) -> Iterator[bytes]:
     """The lines of a stream of ``open_source`` in blocks of about ``size`` bytes, each ended by a newline.
 

@@ -148,6 +148,15 @@ def test_a_broken_document_is_one_error_that_names_its_file(made, name, content,
         load_dataset(folder)
 
 
+def test_a_text_that_is_too_large_is_refused(made, monkeypatch):
+    monkeypatch.setattr("xmcbench.data.sources.annif_documents.DOCUMENT", 5)
+    folder = made({"train/a.txt": "red tea", "vocabulary.tsv": VOCABULARY, "test.tsv": SHORT["test.tsv"]})
+    with pytest.raises(DataError, match=r"cannot read .*a\.txt: it takes more than the limit"):
+        load_dataset(folder)
+    monkeypatch.setenv("XMCBENCH_MAX_UNPACKED", "1")
+    assert [*load_dataset(folder).train] == ["red tea"]
+
+
 def test_json_lines_may_name_subjects_by_uri_and_by_label(made):
     subjects = (
         '[{"uri": "http://a/tea"}, {"label": "a cup"}, {"uri": "http://a/gone", "label": "a cup"}, {"label": "x"}]'

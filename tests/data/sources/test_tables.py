@@ -233,7 +233,17 @@ def test_a_broken_json_file_is_one_error_with_the_number_of_the_row(made, conten
 def test_a_large_array_is_refused(made, monkeypatch):
     monkeypatch.setattr("xmcbench.data.sources.json_lines._ARRAY", 100)
     folder = made({"train.json": json.dumps(ROWS * 10), **TEST})
-    with pytest.raises(
-        DataError, match=r"cannot read .*train\.json: an array, which is read as a whole, takes more than"
-    ):
+    with pytest.raises(DataError, match=r"cannot read .*train\.json: an array, which is read at once, takes more than"):
         load_dataset(folder)
+    monkeypatch.setenv("XMCBENCH_MAX_UNPACKED", "1")
+    assert len(load_dataset(folder).train) == 20
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_tables_in_a_form_that_annif_does_not_have_are_read_beside_a_vocabulary(made, ending):
+    folder = made({"vocabulary.tsv": "<http://a>\ta\n", "train.json": json.dumps(ROWS), "test.json": json.dumps(ROWS)})
+    if ending == "parquet":
+        for name in ("train", "test"):
+            parquet(folder / f"{name}.parquet", {key: [row[key] for row in ROWS] for key in ROWS[0]})
+            (folder / f"{name}.json").unlink()
+    assert [*load_dataset(folder).labels] == ["tea", "a cup"]

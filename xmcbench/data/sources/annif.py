@@ -49,7 +49,10 @@ class Annif(Source):
     def recognize(cls, place: Place) -> bool:
         if "vocabulary" in place.options:
             return True
-        return _vocabulary(place) is not None and not any(map(_is_table, _short_files(place, *LONG_NAMES.values())))
+        names = LONG_NAMES.values()
+        short = _short_files(place, *names)
+        has_part = bool(short) or any((place.path / name).is_dir() for name in names)
+        return has_part and _vocabulary(place) is not None and not any(map(_is_table, short))
 
     def holding(self) -> Holding:
         given = self.place.options.get("vocabulary")

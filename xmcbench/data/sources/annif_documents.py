@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.compression import find_source, open_source, suffix_of
+from xmcbench.data.compression import find_source, open_source, suffix_of, whole
 from xmcbench.data.rows import at, unmarked
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.json_lines import object_of, read_objects, string_of
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
-from xmcbench.storage.reading import DOCUMENT, check_size
+from xmcbench.storage.reading import DOCUMENT
 
 #: The files of short texts.
 SHORT = (".tsv", ".csv", ".jsonl")
@@ -63,9 +63,9 @@ def full_texts(folder: Path, notes: list[str]) -> Iterator[Document]:
         raise DataError(f"{folder} has no .txt or .json file", "a full text each, a .txt with a .tsv or .key beside it")
     for path in documents:
         if suffix_of(path) == _WHOLE:
-            yield _of_object(path, 1, object_of(path, 1, _whole(path)), _stem(path))
+            yield _of_object(path, 1, object_of(path, 1, _text(path)), _stem(path))
         else:
-            title, _, content = _whole(path).strip("\r\n").partition("\n")
+            title, _, content = _text(path).strip("\r\n").partition("\n")
             yield Document(path, 1, _stem(path), title.strip(), content.strip(), _subjects_of(path))
     texts = {_stem(path) for path in documents if suffix_of(path) == _TEXT}
     if alone := [path for path in files if suffix_of(path) in _SUBJECTS and _stem(path) not in texts]:
@@ -76,11 +76,10 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(suffix_of(path))
 
 
-def _whole(path: Path) -> str:
+def _text(path: Path) -> str:
     """The text of a file. Raises DataError for one that is too large, or not in UTF-8."""
     with open_source(path) as stream:
-        content = stream.read(DOCUMENT + 1)
-        check_size(len(content), DOCUMENT)
+        content = whole(stream, DOCUMENT)
     try:
         return unmarked(content).decode()
     except UnicodeDecodeError as error:

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from xmcbench.data.compression import lines, open_source
+from xmcbench.data.compression import lines, open_source, whole
 from xmcbench.data.rows import at, decoded, unmarked
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import check_size
 
 #: Bytes of an array, which is read as a whole.
 _ARRAY = 256 << 20
@@ -33,8 +32,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         if not unmarked(stream.peek(1024)).lstrip().startswith(b"["):  # type: ignore[attr-defined]
             yield from read_objects(path)
             return
-        content = stream.read(_ARRAY + 1)
-        check_size(len(content), _ARRAY, "an array, which is read as a whole,")
+        content = whole(stream, _ARRAY, "an array, which is read at once,")
     hint = "expected one JSON object per line, or an array of objects"
     try:
         rows = json.loads(unmarked(content))
