@@ -7,7 +7,7 @@
     |- DataError             files of a dataset are missing, damaged or break the format
     |- MethodError           a method broke the contract
     |- PluginError           a plug-in cannot be loaded
-    |- Unavailable           a package or weights that a method needs are not on this machine
+    |- Unavailable           a package, weights or data that are needed are not on this machine
     |- StorageError          a result cannot be written (full disk, no permission) or read
 
 The text of the exception is the message of the command line: one line, then the hint. A traceback is shown with
@@ -92,7 +92,7 @@ class PluginError(XmcbenchError):
 
 
 class Unavailable(XmcbenchError):
-    """Something a method needs is not on this machine; the hint is the command that installs it."""
+    """Something that is needed is not on this machine; the hint is the command that installs or fetches it."""
 
 
 class StorageError(XmcbenchError):

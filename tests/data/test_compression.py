@@ -12,7 +12,8 @@ def test_plain_gzip_and_xz_read_alike(tmp_path):
     (tmp_path / "a.txt").write_bytes(content)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(content))
-    for name in ("a.txt", "a.txt.gz", "a.txt.xz"):
+    (tmp_path / "b.txt").write_bytes(gzip.compress(content))
+    for name in ("a.txt", "a.txt.gz", "a.txt.xz", "b.txt"):
         with open_source(tmp_path / name) as stream:
             assert stream.read() == content
 
@@ -34,12 +35,13 @@ def test_a_file_of_another_kind_is_said(tmp_path, suffix):
         stream.read()
 
 
-def test_damage_inside_a_gzip_file_is_said(tmp_path):
+@pytest.mark.parametrize(("name", "hint"), [("a.gz", "again, or remove the suffix .gz"), ("a.txt", r"again\)")])
+def test_damage_inside_a_gzip_file_is_said(tmp_path, name, hint):
     packed = bytearray(gzip.compress(bytes(range(256)) * 400, mtime=0))
     packed[-6] ^= 0xFF
-    path = tmp_path / "a.gz"
+    path = tmp_path / name
     path.write_bytes(bytes(packed))
-    with pytest.raises(DataError, match="damaged or not a gzip file"), open_source(path) as stream:
+    with pytest.raises(DataError, match=f"damaged or not a gzip file.*{hint}"), open_source(path) as stream:
         stream.read()
 
 

@@ -21,7 +21,7 @@ def _short_annif(dataset, folder):
     uris = [f"http://a/{uid}" for uid in dataset.labels.uids]
     labels = zip(uris, dataset.labels.titles, strict=True)
     (folder / "vocabulary.ttl").write_text(
-        _SKOS + "".join(f'<{uri}> skos:prefLabel "{label}"@en .\n' for uri, label in labels)
+        _SKOS + "".join(f'<{uri}> a skos:Concept ; skos:prefLabel "{label}"@en .\n' for uri, label in labels)
     )
     for name, texts, pairs in _sides(dataset):
         rows = zip(texts.titles, pairs, strict=True)

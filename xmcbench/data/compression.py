@@ -18,7 +18,11 @@ from typing import IO, BinaryIO, cast
 
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.lfs import refuse_lfs_pointer
 from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_regular, raised
+
+#: The first bytes of a gzip file.
+_GZIP = b"\x1f\x8b"
 
 #: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
@@ -31,11 +35,13 @@ def suffix_of(path: Path) -> str:
 
 @contextmanager
 def open_source(path: Path) -> Iterator[BinaryIO]:
-    """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression.
+    """The decompressed bytes of ``path``; its suffix (.gz, .xz) gives the compression.
 
-    Raises DataError if the file is missing, unreadable, truncated or not in the format of its suffix, on opening or
-    while the block reads.
+    A gzip file without the suffix is read too: no text begins as one does. Raises DataError if the file is missing,
+    unreadable, truncated, not in the format of its suffix, or a pointer of Git LFS, on opening or while the block
+    reads.
     """
+    refuse_lfs_pointer(path, DataError)
     try:
         raw = open_regular(path)
     except Unreadable as error:
@@ -46,23 +52,22 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{reason} {path}{detail}") from None
     with raw:
         try:
-            yield cast(BinaryIO, io.BufferedReader(_decompressed(cast(BinaryIO, raw), path.suffix), _BUFFER))
+            yield cast(BinaryIO, io.BufferedReader(_decompressed(raw, path.suffix), _BUFFER))
         except Unreadable as error:
             raise DataError(f"cannot read {path}: {error}") from None
         except EOFError:
             raise DataError(f"{path} is truncated", "an interrupted download? download it again") from None
         except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            kind = "gzip" if path.suffix == ".gz" else "xz"
-            raise DataError(
-                f"{path} is damaged or not a {kind} file: {error}",
-                f"download it again, or remove the suffix {path.suffix} from a plain file",
-            ) from None
+            kind = "xz" if path.suffix == ".xz" else "gzip"
+            named = f", or remove the suffix {path.suffix} from a plain file" if path.suffix in (".gz", ".xz") else ""
+            raise DataError(f"{path} is damaged or not a {kind} file: {error}", f"download it again{named}") from None
 
 
-def _decompressed(raw: BinaryIO, suffix: str) -> io.RawIOBase:
-    if suffix == ".gz":
-        return cast(io.RawIOBase, gzip.GzipFile(fileobj=raw, mode="rb"))
-    return cast(io.RawIOBase, lzma.LZMAFile(raw) if suffix == ".xz" else raw)
+def _decompressed(raw: io.BufferedReader, suffix: str) -> io.RawIOBase:
+    if suffix == ".xz":
+        return cast(io.RawIOBase, lzma.LZMAFile(raw))
+    is_packed = suffix == ".gz" or raw.peek(2).startswith(_GZIP)
+    return cast(io.RawIOBase, gzip.GzipFile(fileobj=raw, mode="rb") if is_packed else raw)
 
 
 def lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -77,6 +82,13 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
             check_size(len(line), LINE, f"line {number}")
             check_size(total, STREAM, "what it unpacks to")
         yield line
+
+
+def whole(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
+    """All bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
+    content = stream.read(raised(limit) + 1)
+    check_size(len(content), limit, what)
+    return content
 
 
 def whole_lines(stream: BinaryIO, size: int) -> Iterator[bytes]:

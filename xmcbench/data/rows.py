@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -86,12 +87,29 @@ class Places:
         return self._files[first][1], self._lines[row]
 
 
-def decoded(path: Path, number: int, line: bytes) -> str:
-    """A line of a file as text in UTF-8, without a byte-order mark. Raises DataError with file and line."""
+def unmarked(start: bytes) -> bytes:
+    """The beginning of a file without byte-order marks: a program may have put one before that of another."""
+    while start.startswith(BOM_UTF8):
+        start = start.removeprefix(BOM_UTF8)
+    return start
+
+
+def decoded(path: Path, number: int, line: bytes, is_text: bool = False) -> str:
+    """A line of a file as text in UTF-8, without byte-order marks. Raises DataError with file and line.
+
+    is_text: the line is a text, which may begin with a mark of its own; only one before it is removed.
+    """
+    if number == 1:
+        line = line.removeprefix(BOM_UTF8) if is_text else unmarked(line)
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+        return line.decode()
     except UnicodeDecodeError:
         raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
+
+
+def lone_return(path: Path, line: int) -> DataError:
+    """The error of a line with a carriage return that no line feed follows: programs differ in where the line ends."""
+    return at(path, line, "has a line end of CR alone", "convert the line ends to LF, for example with tr '\\r' '\\n'")
 
 
 def at(path: Path, line: int, what: str, hint: str = "") -> DataError:

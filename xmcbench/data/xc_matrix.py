@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lines
-from xmcbench.data.rows import at
+from xmcbench.data.rows import at, lone_return, unmarked
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 
@@ -59,7 +58,7 @@ def read_matrix(path: Path) -> csr_matrix:
 
 
 def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
-    parts = line.removeprefix(BOM_UTF8).split()
+    parts = unmarked(line).split()
     if len(parts) != len(names) or not all(_ID.fullmatch(part) for part in parts):
         shown = line.decode(errors="replace").strip()[:40]
         raise at(path, 1, f"the header is {shown!r}", f"it must hold the numbers of {', '.join(names)}")
@@ -74,6 +73,7 @@ def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tu
     """Blocks of whole lines, each ended by a newline, with the number of the first; checks the number of lines."""
     line = 2
     for block in whole_lines(stream, _BLOCK):
+        _check_line_ends(path, block, line)
         yield line, block
         line += block.count(b"\n")
     if line - 2 != rows:
@@ -81,6 +81,14 @@ def _blocks(stream: BinaryIO, path: Path, rows: int, header: str) -> Iterator[tu
             f"{path} has {counted(line - 2, 'row')}, but its header {header!r} says {rows}",
             "is the file truncated? an empty row must be a blank line",
         )
+
+
+def _check_line_ends(path: Path, block: bytes, line: int) -> None:
+    """Refuse a carriage return within a line, which Arrow takes for the end of the line."""
+    if block.count(b"\r") > block.count(b"\r\n"):
+        for number, text in enumerate(block.split(b"\n"), line):
+            if b"\r" in text.rstrip(b"\r"):
+                raise lone_return(path, number)
 
 
 #: Entries per row, then the concatenated column ids and values of all rows.
@@ -215,7 +223,8 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
     documents, labels, line = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 1
     with open_source(path) as stream:
         for part in whole_lines(stream, _BLOCK):
-            block = part.removeprefix(BOM_UTF8) if line == 1 else part
+            block = unmarked(part) if line == 1 else part
+            _check_line_ends(path, block, line)
             try:
                 table = _columns_of(block, " ", {"document": pa.int64(), "label": pa.int64()})
                 pair = [table[name].to_numpy() for name in ("document", "label")]

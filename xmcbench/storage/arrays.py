@@ -15,6 +15,7 @@ from typing import IO, Literal
 
 import numpy as np
 
+from xmcbench.storage.lfs import is_lfs_pointer
 from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, open_regular
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -77,7 +78,10 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """The archive at a path; whatever damage is met while it is read becomes a ValueError."""
     with open_regular(path) as stream:
         if not zipfile.is_zipfile(stream):
-            raise ValueError("it is not in the .npz format")
+            pointer = is_lfs_pointer(path)
+            raise ValueError(
+                "it is a Git LFS pointer: git lfs pull fetches the file" if pointer else "it is not in the .npz format"
+            )
         stream.seek(0)
         try:
             with zipfile.ZipFile(stream) as archive:

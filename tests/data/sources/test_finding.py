@@ -45,9 +45,14 @@ def test_a_reference_is_a_path_and_options(tmp_path):
         place_of("a.csv?text=a&separator=")
     with pytest.raises(UsageError, match=r"an option in 'text=a&text=b' is given twice"):
         place_of("a.csv?text=a&text=b")
-    # A comma and a space are values.
-    assert place_of("a.csv?separator=,").options == {"separator": ","}
-    assert place_of("a.csv?separator=+").options == {"separator": " "}
+    for separator in (",", " ", "+", ";", "%", "/", "a+b c"):
+        for reference in (
+            f"a.csv?separator={separator.replace('%', '%25')}",
+            reference_to("a.csv", {"separator": separator}),
+        ):
+            assert place_of(reference).options == {"separator": separator}
+            assert place_of(without(f"{reference}&documents=b", "documents")).options == {"separator": separator}
+    assert place_of("a.csv?separator=%20").options == {"separator": " "}
 
 
 def test_what_no_layout_recognizes_is_said(tmp_path):

@@ -16,21 +16,6 @@ TRAIN, TEST = ["red tea\tA red tea.", "a pot"], ["green tea"]
 LABELS = ["tea", "a cup"]
 
 
-@pytest.fixture
-def made(tmp_path):
-    """Write files into a folder, by path: text, bytes, or lines."""
-
-    def write(files, name="set"):
-        for path, content in files.items():
-            target = tmp_path / name / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            text = "".join(f"{line}\n" for line in content) if isinstance(content, list) else content
-            target.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return tmp_path / name
-
-    return write
-
-
 def pecos(folder):
     """The matrices of the three instances; that of the training set is CSC with an entry of 0."""
     save_npz(folder / "Y.trn.npz", csc_matrix(np.array([[1.0, 0.5], [0, 0]])))
@@ -133,6 +118,26 @@ def test_every_layout_gives_the_same_dataset(made, name):
     assert dataset.digest == expected.digest
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_text_may_be_gzipped(made, name, is_named):
+    folder = made({**LAYOUTS[name], "filter_labels_test.txt": ["0 0"]})
+    if name == "pecos":
+        pecos(folder)
+    expected, packed = load_dataset(folder), made({}, "packed") / "set"
+    for path in [*folder.rglob("*.*")]:
+        target = packed / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix in (".gz", ".npz"):
+            target.write_bytes(path.read_bytes())
+        else:
+            target = target.with_name(f"{path.name}.gz") if is_named else target
+            target.write_bytes(gzip.compress(path.read_bytes()))
+    dataset = load_dataset(packed)
+    assert (dataset.digest, dataset.filters) == (expected.digest, expected.filters)
+    assert [note.replace(".gz", "") for note in dataset.found] == [*expected.found]
+
+
 def test_what_is_not_used_is_said(made):
     assert load_dataset(made(ANNIF, "a")).found == ("1 subject of test.tsv left out: not in the vocabulary",)
     notes = load_dataset(made(LAYOUTS["zestxml"], "b")).found
@@ -163,6 +168,8 @@ BROKEN = [
     ("xc-lines", "Y.txt", "one\n", "has 2 columns, but .*Y.txt has 1 line "),
     ("xc-lines", "Y.txt", "one\n \n", "Y.txt, line 2: the label has no text"),
     ("xc-lines", "tst_X.txt", b"\xff\n", "tst_X.txt, line 1: is not UTF-8"),
+    ("xc-lines", "trn_X_Y.txt", "2 2\n0:1 \n0:1\r1:1\n", "trn_X_Y.txt, line 3: has a line end of CR alone"),
+    ("xc-lines", "filter_labels_test.txt", "0 1\r0 0\n\n", "test.txt, line 1: has a line end of CR alone"),
     ("xc-lines", "trn_X.uids.txt", "1\n", "uids.txt does not have as many lines as"),
     ("xc-lines", "trn_X.uids.txt", "1\n1\n", r"trn_X.txt, line 2: duplicate uid '1', first in line 1"),
     ("pecos", "Y.trn.npz", b"PK\x03\x04", r"cannot read the matrix .*Y\.trn\.npz"),
@@ -170,6 +177,8 @@ BROKEN = [
     ("text2text", "test-data.txt", "-1\tgreen tea\n", "line 1: '-1' is not a label id"),
     ("text2text", "test-data.txt", "2\tgreen tea\n", "line 1: label 2 is out of range"),
     ("text2text", "test-data.txt", "1:1e\tgreen tea\n", "line 1: '1:1e' has no number"),
+    ("text2text", "test-data.txt", "1:1e999\tgreen tea\n", "line 1: '1:1e999' has no number"),
+    ("text2text", "test-data.txt", "1\tgreen tea\r0\tred tea\n", "test-data.txt, line 1: has a line end of CR alone"),
     ("beir", "corpus.jsonl", '{"_id": "L1", "title": " "}\n', "corpus.jsonl, line 1: the label has no text"),
     ("beir", "corpus.jsonl", '{"title": "tea"}\n', "corpus.jsonl, line 1: _id is missing"),
     (
@@ -182,9 +191,18 @@ BROKEN = [
     ("beir", "queries.jsonl", "[" * 9999, "queries.jsonl, line 1: is not JSON"),
     ("beir", "qrels/test.tsv", "3\tL9\t1\n", r"test.tsv, line 1: there is no 'L9'"),
     ("beir", "qrels/test.tsv", "3\tL1\tx\n", r"test.tsv, line 1: '3\\tL1\\tx' is not a judgment"),
-    ("annif", "vocabulary.tsv", "<a>\n", "vocabulary.tsv, line 1: has no tab"),
+    ("beir", "qrels/test.tsv", "3\tL2\t1\n3\tL1\tnan\n", r"test.tsv, line 2: '3\\tL1\\tnan' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL1\tinf\n", r"test.tsv, line 1: '3\\tL1\\tinf' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL1\n", r"test.tsv, line 1: '3\\tL1' is not a judgment"),
+    ("beir", "qrels/test.tsv", "3\tL2\t1\r3\tL1\t1\n", "test.tsv, line 1: has a line end of CR alone"),
+    ("maclr", "all_pairs.txt", "3 L2 1\r3 L1 1\n", "all_pairs.txt, line 1: has a line end of CR alone"),
+    ("annif", "vocabulary.tsv", "a tea\n", "vocabulary.tsv, line 1: has no tab"),
+    ("annif", "vocabulary.tsv", "\n<a>\n<b>", "vocabulary.tsv, line 2: the subject 'a' has no label, and no other has"),
     ("annif", "vocabulary.tsv", "<a>\t\n", "vocabulary.tsv, line 1: the subject 'a' has no label"),
     ("annif", "vocabulary.tsv", "<a>\tx\n\n<a>\ty\n", "vocabulary.tsv, line 3: duplicate uid 'a', first in line 1"),
+    ("annif", "vocabulary.tsv", "<a>\tx\r<b>\ty\n", "vocabulary.tsv, line 1: has a line end of CR alone"),
+    ("annif", "test.tsv", "one\t<a>\rtwo\t<b>\n", "test.tsv, line 1: has a line end of CR alone"),
+    ("annif full", "test/c.key", "tea\ra cup\r", "c.key, line 1: has a line end of CR alone"),
     ("annif", "train.csv", "title\nx\n", "train.csv, line 1: there is no column 'text'"),
     (
         "annif",
@@ -655,6 +673,45 @@ def test_blank_lines_in_a_beir_corpus_move_no_judgment(made):
     assert dataset.test_pairs().toarray().tolist() == [[0, 1]]
 
 
+def test_judgments_of_what_is_not_in_the_corpus_are_left_out_with_a_note(made):
+    judged = [*LAYOUTS["beir"]["qrels/test.tsv"], "3\tL9\t1", "", "2\tL9\t0", ""]
+    dataset = load_dataset(made({**LAYOUTS["beir"], "qrels/test.tsv": judged}))
+    assert [*dataset.test.uids] == ["3", "2"]
+    assert dataset.test_pairs().toarray().tolist() == [[0, 1], [0, 0]]
+    assert "2 judgments of test.tsv left out: not in the corpus" in dataset.found
+
+
+def test_a_carriage_return_in_a_text_is_part_of_it(made):
+    """Its lines are counted: a label matrix has one row for each."""
+    folder = made({**LAYOUTS["xc-lines"], "trn_X.txt": "red\rtea\tA red tea.\r\na pot\n", "Y.txt": "tea\na\rcup\n"})
+    dataset = load_dataset(folder)
+    assert ([*dataset.train.titles], [*dataset.labels]) == (["red\rtea", "a pot"], ["tea", "a\rcup"])
+    assert dataset.train_pairs().toarray().tolist() == [[1, 1], [0, 0]]
+
+
+def test_documents_in_lines_that_end_with_a_carriage_return_are_refused(made):
+    folder = made({**LAYOUTS["xc-lines"], "new.txt": "one\rtwo\rthree\r"})
+    with pytest.raises(DataError, match=r"new\.txt, line 1: has a line end of CR alone"):
+        load_dataset(f"{folder}?documents={folder / 'new.txt'}")
+
+
+@pytest.mark.parametrize(
+    "layout", ["xc", "maclr", "zestxml", "beir", "annif", "annif full", "tables csv", "tables jsonl"]
+)
+def test_two_byte_order_marks_are_no_part_of_a_file(made, layout):
+    expected, folder = (load_dataset(made(LAYOUTS[layout], "plain")), made(LAYOUTS[layout], "marked"))
+    for path in folder.rglob("*.*"):
+        if path.suffix != ".gz" and path.parent.name != "raw":  # the first line of those is a text
+            path.write_bytes(b"\xef\xbb\xbf" * 2 + path.read_bytes())
+    dataset = load_dataset(folder)
+    assert (dataset.digest, dataset.found) == (expected.digest, expected.found)
+
+
+def test_a_text_may_begin_with_a_byte_order_mark(made):
+    folder = made({**LAYOUTS["xc-lines"], "tst_X.txt": "\ufeff\ufeffgreen tea\n"})
+    assert [*load_dataset(folder).test] == ["\ufeffgreen tea"]
+
+
 def test_judgments_of_unknown_queries_are_noted(made):
     queries = [line for line in LAYOUTS["beir"]["queries.jsonl"] if '"9"' not in line]
     judged = LAYOUTS["beir"]["qrels/train.tsv"]
@@ -734,3 +791,55 @@ def test_unrelated_files_are_not_joined(made):
         load_dataset(folder)
     (folder / "train-large.csv").unlink()
     assert len(load_dataset(folder).train) == 1
+
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"
+
+
+@pytest.mark.parametrize(
+    ("layout", "path"),
+    [
+        ("xc", "trn.json.gz"),
+        ("maclr", "all_pairs.txt"),
+        ("pecos", "Y.trn.npz"),
+        ("zestxml", "trn_X_Y.txt"),
+        ("xc-lines", "Y.txt"),
+        ("xc-lines", "filter_labels_test.txt"),
+        ("beir", "qrels/test.tsv"),
+        ("annif", "train.csv"),
+        ("annif full", "train/a.txt"),
+        ("annif full", "test/c.key"),
+        ("tables csv", "test.csv"),
+        ("tables jsonl", "train.jsonl"),
+    ],
+)
+def test_a_pointer_of_git_lfs_is_named(made, layout, path):
+    folder = made(LAYOUTS[layout])
+    if layout == "pecos":
+        pecos(folder)
+    made({path: POINTER})
+    with pytest.raises(DataError, match=rf"{path} is a Git LFS pointer, not the file itself \(.*git lfs pull\)"):
+        load_dataset(folder)
+
+
+def test_a_pointer_of_git_lfs_in_place_of_a_table_is_named(made, tmp_path):
+    import pyarrow as pa
+
+    made({"train.parquet": POINTER, "test.parquet": POINTER})
+    with pytest.raises(DataError, match=r"train\.parquet is a Git LFS pointer"):
+        load_dataset(tmp_path / "set")
+    folder = saved_table(made, "saved", ["train"], pa.table({"text": ["one"], "labels": ["a"]}))
+    (folder / "train" / "data.arrow").write_text(POINTER)
+    with pytest.raises(DataError, match=r"data\.arrow is a Git LFS pointer"):
+        load_dataset(folder)
+
+
+def test_a_batch_without_labels_behind_one_with_labels_gets_none_from_the_pairs(made, monkeypatch):
+    """Whether the test instances have labels of their own is asked of the file, not of a part of it."""
+    monkeypatch.setattr("xmcbench.data.sources.maclr.ROWS", 1)
+    targets = {"3": [0], "4": []}
+    tests = [json.dumps({"uid": uid, "title": "tea", "target_ind": each}) for uid, each in targets.items()]
+    files = {**LAYOUTS["maclr"], "tst.json": tests, "all_pairs.txt": ["3 L1 1", "4 L2 1"]}
+    dataset = load_dataset(made(files))
+    assert dataset.test_pairs().toarray().tolist() == [[1, 0], [0, 0]]
+    assert "all_pairs.txt lists other labels than tst.json for 1 test instance; it is not used" in dataset.found

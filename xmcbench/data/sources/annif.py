@@ -8,46 +8,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import Located, at
-from xmcbench.data.sources.csv_rows import read_csv, write_csv
-from xmcbench.data.sources.json_lines import read_objects, string_of, write_objects
+from xmcbench.data.rows import Located
+from xmcbench.data.sources.annif_documents import (
+    SHORT,
+    Document,
+    Named,
+    full_text_files,
+    full_texts,
+    short_texts,
+)
+from xmcbench.data.sources.csv_rows import write_csv
+from xmcbench.data.sources.json_lines import write_objects
 from xmcbench.data.sources.records import records
 from xmcbench.data.sources.source import Holding, Part, Place, Source
 from xmcbench.data.sources.tables import DEFAULTS
-from xmcbench.data.sources.text_lines import read_lines
-from xmcbench.data.sources.vocabulary import NAMES, SUFFIXES, bare, read_vocabulary
+from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
 from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
-from xmcbench.storage.reading import read_text
 
 if TYPE_CHECKING:
     from xmcbench.data.dataset import Dataset
-
-_SHORT = (".tsv", ".csv", ".jsonl")
-
-#: One document: line, uid, title, content, its subjects as URIs or labels, and whether these are URIs.
-_Document = tuple[int, str, str, str, list[str], bool]
 
 
 class Annif(Source):
     """``train`` and ``test``, each a file of short texts or a folder of full texts, and ``vocabulary`` beside them.
 
     Short texts: TSV (``text<TAB><uri> <uri>``), CSV (``text``, ``subject_uris``, ``document_id``), or JSON Lines
-    (``text``, ``subjects``, ``document_id``, ``metadata``). Full texts: ``.txt`` files with ``.tsv`` (URIs) or ``.key``
-    (labels). A title in the metadata is the title, and the text is the content. As in Annif, subjects that are not in
-    the vocabulary are left out, and lines of TSV without a tab.
+    (``text``, ``subjects``, ``document_id``, ``metadata``). Full texts: ``.txt`` files, each with its subjects in a
+    ``.tsv`` or ``.key`` (a URI, a label, or both on a line), and ``.json`` files, each an object as in JSON Lines. A
+    title in the metadata is the title, and the text is the content. As in Annif, subjects that are not in the
+    vocabulary are left out, those in it without a label, and lines of TSV without a tab.
     """
 
     name = "annif"
-    title = "Annif: train.tsv (or .csv, .jsonl, a folder of .txt), test.tsv, vocabulary.tsv (or .csv, .ttl, .rdf)"
+    title = "Annif: train.tsv (or .csv, .jsonl, a folder of .txt or .json), vocabulary.tsv (or .csv, .ttl, .rdf, .nt)"
     options = frozenset({"vocabulary", "language"})
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
         if "vocabulary" in place.options:
             return True
-        return _vocabulary(place) is not None and not any(map(_is_table, _short_files(place, *LONG_NAMES.values())))
+        names = LONG_NAMES.values()
+        short = _short_files(place, *names)
+        has_part = bool(short) or any((place.path / name).is_dir() for name in names)
+        return has_part and _vocabulary(place) is not None and not any(map(_is_table, short))
 
     def holding(self) -> Holding:
         given = self.place.options.get("vocabulary")
@@ -55,16 +60,19 @@ class Annif(Source):
         if path is None or not path.is_file():
             raise DataError(
                 f"{self.place.path} has no vocabulary{f' {given}' if given else ''}",
-                "vocabulary.tsv, .csv, .ttl or .rdf; or name it: vocabulary=FILE",
+                "vocabulary.tsv, .csv, .ttl, .rdf or .nt; or name it: vocabulary=FILE",
             )
-        language = self.place.options.get("language", "en")
-        labels = Part.located("labels", path, (path,), lambda: _labels(path, language))
+        language = self.place.options.get("language")
+        notes: list[str] = []
+        labels = Part.located("labels", path, (path,), lambda: _labels(path, language, notes), notes)
         train, test = (self._part(name, path, language) for name in ("train", "test"))
         if train is None and test is None:
-            raise DataError(f"{self.place.path} has no train.tsv", "or .csv, .jsonl, or a folder of .txt files")
+            raise DataError(
+                f"{self.place.path} has no train.tsv", "or .csv, .jsonl, or a folder of .txt or .json files"
+            )
         return Holding(labels, train, test, **self.filters())
 
-    def _part(self, name: str, vocabulary: Path, language: str) -> Part | None:
+    def _part(self, name: str, vocabulary: Path, language: str | None) -> Part | None:
         notes: list[str] = []
         short = _short_files(self.place, name)
         files: tuple[Path, ...]
@@ -78,12 +86,12 @@ class Annif(Source):
         path: Path
         if short:
             (path,) = short
-            documents = partial(_short_texts, path, notes)
+            documents = partial(short_texts, path, notes)
             files = (path, vocabulary)
         elif folder.is_dir():
             path = folder
-            documents = partial(_full_texts, folder)
-            files = (*sorted(each for each in folder.iterdir() if each.suffix in (".txt", ".tsv", ".key")), vocabulary)
+            documents = partial(full_texts, folder, notes)
+            files = (*full_text_files(folder), vocabulary)
         else:
             return None
 
@@ -114,22 +122,32 @@ def _entry(uid: str, title: str, content: str, ids: Sequence[int], uris: Sequenc
 
 
 class _Subjects:
-    """The places of subjects in the vocabulary, by URI and by label."""
+    """The places of subjects among the labels, by URI and by label; and counts of those that have none."""
 
-    def __init__(self, path: Path, language: str) -> None:
+    def __init__(self, path: Path, language: str | None) -> None:
         self._by_uri: dict[str, int] = {}
         self._by_label: dict[str, int] = {}
-        for row, (_, uri, label) in enumerate(read_vocabulary(path, language)):
-            self._by_uri[uri] = row
-            self._by_label.setdefault(label, row)
-        self.unknown = 0
+        self._unlabeled: set[str] = set()
+        self.unknown = self.unlabeled = 0
+        for subject in read_vocabulary(path, language):
+            if subject.label:
+                row = self._by_uri.setdefault(subject.uri, len(self._by_uri))
+                self._by_label.setdefault(subject.label, row)
+            else:
+                self._unlabeled.add(subject.uri)
 
-    def places(self, subjects: Iterable[str], uris: bool) -> list[int]:
-        """The label ids of subjects; unknown ones are counted."""
-        known = self._by_uri if uris else self._by_label
-        found = [known.get(bare(each) if uris else each) for each in subjects]
-        self.unknown += found.count(None)
-        return [place for place in found if place is not None]
+    def places(self, subjects: Iterable[Named]) -> list[int]:
+        """The label ids of subjects; others are counted."""
+        return [place for subject in subjects if (place := self._place(subject)) is not None]
+
+    def _place(self, subject: Named) -> int | None:
+        uri = bare(subject.text)
+        by_label = None if subject.is_uri else self._by_label.get(subject.text)
+        place = self._by_uri.get(uri) if by_label is None else by_label
+        if place is None:
+            self.unlabeled += uri in self._unlabeled
+            self.unknown += uri not in self._unlabeled
+        return place
 
 
 def _vocabulary(place: Place) -> Path | None:
@@ -138,7 +156,7 @@ def _vocabulary(place: Place) -> Path | None:
 
 def _short_files(place: Place, *names: str) -> list[Path]:
     """The files of short texts with one of these names."""
-    return [path for name in names for suffix in _SHORT if (path := place.find(name + suffix))]
+    return [path for name in names for suffix in SHORT if (path := place.find(name + suffix))]
 
 
 def _is_table(path: Path) -> bool:
@@ -151,80 +169,26 @@ def _is_table(path: Path) -> bool:
     return row is not None and not labels.isdisjoint(row.cells)
 
 
-def _labels(path: Path, language: str) -> Iterator[Located]:
-    return ((path, line, (uri, label, "", ())) for line, uri, label in read_vocabulary(path, language))
+def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Located]:
+    unlabeled = others = 0
+    for subject in read_vocabulary(path, language):
+        unlabeled += not subject.label
+        others += bool(subject.language)
+        if subject.label:
+            yield path, subject.line, (subject.uri, subject.label, "", ())
+    if unlabeled:
+        notes.append(f"{counted(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
+    if others:
+        found = f"{counted(others, 'label')} of {path.name} in another language than {language or LANGUAGE!r}"
+        notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
 
 
-def _instances(path: Path, documents: Iterable[_Document], subjects: _Subjects, notes: list[str]) -> Iterator[Located]:
-    for line, uid, title, content, named, uris in documents:
-        yield path, line, (uid, title, content, subjects.places(named, uris))
+def _instances(path: Path, documents: Iterable[Document], subjects: _Subjects, notes: list[str]) -> Iterator[Located]:
+    for document in documents:
+        row = (document.uid, document.title, document.content, subjects.places(document.subjects))
+        yield document.path, document.line, row
     if subjects.unknown:
         notes.append(f"{counted(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
-
-
-def _short_texts(path: Path, notes: list[str]) -> Iterator[_Document]:
-    if suffix_of(path) == ".tsv":
-        return _tsv(path, notes)
-    return {".csv": _csv, ".jsonl": _json_lines}[suffix_of(path)](path)
-
-
-def _tsv(path: Path, notes: list[str]) -> Iterator[_Document]:
-    row, without = 0, []
-    for number, line in enumerate(read_lines(path), 1):
-        text, tab, subjects = line.partition("\t")
-        if tab:
-            yield number, str(row), text, "", subjects.split(), True
-            row += 1
-        elif text.strip():
-            without.append(number)
-    if without and not row:
-        raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
-    if without:
-        notes.append(f"{counted(len(without), 'line')} of {path.name} left out: no tab")
-
-
-def _csv(path: Path) -> Iterator[_Document]:
-    for row, (number, cells) in enumerate(read_csv(path, ",")):
-        if "text" not in cells:
-            raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(cells)}")
-        title, text = cells.get("title", ""), cells["text"]
-        uid = cells.get("document_id", str(row))
-        both = (title, text) if title else (text, "")
-        yield number, uid, *both, cells.get("subject_uris", "").split(), True
-
-
-def _json_lines(path: Path) -> Iterator[_Document]:
-    for row, (number, entry) in enumerate(read_objects(path)):
-        yield _of_object(path, number, entry, str(row))
-
-
-def _of_object(path: Path, number: int, entry: dict[str, object], uid: str) -> _Document:
-    text, metadata = string_of(path, number, entry, "text", ""), entry.get("metadata")
-    title = metadata.get("title") if isinstance(metadata, dict) else None
-    subjects = entry.get("subjects", [])
-    if not isinstance(subjects, list) or not all(isinstance(each, dict) for each in subjects):
-        raise at(path, number, "subjects is not a list of objects", 'expected [{"uri": "..."}]')
-    uris = all("uri" in each for each in subjects)
-    named = [string_of(path, number, each, "uri" if uris else "label") for each in subjects]
-    both = (title, text) if isinstance(title, str) else (text, "")
-    return number, string_of(path, number, entry, "document_id", uid), *both, named, uris
-
-
-def _full_texts(folder: Path) -> Iterator[_Document]:
-    """Every ``.txt`` of a folder, by name: its first line is the title."""
-    documents = sorted(path for path in folder.iterdir() if path.suffix == ".txt")
-    if not documents:
-        raise DataError(f"{folder} has no .txt file", "a full text each, with a .tsv or .key of the same name")
-    for path in documents:
-        try:
-            text = read_text(path)
-        except (OSError, ValueError) as error:
-            raise DataError(f"cannot read {path}: {error}", "full texts are regular files in UTF-8") from None
-        title, _, content = text.strip("\r\n").partition("\n")
-        uris, labels = path.with_suffix(".tsv"), path.with_suffix(".key")
-        named: list[str] = []
-        if uris.is_file():
-            named = [line.partition("\t")[0] for line in read_lines(uris) if line.strip()]
-        elif labels.is_file():
-            named = [line.strip() for line in read_lines(labels) if line.strip()]
-        yield 0, path.stem, title.strip(), content.strip(), named, uris.is_file()
+    if subjects.unlabeled:
+        left_out = f"{counted(subjects.unlabeled, 'subject')} of {path.name} left out"
+        notes.append(f"{left_out}: deprecated in the vocabulary, or without a label there")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -91,7 +92,7 @@ def _part(queries: Path, corpus: Path, judged: Path | None) -> Part:
 
 
 def _instances(queries: Path, corpus: Path, judged: Path | None, notes: list[str]) -> Iterator[Located]:
-    labels_of = _judgments(judged, _places(corpus)) if judged else None
+    labels_of = _judgments(judged, _places(corpus), notes) if judged else None
     found = 0
     for number, entry in read_objects(queries):
         uid = string_of(queries, number, entry, "_id")
@@ -110,24 +111,34 @@ def _places(corpus: Path) -> dict[str, int]:
     return {string_of(corpus, line, entry, "_id"): row for row, (line, entry) in enumerate(read_objects(corpus))}
 
 
-def _judgments(path: Path, place: dict[str, int]) -> dict[str, list[int]]:
-    """Query -> label ids, of every query that is judged."""
+def _judgments(path: Path, place: dict[str, int], notes: list[str]) -> dict[str, list[int]]:
+    """Query -> label ids, of every query that is judged. notes: gets one on judgments of what is not in the corpus."""
     found: dict[str, list[int]] = {}
+    known, missing = 0, []
     for number, line in enumerate(read_lines(path), 1):
         cells = line.split("\t")
-        if number == 1 and cells[-1:] == ["score"]:
+        if not line.strip() or (number == 1 and cells[-1:] == ["score"]):
             continue
         if len(cells) == 4:  # query, iteration, document, relevance: the layout of TREC
             cells = [cells[0], cells[2], cells[3]]
         try:
             query, label, score = cells[0], cells[1], float(cells[2])
         except (IndexError, ValueError):
-            raise at(path, number, f"{line[:60]!r} is not a judgment", "expected query-id, corpus-id, score") from None
-        if label not in place:
-            raise at(path, number, f"there is no {label[:60]!r} in the corpus", "its ids are the _id of corpus.jsonl")
+            score = math.nan
+        if not math.isfinite(score):
+            raise at(path, number, f"{line[:60]!r} is not a judgment", "expected query-id, corpus-id, score")
         ids = found.setdefault(query, [])
+        if label not in place:
+            missing.append((number, label))
+            continue
+        known += 1
         if score > 0:
             ids.append(place[label])
+    if missing and not known:  # then it is the corpus of other judgments
+        number, label = missing[0]
+        raise at(path, number, f"there is no {label[:60]!r} in the corpus", "its ids are the _id of corpus.jsonl")
+    if missing:
+        notes.append(f"{counted(len(missing), 'judgment')} of {path.name} left out: not in the corpus")
     return found
 
 

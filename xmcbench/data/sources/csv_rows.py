@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from xmcbench.data.compression import lines, open_source
-from xmcbench.data.rows import at, decoded
+from xmcbench.data.rows import at, decoded, lone_return
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.reading import LINE, raised
@@ -45,8 +45,7 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
                 yield texts.line, dict(zip(header, row, strict=True))
         except csv.Error as error:
             if "new-line character" in str(error):  # a carriage return that no line feed follows
-                hint = "convert the line ends to LF, for example with tr '\\r' '\\n'"
-                raise at(path, texts.line, "has a line end of CR alone", hint) from None
+                raise lone_return(path, texts.line) from None
             if quoting == csv.QUOTE_NONE:
                 raise at(path, texts.line, f"is not TSV: {error}") from None
             hint = "a cell that begins with a quotation mark ends with one; within it, quotation marks are doubled"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from xmcbench.data.sources.source import Place, Source
 from xmcbench.errors import DataError, UnknownName, UsageError
@@ -102,7 +103,8 @@ def place_of(reference: str | Path) -> Place:
         return Place(str(reference), Path(given))
     bare, _, query = given.rpartition("?")
     try:
-        given_options = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+        # A plus is a plus, as a user writes it; a space is one, or %20.
+        given_options = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=True)
     except ValueError:
         raise UsageError(
             f"{query!r} is not a list of options", "for example articles.csv?text=abstract&labels=subjects"
@@ -120,14 +122,18 @@ def reference_to(place: str, options: dict[str, str]) -> str:
     if not options:
         return place
     before = place_of(place)
-    return f"{before.given}?{urlencode({**before.options, **options})}"
+    return f"{before.given}?{_query({**before.options, **options})}"
 
 
 def without(reference: str, option: str) -> str:
     """A reference without one of its options."""
     place = place_of(reference)
     rest = {key: value for key, value in place.options.items() if key != option}
-    return f"{place.given}?{urlencode(rest)}" if rest else place.given
+    return f"{place.given}?{_query(rest)}" if rest else place.given
+
+
+def _query(options: Mapping[str, str]) -> str:
+    return urlencode(options, quote_via=quote)
 
 
 def recognized(place: Place) -> type[Source] | None:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.compression import lines, open_source
 from xmcbench.data.rows import ROWS, Rows, at, batched
 from xmcbench.data.sources.source import Holding, Part, Place
-from xmcbench.data.sources.writing import label_ids, rows_of, sides, texts_of, write_lines
+from xmcbench.data.sources.text_lines import read_lines
+from xmcbench.data.sources.writing import MARK, label_ids, rows_of, sides, texts_of, write_lines
 from xmcbench.data.sources.xc_raw import XCRaw
 from xmcbench.data.xc_text import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
@@ -50,9 +50,9 @@ class Maclr(XCRaw):
         _, test = texts_of(dataset)
         test_uids, label_uids = list(test.uids), list(dataset.labels.uids)
         for uid in (*test_uids, *label_uids):
-            if uid.split() != [uid]:
+            if uid.split() != [uid] or uid.startswith(MARK):
                 raise DataError(
-                    f"uid {uid!r} contains a space or is empty",
+                    f"uid {uid!r} contains a space, begins with a byte-order mark, or is empty",
                     "all_pairs.txt of the format maclr is separated by spaces",
                 )
         pairs_of = zip(test_uids, label_ids(dataset.test_pairs()), strict=True)
@@ -74,17 +74,16 @@ def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> 
     uids = (uid for rows in read_rows(label_path, "labels", ROWS) for uid in rows.uids)
     place = {uid: row for row, uid in enumerate(uids)}
     by_uid: dict[str, list[int]] = {}
-    with open_source(pairs) as stream:
-        for number, line in enumerate(lines(stream), 1):
-            words = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").split()
-            if not words:
-                continue
-            if len(words) not in (2, 3):
-                raise at(pairs, number, "is not a pair", "expected test uid, label uid and a number")
-            if words[1] not in place:
-                raise at(pairs, number, f"there is no label {words[1]!r}", f"uids are those of {label_path.name}")
-            if len(words) == 2 or _relevance(words[2], pairs, number) > 0:
-                by_uid.setdefault(words[0], []).append(place[words[1]])
+    for number, line in enumerate(read_lines(pairs), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) not in (2, 3):
+            raise at(pairs, number, "is not a pair", "expected test uid, label uid and a number")
+        if words[1] not in place:
+            raise at(pairs, number, f"there is no label {words[1]!r}", f"uids are those of {label_path.name}")
+        if len(words) == 2 or _relevance(words[2], pairs, number) > 0:
+            by_uid.setdefault(words[0], []).append(place[words[1]])
     own = given = differing = known = 0
     for rows in read_rows(path, "instances", ROWS):
         own += len(rows.targets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from xmcbench.data.sources.text_lines import (
     instance_part,
     label_part,
     read_lines,
+    read_texts,
     write_instance_lines,
     write_label_lines,
 )
@@ -99,7 +101,7 @@ _TARGET = re.compile(r"([0-9]{1,10})(?::([0-9.eE+-]+))?")
 
 
 def _pairs_first(path: Path, labels: Path) -> Iterator[Row]:
-    total = sum(1 for _ in read_lines(labels))
+    total = sum(1 for _ in read_texts(labels))
     for number, line in enumerate(read_lines(path), 1):
         first, tab, text = line.partition("\t")
         if not tab:
@@ -112,12 +114,13 @@ def _pairs_first(path: Path, labels: Path) -> Iterator[Row]:
             if int(match[1]) >= total:
                 raise at(path, number, f"label {int(match[1])} is out of range", f"there are {total}: 0..{total - 1}")
             try:
-                relevant = match[2] is None or float(match[2]) > 0
+                relevance = float(match[2] or 1)
             except ValueError:
-                raise at(
-                    path, number, f"{word[:40]!r} has no number after the colon", "expected LABEL or LABEL:NUMBER"
-                ) from None
-            if relevant:
+                relevance = math.nan
+            if not math.isfinite(relevance):
+                hint = "expected LABEL or LABEL:NUMBER"
+                raise at(path, number, f"{word[:40]!r} has no number after the colon", hint)
+            if relevance > 0:
                 ids.append(int(match[1]))
         yield str(number - 1), *parted(text), ids
 
@@ -131,8 +134,10 @@ def read_npz(path: Path) -> csr_matrix:
     from scipy.sparse import csc_matrix, csr_matrix
 
     from xmcbench.storage.arrays import read_arrays
+    from xmcbench.storage.lfs import refuse_lfs_pointer
     from xmcbench.storage.reading import ARRAYS, check_size
 
+    refuse_lfs_pointer(path, DataError)
     kinds = {b"csr": csr_matrix, b"csc": csc_matrix}
     try:
         layout, shape, indptr, indices, data = read_arrays(path, "format", "shape", "indptr", "indices", "data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,20 +13,30 @@ from typing import TYPE_CHECKING, Any
 from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import at
 from xmcbench.data.sources.csv_rows import read_csv
-from xmcbench.data.sources.json_lines import read_objects
+from xmcbench.data.sources.json_lines import read_objects, read_rows
 from xmcbench.errors import DataError
+from xmcbench.storage.lfs import refuse_lfs_pointer
 from xmcbench.storage.reading import ARRAYS, Unreadable, check_size, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: The tables that are read, by suffix; those of text also gzipped. Arrow files are what `datasets` keeps.
-_TEXT = (".csv", ".tsv", ".jsonl")
+_TEXT = (".csv", ".tsv", ".jsonl", ".json")
 SUFFIXES = (*_TEXT, ".parquet")
 ARROW = ".arrow"
 
 #: The endings of their names.
 ENDINGS = (*(f"{suffix}{packed}" for suffix in _TEXT for packed in ("", ".gz")), ".parquet")
+
+#: A tuple, set, dictionary or array as Python prints it. A label may be in parentheses, but no quotation marks or lists
+#: of numbers are directly within them.
+_PRINTED = re.compile(
+    r"""\((\s*['"].*['"]\s*,?|\s*-?\d+\s*,[\d\s,.-]*|)\s*\)"""
+    r"""|\{.*\}"""
+    r"""|(frozenset|set|array|deque|Index|dict_keys|dict_values)\(([\[{(].*)?\)""",
+    re.DOTALL,
+)
 
 #: The code of a row without a label.
 _NO_LABEL = -1
@@ -36,7 +47,10 @@ _ROWS = 4096
 
 @dataclass(frozen=True)
 class Record:
-    """A row of a table. line: of a text file; of others the number of the row, from 1. names: of coded labels."""
+    """A row of a table.
+
+    line: of a text file; of others, and of a JSON array, the number of the row, from 1. names: of coded labels.
+    """
 
     path: Path
     line: int
@@ -45,7 +59,7 @@ class Record:
 
     def text(self, column: str | None) -> str:
         """The text in a column; an integer by its digits, nothing as the empty text. Raises DataError for others."""
-        value = self.cells.get(column or "")
+        value = self._decoded(column or "", self.cells.get(column or ""))
         if value is None:
             return ""
         if isinstance(value, int) and not isinstance(value, bool):
@@ -55,21 +69,36 @@ class Record:
         return value
 
     def labels(self, column: str | None, separator: str) -> list[str]:
-        """The labels in a column: a list, a text that is a JSON list, or a text with a separator.
+        """The labels in a column: the names of its values.
 
-        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for other values, and for
-        a text in brackets that is not a JSON list.
+        Of codes with names, -1 is no label, as in Hugging Face `datasets`. Raises DataError for a value that is neither
+        a text nor an integer.
         """
-        value = self.cells.get(column or "")
-        if isinstance(value, str):
-            value = self._listed(column or "", value, separator)
-        elif value is None:
-            value = []
-        elif not isinstance(value, list):
-            value = [value]
+        values = self.values(column, separator)
         if self.names.get(column or ""):
-            value = [each for each in value if type(each) is not int or each != _NO_LABEL]
-        return [self._name(column or "", each) for each in value]
+            values = [value for value in values if type(value) is not int or value != _NO_LABEL]
+        return [self._name(column or "", value) for value in values]
+
+    def values(self, column: str | None, separator: str) -> list[object]:
+        """The values in a column: a list, a text that is a JSON list, or a text with a separator.
+
+        Raises DataError for a text in brackets that is not a JSON list.
+        """
+        value = self._decoded(column or "", self.cells.get(column or ""))
+        if isinstance(value, str):
+            return self._listed(column or "", value, separator)
+        if isinstance(value, list):
+            return [self._decoded(column or "", each) for each in value]
+        return [] if value is None else [value]
+
+    def _decoded(self, column: str, value: object) -> object:
+        """A value, or the text that bytes are: some programs write Parquet files without the type of texts."""
+        if not isinstance(value, bytes):
+            return value
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise at(self.path, self.line, f"{column} is not UTF-8", "expected texts or integers") from None
 
     def _listed(self, column: str, cell: str, separator: str) -> list[object]:
         text = cell.strip()
@@ -78,14 +107,15 @@ class Record:
                 return list(json.loads(text))
             except (ValueError, RecursionError):
                 pass
-            # A list as Python or numpy prints it, or one that was cut off. Taken as a label, nobody would notice.
-            if text.endswith("]") or text[1:].lstrip().startswith(("'", '"')):
-                raise at(
-                    self.path,
-                    self.line,
-                    f"{column} is {text[:40]!r}, which is not a JSON list",
-                    f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]',
-                )
+        # What Python or numpy prints, or a list that was cut off. Taken as a label, nobody would notice.
+        is_list = text.startswith("[") and (text.endswith("]") or text[1:].lstrip().startswith(("'", '"')))
+        if is_list or _PRINTED.fullmatch(text):
+            raise at(
+                self.path,
+                self.line,
+                f"{column} is {text[:40]!r}, which is not a JSON list",
+                f'write ["a", "b"] or a{separator}b; a single label in brackets is ["[a]"]',
+            )
         return [word for each in cell.split(separator) if (word := each.strip())]
 
     def _name(self, column: str, value: object) -> str:
@@ -102,9 +132,8 @@ class Record:
                 )
             return names[value]
         if not isinstance(value, str):
-            raise at(
-                self.path, self.line, f"{column} has {str(value)[:40]!r}, which is not a label", "texts or integers"
-            )
+            hint = "texts or integers; of a vector of zeros and ones, the labels at its ones"
+            raise at(self.path, self.line, f"{column} has {str(value)[:40]!r}, which is not a label", hint)
         return value
 
 
@@ -114,7 +143,7 @@ def records(paths: Iterable[Path], columns: Iterable[str]) -> Iterator[Record]:
     Raises DataError with file and line.
     """
     wanted = frozenset(columns)
-    readers = {".csv": _csv, ".tsv": _tsv, ".jsonl": _json_lines, ".parquet": _parquet, ARROW: _arrow}
+    readers = {".csv": _csv, ".tsv": _tsv, ".jsonl": _json_lines, ".json": _json, ".parquet": _parquet, ARROW: _arrow}
     for path in paths:
         yield from readers[suffix_of(path)](path, wanted)
 
@@ -135,7 +164,7 @@ def _columns(path: Path) -> Iterator[str]:
     elif suffix_of(path) == ARROW:
         with _streamed(path) as stream:
             yield from stream.schema.names
-    elif suffix_of(path) == ".jsonl":  # a row need not have every key
+    elif suffix_of(path) in (".jsonl", ".json"):  # a row need not have every key
         for row in records((path,), ()):
             yield from row.cells
     else:
@@ -154,6 +183,10 @@ def _tsv(path: Path, _: frozenset[str]) -> Iterator[Record]:
 
 def _json_lines(path: Path, _: frozenset[str]) -> Iterator[Record]:
     return (Record(path, line, entry, {}) for line, entry in read_objects(path))
+
+
+def _json(path: Path, _: frozenset[str]) -> Iterator[Record]:
+    return (Record(path, row, entry, {}) for row, entry in read_rows(path))
 
 
 def _parquet(path: Path, columns: frozenset[str]) -> Iterator[Record]:
@@ -182,7 +215,7 @@ def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tup
     line = 0
     try:
         for batch in batches:
-            check_size(batch.nbytes, ARRAYS, "a batch of rows")
+            check_size(batch.get_total_buffer_size(), ARRAYS, "a batch of rows")  # nbytes counts no views
             batch.validate(full=True)  # offsets that lead out of a buffer would end the process
             for start in range(0, batch.num_rows, _ROWS):
                 for cells in batch.slice(start, _ROWS).to_pylist():
@@ -198,6 +231,7 @@ def _opened(path: Path) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
+    refuse_lfs_pointer(path, DataError)
     try:
         open_regular(path).close()
         return parquet.ParquetFile(path)
@@ -209,6 +243,7 @@ def _opened(path: Path) -> Any:
 def _streamed(path: Path) -> Iterator[Any]:
     import pyarrow as pa
 
+    refuse_lfs_pointer(path, DataError)
     try:
         open_regular(path).close()
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:

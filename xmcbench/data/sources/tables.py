@@ -1,4 +1,4 @@
-"""Tables with named columns: CSV, TSV, JSON Lines, Parquet; one file, or train and test in a folder."""
+"""Tables with named columns: CSV, TSV, JSON, Parquet; one file, or train and test in a folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from xmcbench.data.compression import suffix_of
 from xmcbench.data.rows import Located, at
 from xmcbench.data.sources.records import ENDINGS, Record, columns_of, records
 from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.data.sources.vectors import Vectors
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import counted
 
@@ -103,7 +104,7 @@ class Tables(Source):
     """
 
     name = "tables"
-    title = "tables with named columns: .csv, .tsv, .jsonl or .parquet; one file, or train and test in a folder"
+    title = "tables with named columns: .csv, .tsv, .jsonl, .json or .parquet; one file, or train and test in a folder"
     options = frozenset({*DEFAULTS, "separator"})
 
     @classmethod
@@ -124,7 +125,7 @@ class Tables(Source):
             return Files({"train": (path,)}, labels, notes)
         parts = {name: _only(path, splits_of(path, names)) for name, names in (("train", _TRAIN), ("test", _TEST))}
         if not any(parts.values()):
-            raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .parquet")
+            raise DataError(f"{path} has no train.csv", "or .tsv, .jsonl, .json, .parquet")
         labels = _only(path, splits_of(path, _LABELS))
         return Files({name: each for name, each in parts.items() if each}, labels, unused_splits(path))
 
@@ -230,15 +231,17 @@ class _Table:
 
     def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Located]:
         columns, places = self._columns(files), self._places
-        cells = _Cells(columns.separator)
+        cells, vectors = _Cells(columns.separator), Vectors(columns.labels or "", bool(self._labels))
         for row, each in enumerate(records(files, columns.names())):
             cells.add(each.cells.get(columns.labels or ""))
+            vectors.add(each, each.values(columns.labels, columns.separator))
             named = self._named(columns, each) if columns.labels else []
             unknown = [label for label in named if label not in places]
             if unknown:
                 hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
                 raise at(each.path, each.line, f"there is no label {unknown[0][:60]!r}", hint)
             yield each.path, each.line, (*_texts(columns, row, each), [places[label] for label in named])
+        vectors.check()
         if cells.undivided():
             notes.append(
                 f"no cell of {columns.labels} in {files[0].name} has the separator {columns.separator!r}, and "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.compression import find_source, lines, open_source
-from xmcbench.data.rows import ROWS, Row, Rows, at, batched, decoded
+from xmcbench.data.rows import ROWS, Row, Rows, at, batched, decoded, lone_return
 from xmcbench.data.sources.source import Part
 from xmcbench.data.sources.writing import joined, named, one_line, parted, write_lines
 from xmcbench.errors import DataError
@@ -20,13 +20,27 @@ if TYPE_CHECKING:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file in UTF-8, without their ends (LF or CRLF) and without a byte-order mark.
+    """The lines of a text file in UTF-8, without their ends (LF or CRLF) and without byte-order marks.
 
-    Raises DataError with file and line for other bytes.
+    Raises DataError with file and line for other bytes, and for a carriage return within a line.
     """
     with open_source(path) as stream:
         for number, line in enumerate(lines(stream), 1):
-            yield decoded(path, number, line).removesuffix("\n").removesuffix("\r")
+            text = decoded(path, number, line).rstrip("\r\n")
+            if "\r" in text:
+                raise lone_return(path, number)
+            yield text
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The lines of a file with one text per line, whose number another file confirms.
+
+    Any other character is part of a text, as is a byte-order mark behind the first one. Raises DataError with file and
+    line for other bytes than UTF-8.
+    """
+    with open_source(path) as stream:
+        for number, line in enumerate(lines(stream), 1):
+            yield decoded(path, number, line, is_text=True).removesuffix("\n").removesuffix("\r")
 
 
 def beside(path: Path) -> str:
@@ -53,7 +67,7 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
     """
 
     def read() -> Iterator[Rows]:
-        total = sum(1 for _ in read_lines(labels))
+        total = sum(1 for _ in read_texts(labels))
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
             raise DataError(
@@ -84,10 +98,10 @@ def _instances(path: Path, pairs: Path | None, found: csr_matrix | None) -> Iter
 def _with_uids(path: Path) -> Iterator[tuple[str, str]]:
     uids = find_source(path.parent, beside(path))
     if uids is None:
-        yield from ((str(row), text) for row, text in enumerate(read_lines(path)))
+        yield from ((str(row), text) for row, text in enumerate(read_texts(path)))
         return
     try:
-        yield from zip(read_lines(uids), read_lines(path), strict=True)
+        yield from zip(read_texts(uids), read_texts(path), strict=True)
     except ValueError:
         raise DataError(f"{uids} does not have as many lines as {path}", "expected one uid per text") from None
 

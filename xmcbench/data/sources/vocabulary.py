@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from xmcbench.data.compression import open_source, suffix_of
 from xmcbench.data.rows import at
@@ -22,7 +23,20 @@ _GRAPH = 256 << 20
 NAMES = ("vocabulary", "vocab", "subjects")
 SUFFIXES = (".tsv", ".csv", *_SKOS)
 
-_PREFERRED = "http://www.w3.org/2004/02/skos/core#prefLabel"
+#: The language of labels where none is asked for.
+LANGUAGE = "en"
+
+
+class Subject(NamedTuple):
+    """A subject: its line, 0 in SKOS; its URI; its label, empty where it is deprecated or has none.
+
+    language: the tag of a label in another language than the one asked for.
+    """
+
+    line: int
+    uri: str
+    label: str
+    language: str = ""
 
 
 def bare(uri: str) -> str:
@@ -31,33 +45,42 @@ def bare(uri: str) -> str:
     return uri[1:-1] if uri.startswith("<") and uri.endswith(">") else uri
 
 
-def read_vocabulary(path: Path, language: str) -> Iterator[tuple[int, str, str]]:
-    """(line, uri, label) of every subject, in the order of the file; of SKOS, by URI, and 0 as the line.
+def read_vocabulary(path: Path, language: str | None) -> Iterator[Subject]:
+    """Every subject, in the order of the file; of SKOS, by URI.
 
-    language: which labels are taken where there are several. Raises DataError for anything else.
+    language: of the labels, where a file has several; English unless it is given. Raises DataError for anything else,
+    and where no subject has a label.
     """
     suffix = suffix_of(path)
     if suffix in _SKOS:
-        rows = _skos(path, language, _SKOS[suffix])
+        subjects = _skos(path, language, _SKOS[suffix])
     else:
-        rows = _csv(path, language) if suffix == ".csv" else _tsv(path)
-    for number, uri, label in rows:
-        if not label.strip():
-            raise at(path, number, f"the subject {uri!r} has no label", "every label needs a text")
-        yield number, uri, label
+        subjects = _csv(path, language or LANGUAGE) if suffix == ".csv" else _tsv(path)
+    first, is_labeled = None, False
+    for subject in subjects:
+        first = first or subject
+        is_labeled = is_labeled or bool(subject.label)
+        yield subject
+    if first and not is_labeled:
+        hint = "expected labels behind the URIs, in TSV after a tab"
+        raise at(path, first.line, f"the subject {first.uri!r} has no label, and no other has one", hint)
 
 
-def _tsv(path: Path) -> Iterator[tuple[int, str, str]]:
+def _tsv(path: Path) -> Iterator[Subject]:
     for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        cells = line.split("\t")
-        if len(cells) < 2:
+        uri, tab, rest = line.partition("\t")
+        if not tab and len(uri.split()) > 1:
             raise at(path, number, "has no tab", "expected <uri>, a tab, and the label")
-        yield number, bare(cells[0]), cells[1]
+        if line.strip():
+            yield Subject(number, bare(uri), _label(rest.partition("\t")[0]))
 
 
-def _csv(path: Path, language: str) -> Iterator[tuple[int, str, str]]:
+def _label(text: str) -> str:
+    """The text of a label; empty for white space alone."""
+    return text if text.strip() else ""
+
+
+def _csv(path: Path, language: str) -> Iterator[Subject]:
     column = f"label_{language}"
     for number, row in read_csv(path, ","):
         if "uri" not in row or column not in row:
@@ -66,13 +89,18 @@ def _csv(path: Path, language: str) -> Iterator[tuple[int, str, str]]:
                 f"{path} has no column {'uri' if 'uri' not in row else column!r}",
                 f"it has {have}; choose another language with ?language=LANGUAGE" if have else "",
             )
-        if row[column]:
-            yield number, bare(row["uri"]), row[column]
+        yield Subject(number, bare(row["uri"]), _label(row[column]))
 
 
-def _skos(path: Path, language: str, syntax: str) -> Iterator[tuple[int, str, str]]:
+def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
+    """The concepts of a thesaurus.
+
+    Of several preferred labels, the first of those in the language is taken, then of those without one, then of all, by
+    their tags and texts: the order of the file does not matter.
+    """
     try:
-        from rdflib import Graph, URIRef
+        from rdflib import Graph, Literal, URIRef
+        from rdflib.namespace import OWL, RDF, SKOS
     except ImportError:
         raise Unavailable("a SKOS vocabulary is read by rdflib", "pip install rdflib") from None
     # A URI that is none is what the vocabulary says it is; there is nothing to be done about it here.
@@ -89,12 +117,21 @@ def _skos(path: Path, language: str, syntax: str) -> Iterator[tuple[int, str, st
         graph.parse(data=content, format=syntax)
     except Exception as error:  # the parsers raise exceptions of their own, each of several kinds
         raise DataError(f"{path} is not SKOS in the syntax of its suffix: {error}") from None
-    found: dict[str, str] = {}
-    for uri, label in graph.subject_objects(URIRef(_PREFERRED)):
-        if isinstance(uri, URIRef) and (getattr(label, "language", None) or language) == language:
-            found[str(uri)] = str(label)
-    if not found:
+    wanted = (language or LANGUAGE).lower()
+    subjects = []
+    for concept in sorted({node for node in graph.subjects(RDF.type, SKOS.Concept) if isinstance(node, URIRef)}):
+        is_deprecated = any(str(value).lower() in ("true", "1") for value in graph.objects(concept, OWL.deprecated))
+        labels = [
+            ((label.language or "").lower(), str(label))
+            for label in (() if is_deprecated else graph.objects(concept, SKOS.prefLabel))
+            if isinstance(label, Literal) and _label(label)
+        ]
+        tag, label = min(labels, key=lambda pair: (pair[0] != wanted, pair), default=("", ""))
+        subjects.append(Subject(0, str(concept), label, tag if tag != wanted else ""))
+    if not any(subject.label for subject in subjects):
+        raise DataError(f"{path} has no skos:Concept with a skos:prefLabel", "both are needed for a subject")
+    if language and all(subject.language for subject in subjects if subject.label):
         raise DataError(
             f"{path} has no preferred label in the language {language!r}", "choose another with ?language=LANGUAGE"
         )
-    yield from ((0, uri, found[uri]) for uri in sorted(found))
+    yield from subjects

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What ends a line in some program, and the mark that many programs take off the front of a file.
 _BREAKS = ("\n", "\r")
-_MARK = "\ufeff"
+MARK = "\ufeff"
 
 
 #: The sides as most layouts of tables call them.
@@ -100,8 +100,8 @@ def write_lines(path: Path, lines: Iterable[str], flatten: bool = False, what: s
             text = one_line(line) if flatten and any(each in line for each in _BREAKS) else line
             if any(each in text for each in _BREAKS):
                 raise DataError(f"the {what} {text[:60]!r} has a line break, which {path.name} cannot hold", _hint())
-            if not number and text.startswith(_MARK):
-                text = _MARK + text  # of which a reader takes off the first
+            if not number and text.startswith(MARK):
+                text = MARK + text  # of which a reader takes off the first
             stream.write(f"{text}\n".encode())
 
 
