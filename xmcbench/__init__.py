@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xmcbench.runner.parts import Part
     from xmcbench.runner.place import Limits
     from xmcbench.storage.artifacts import Artifacts
+    from xmcbench.storage.lfs import refuse_lfs_pointer
     from xmcbench.storage.pairs import pairs_digest
     from xmcbench.storage.tensors import load_arrays, save_arrays
     from xmcbench.texts import Texts
@@ -53,6 +54,7 @@ _PUBLIC = {
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
     "pairs_digest": "xmcbench.storage.pairs",
+    "refuse_lfs_pointer": "xmcbench.storage.lfs",
     "run": "xmcbench.api",
     "save_arrays": "xmcbench.storage.tensors",
     "usable_cores": "xmcbench.environment",
@@ -82,6 +84,7 @@ __all__ = [
     "load_arrays",
     "load_dataset",
     "pairs_digest",
+    "refuse_lfs_pointer",
     "run",
     "save_arrays",
     "usable_cores",
