@@ -96,4 +96,4 @@ class KNN(Method):
         similarity = pair_scores(queries, self._features.labels, scores.indptr, scores.indices)
         scores.data = (1 - self.text) * scores.data + self.text * similarity
         scores.eliminate_zeros()
-        return TopK.from_scores(scores, k)
+        return TopK.from_scores(scores.astype(np.float32), k)

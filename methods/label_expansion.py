@@ -100,7 +100,7 @@ def expanded(labels: csr_matrix, instances: csr_matrix, nearest: TopK, weight: f
     lent = csr_matrix((shares, (rows, nearest.indices[there])), shape=(labels.shape[0], instances.shape[0])) @ instances
     whole = (labels + weight * lent).tocsr()
     whole.sort_indices()
-    best = TopK.from_scores(whole, min(terms, max(1, int(np.diff(whole.indptr).max(initial=1)))))
+    best = TopK.from_scores(whole.astype(np.float32), min(terms, max(1, int(np.diff(whole.indptr).max(initial=1)))))
     kept = best.indices >= 0
     starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
     cut = csr_matrix((best.scores[kept], best.indices[kept], starts), shape=whole.shape)

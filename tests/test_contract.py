@@ -75,6 +75,16 @@ def broken(found):
             "`deterministic = True` promises that they do not",
         ),
         ("def predict(self, raw_X, k=100): assert all(map(str.strip, raw_X)); return 1", "empty", "AssertionError"),
+        (
+            "def predict(self, raw_X, k=100): return TopK.from_scores(np.full((len(raw_X), 10), 1e39), k)",
+            "without pairs",
+            "row 0 has the score 1e+39, which is beyond float32",
+        ),
+        (
+            "def predict(self, raw_X, k=100): return TopK.from_scores(np.full((len(raw_X), 10), np.inf), k)",
+            "without pairs",
+            "row 0 has several scores that are infinite",
+        ),
     ],
 )
 @pytest.mark.usefixtures("no_cell")

@@ -39,11 +39,12 @@ def test_from_sparse_scores_takes_stored_entries_only(matrix, k):
     assert best.indices.tolist() == [by_hand(np.where(row > 0, row, -np.inf), k) for row in stored]
 
 
-def test_scores_that_float32_cannot_tell_apart_are_ties():
+def test_what_only_float64_tells_apart_is_a_tie_in_float32():
     close = csr_matrix(np.array([[0.0, 0.0, 1.0, 0.0, 0.0, 1.0 + 1e-12]]))
-    best = TopK.from_scores(close, 3)
-    best.check(1, 3, 6)
-    assert best.indices.tolist() == [[2, 5, -1]]
+    for scores, right in ((close, [[5, 2, -1]]), (close.astype(np.float32), [[2, 5, -1]])):
+        best = TopK.from_scores(scores, 3)
+        best.check(1, 3, 6)
+        assert best.indices.tolist() == right
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
@@ -97,12 +98,13 @@ def test_rows_end_to_end_become_columns(matrix, spare):
     found.check(len(matrix), k, matrix.shape[1])
 
 
-def test_rows_put_equal_scores_in_order_where_float32_cannot_tell_them_apart():
+def test_rows_put_equal_scores_in_order():
     labels, values = np.array([7, 2, 1]), np.array([0.5 + 1e-12, 0.5, 0.1])
-    found = TopK.from_rows(np.array([0, 2, 3]), labels, values, 3)
-    assert found.indices.tolist() == [[2, 7, -1], [1, -1, -1]]
-    found.check(2, 3, 8)
-    # Rounded, the first can have fallen behind the second too: all of the row is ranked.
+    for scores, right in ((values, [[7, 2, -1], [1, -1, -1]]), (values.astype(np.float32), [[2, 7, -1], [1, -1, -1]])):
+        found = TopK.from_rows(np.array([0, 2, 3]), labels, scores, 3)
+        assert found.indices.tolist() == right
+        found.check(2, 3, 8)
+    # Where one is out of order, all of the row is ranked.
     fallen = TopK.from_rows(np.array([0, 3]), np.array([5, 9, 1]), np.array([0.3, 0.4, 0.4]), 3)
     assert fallen.indices.tolist() == [[1, 9, 5]]
     behind = TopK.from_rows(np.array([0, 3]), np.array([5, 9, 1]), np.array([0.9, 0.4, 0.4]), 3)
@@ -160,6 +162,7 @@ GOOD = ([[1, 0, -1]], [[2.0, 1.0, -np.inf]])
         ([[1, 0, -1]], [[1.0, 1.0, -np.inf]], "order"),
         ([[1, 0, -1]], [[2.0, 1.0, 0.5]], "apart"),
         ([[1, 0, 2]], [[2.0, 1.0, -np.inf]], "apart"),
+        ([[0, 1, 2]], [[np.inf, np.inf, 2.0]], "several scores that are infinite"),
     ],
 )
 def test_check_names_what_is_wrong(indices, values, reason):
@@ -261,3 +264,66 @@ def test_a_label_is_named_once(label):
     twice = TopK(np.array([[label, label]], np.int32), np.array([[2.0, 1.0]], np.float32))
     with pytest.raises(MethodError, match="row 0 names a label twice"):
         twice.check(1, 2, 2)
+
+
+FAR = np.array([[10.0**40, 10.0**42, 10.0**41], [1.0, 2.0, 3.0]])
+
+
+@pytest.mark.parametrize(
+    "rank",
+    [
+        lambda scores: TopK.from_scores(scores, 2),
+        lambda scores: TopK.from_scores(csr_matrix(scores), 2),
+        lambda scores: TopK.ranked(np.tile(np.arange(3), (len(scores), 1)), scores),
+        lambda scores: TopK.from_rows(np.array([0, 3]), np.array([1, 2, 0]), scores[0][[1, 2, 0]], 3),
+    ],
+    ids=["dense", "sparse", "ranked", "rows"],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_beyond_float32_are_refused(rank, sign):
+    """As infinite ones they would be ties, and the lowest label ids the first ones; below, no predictions at all."""
+    with pytest.raises(MethodError, match=r"row 0 has the score -?1e\+4\d, which is beyond float32 \(scale the scores"):
+        rank(sign * FAR)
+    rank(FAR[1:])
+
+
+def test_a_score_beyond_float32_that_is_not_among_the_best_is_none():
+    far_below = np.array([[-1e300, 2.0, 1.0]])
+    assert TopK.from_scores(far_below, 2).indices.tolist() == [[1, 2]]
+
+
+close = st.one_of(
+    hnp.arrays(np.float64, (3, 8), elements=st.integers(0, 5).map(lambda step: 1 + step * 2.0**-50)),
+    hnp.arrays(np.int64, (3, 8), elements=st.integers(2**62, 2**62 + 5)),
+    hnp.arrays(np.uint64, (3, 8), elements=st.integers(2**64 - 5, 2**64 - 1)),
+    hnp.arrays(np.int64, (3, 8), elements=st.integers(-(2**63), -(2**63) + 5)),
+    hnp.arrays(np.float16, (3, 8), elements=st.sampled_from([-np.inf, -1.0, 0.0, 65504.0])),
+    hnp.arrays(np.bool_, (3, 8)),
+)
+
+
+@given(close, st.integers(1, 9), st.randoms(use_true_random=False))
+def test_scores_are_compared_as_they_are_given(matrix, k, random):
+    """The order of what float32 cannot tell apart is kept: by the scores that are stored, it is the same."""
+    right = [by_hand(row, k) for row in matrix.tolist()]
+    order = random.sample(range(8), 8)
+    sparse = csr_matrix((matrix.ravel(), np.tile(np.arange(8), 3), np.arange(0, 25, 8)), shape=(3, 8))
+    for best in (
+        TopK.from_scores(matrix, k),
+        TopK.from_scores(sparse, k),
+        TopK.joined([TopK.ranked(np.tile(order, (3, 1)), matrix[:, order])], max(k, 8)),
+    ):
+        best.check(3, best.k, 8)
+        assert best.indices[:, :k].tolist() == right
+        again = TopK.ranked(best.indices, best.scores)
+        assert np.array_equal(again.indices, best.indices)
+        there = best.indices >= 0
+        given_scores = np.take_along_axis(matrix.astype(np.float32), best.indices.clip(0), 1)[there]
+        assert (np.abs(best.scores[there] - given_scores) <= 8 * np.spacing(np.abs(given_scores))).all()
+
+
+def test_equal_scores_stay_equal():
+    best = TopK.from_scores(np.array([[1.0, 1.0 + 1e-12, 1.0, 1.0]]), 4)
+    assert best.indices.tolist() == [[1, 0, 2, 3]]
+    assert best.scores[0, 0] == 1
+    assert (best.scores[0, 1:] == np.nextafter(np.float32(1), np.float32(0))).all()

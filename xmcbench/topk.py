@@ -35,8 +35,8 @@ class TopK:
     """Top-k labels of N instances.
 
     indices: int32 [N, k], label ids, best first; -1 for missing predictions.
-    scores: float32 [N, k], non-increasing along a row; -inf where the index is -1. Equal scores are ordered by label
-    id, lower first.
+    scores: float32 [N, k], non-increasing along a row; -inf where the index is -1, and infinite at the first place at
+    most. Equal scores are ordered by label id, lower first.
     """
 
     indices: np.ndarray
@@ -54,28 +54,33 @@ class TopK:
     def ranked(cls, indices: np.ndarray, scores: np.ndarray) -> TopK:
         """Candidates in any order [N, k] brought into the order of the protocol.
 
-        Index -1 or score -inf marks a missing one. Raises MethodError for an index that no int32 can be, and where a
-        score is NaN.
+        Index -1 or score -inf marks a missing one. Scores are compared as in ``from_scores``. Raises MethodError for an
+        index that no int32 can be, and where a score is NaN or beyond float32.
         """
         indices = np.asarray(indices)
         if indices.size and (indices.min() < np.iinfo(np.int32).min or indices.max() > np.iinfo(np.int32).max):
             raise MethodError("an index of a label is outside the numbers of int32", "missing predictions are -1")
-        scores = np.asarray(scores, np.float32)
+        scores = _comparable(np.asarray(scores))
         indices = np.where(scores == -np.inf, -1, indices).astype(np.int32)
-        scores = np.where(indices < 0, np.float32(-np.inf), scores)
-        _refuse_nan(scores.max(axis=1, initial=-np.inf), np.arange(len(scores)))
-        # Missing entries sort last: their score is -inf and their key the largest.
-        by_label = np.where(indices < 0, np.iinfo(np.int32).max, indices)
-        order = np.lexsort((by_label, -scores), axis=1)
-        return cls(np.take_along_axis(indices, order, 1), np.take_along_axis(scores, order, 1))
+        missing = indices < 0
+        rows = np.arange(len(scores))
+        _refuse_nan(np.where(missing, 0, scores).max(axis=1, initial=0), rows)
+        # Missing entries sort last: their keys are the largest.
+        key = _best_first(scores)
+        key = np.where(missing, np.inf if key.dtype.kind == "f" else np.iinfo(key.dtype).max, key)
+        order = np.lexsort((np.where(missing, np.iinfo(np.int32).max, indices), key), axis=1)
+        indices, missing = np.take_along_axis(indices, order, 1), np.take_along_axis(missing, order, 1)
+        return cls(indices, _stored(indices, np.take_along_axis(scores, order, 1), missing, rows))
 
     @classmethod
     def from_scores(cls, scores: np.ndarray | csr_matrix, k: int) -> TopK:
         """The k best labels of each row of a score matrix [N, L].
 
         In a dense matrix every label is a candidate, in a sparse one only the stored entries; but none scored -inf.
-        Scores are compared as float32, whatever their type: sums in float64 differ in their last bits between machines,
-        and what only these bits tell apart is a tie. Raises MethodError where a score is NaN.
+        Scores are compared as they are given, and kept as float32: where that cannot tell two of them apart and the
+        second label has the lower id, its score is lowered by the least. Sums in float64 differ in their last bits
+        between machines; converted to float32 before, what only these bits tell apart is a tie. Raises MethodError
+        where a score is NaN, or among the k best and beyond float32.
         """
         if not isinstance(scores, np.ndarray):
             return cls._from_sparse(scores.tocsr(), k)
@@ -86,12 +91,15 @@ class TopK:
         step = max(1, _BLOCK // max(1, labels))
         for start in range(0, rows, step):
             # A stable sort keeps the lower label id first, also among ties at the cut.
-            block = np.asarray(scores[start : start + step], np.float32)
-            _refuse_nan(block.max(axis=1, initial=-np.inf), np.arange(start, start + len(block)))
-            best = np.argsort(-block, axis=1, kind="stable")[:, :kept]
+            block = _comparable(scores[start : start + step])
+            numbers = np.arange(start, start + len(block))
+            _refuse_nan(block.max(axis=1, initial=0), numbers)
+            best = np.argsort(_best_first(block), axis=1, kind="stable")[:, :kept].astype(np.int32)
             found = np.take_along_axis(block, best, 1)
-            indices[start : start + step, :kept] = np.where(found == -np.inf, -1, best)
-            values[start : start + step, :kept] = found
+            missing = found == -np.inf
+            best = np.where(missing, -1, best)
+            indices[start : start + step, :kept] = best
+            values[start : start + step, :kept] = _stored(best, found, missing, numbers)
         return cls(indices, values)
 
     @classmethod
@@ -101,39 +109,37 @@ class TopK:
             scores.sum_duplicates()
         lengths = np.diff(scores.indptr)
         rows = np.repeat(np.arange(scores.shape[0]), lengths)
-        # As they will be stored: scores that only float64 tells apart are ties.
-        found = np.asarray(scores.data, np.float32)
+        found = _comparable(scores.data)
         _refuse_nan(found, rows)
-        order = np.lexsort((scores.indices, -found, rows))
+        order = np.lexsort((scores.indices, _best_first(found), rows))
         rank = np.arange(len(order)) - np.repeat(scores.indptr[:-1], lengths)
-        kept = (rank < k) & (found[order] > -np.inf)
-        indices = np.full((scores.shape[0], k), -1, np.int32)
-        values = np.full((scores.shape[0], k), -np.inf, np.float32)
-        indices[rows[kept], rank[kept]] = scores.indices[order][kept]
-        values[rows[kept], rank[kept]] = found[order][kept]
-        return cls(indices, values)
+        kept = (rank < k) & (found[order] != -np.inf)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=scores.shape[0]))])
+        return cls.from_rows(starts, scores.indices[order][kept], found[order][kept], k)
 
     @classmethod
     def from_rows(cls, starts: np.ndarray, labels: np.ndarray, scores: np.ndarray, k: int) -> TopK:
         """Predictions of N rows, one row after the other and best first, in k columns.
 
         starts: int [N + 1], where each row begins and the last one ends. labels, scores: one value for each prediction,
-        at most k in a row. Equal scores are put in order.
+        at most k in a row. Equal scores are put in order; they are compared as in ``from_scores``. Raises MethodError
+        where one is beyond float32.
         """
         lengths = np.diff(starts)
         filled = np.arange(k) < lengths[:, None]
         indices = np.full((len(lengths), k), -1, np.int32)
-        values = np.full((len(lengths), k), -np.inf, np.float32)
+        scores = _comparable(scores)
+        values = np.zeros((len(lengths), k), scores.dtype)
         indices[filled], values[filled] = labels, scores
-        # Rounded to float32, neighbors can have become equal.
         disorder = (values[:, 1:] > values[:, :-1]) | (
             (values[:, 1:] == values[:, :-1]) & (indices[:, 1:] < indices[:, :-1])
         )
         rows = np.flatnonzero((disorder & filled[:, 1:]).any(axis=1))
+        found = _stored(indices, values, ~filled, np.arange(len(lengths)))
         if len(rows):
             ranked = cls.ranked(indices[rows], values[rows])
-            indices[rows], values[rows] = ranked.indices, ranked.scores
-        return cls(indices, values)
+            indices[rows], found[rows] = ranked.indices, ranked.scores
+        return cls(indices, found)
 
     @classmethod
     def joined(cls, parts: Iterable[TopK], k: int, instances: int | None = None) -> TopK:
@@ -268,6 +274,48 @@ def _write_header(member: IO[bytes], dtype: np.dtype, shape: tuple[int, int]) ->
     np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
+def _comparable(scores: np.ndarray) -> np.ndarray:
+    """Scores as numbers that are compared as fast as these can be: float32, float64 or integers."""
+    if scores.dtype.kind == "f" and scores.dtype.itemsize < 4:
+        return scores.astype(np.float32)
+    if scores.dtype.kind == "b":
+        return scores.astype(np.uint8)
+    return scores if scores.dtype.kind in "iuf" else scores.astype(np.float64)
+
+
+def _best_first(scores: np.ndarray) -> np.ndarray:
+    """Numbers that rise as scores fall. The negative of an integer may be none."""
+    return -scores if scores.dtype.kind == "f" else ~scores
+
+
+def _stored(indices: np.ndarray, scores: np.ndarray, missing: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Scores [N, k] in order as float32 that say the same order, and -inf where one is missing.
+
+    A score that float32 cannot tell from the one before is lowered by the least, unless the order of labels is right
+    for a tie. rows: their numbers. Raises MethodError for a score beyond float32.
+    """
+    with np.errstate(over="ignore"):
+        values = np.where(missing, np.float32(-np.inf), scores.astype(np.float32))
+    if scores.dtype == np.float32:
+        return values
+    beyond = np.isinf(values) & np.isfinite(scores) & ~missing
+    if beyond.any():
+        row, place = np.argwhere(beyond)[0]
+        raise MethodError(
+            f"row {rows[row]} has the score {scores[row, place]:g}, which is beyond float32",
+            "scale the scores, or take logarithms; a label that is no prediction scores -inf",
+        )
+    falls = indices[:, 1:] < indices[:, :-1]
+    unsaid = np.flatnonzero(((values[:, 1:] == values[:, :-1]) & falls & ~missing[:, 1:]).any(axis=1))
+    lowered = values[unsaid]
+    for place in range(1, lowered.shape[1] if len(unsaid) else 0):
+        before = lowered[:, place - 1]
+        most = np.where(falls[unsaid, place - 1], np.nextafter(before, np.float32(-np.inf)), before)
+        lowered[:, place] = np.minimum(lowered[:, place], most)
+    values[unsaid] = lowered
+    return values
+
+
 def _refuse_nan(scores: np.ndarray, rows: np.ndarray) -> None:
     """Raise MethodError if a score is NaN. rows: the row of each."""
     wrong = np.isnan(scores)
@@ -292,6 +340,11 @@ def _check_rows(indices: np.ndarray, scores: np.ndarray, labels: int, start: int
             (scores[:, 1:] > scores[:, :-1]) | tied,
             "is not in order: best first, ties by lower label id",
             "TopK.ranked(indices, scores) sorts",
+        ),
+        (
+            np.isposinf(scores[:, 1:]),
+            "has several scores that are infinite, which says nothing of their order",
+            "float32 ends at 3.4e38: scale the scores, or take logarithms",
         ),
         ((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0), "names a label twice", "predict it once"),
     ]

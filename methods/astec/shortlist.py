@@ -91,7 +91,7 @@ class Ranking:
             nearness = (1 - self._near.votes) * cosines(vectors, self._near.means[labels])
             nearness = nearness + self._near.votes * listed.data[part]
             listed.data[part] = score(vectors, labels, nearness)
-        return TopK.from_scores(listed, self._k)
+        return TopK.from_scores(listed.astype(np.float32), self._k)
 
     def notes(self) -> dict[str, object]:
         """What a record says of the searches, by what is searched."""

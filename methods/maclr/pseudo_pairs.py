@@ -143,7 +143,7 @@ def _summed(sources: Sequence[TopK], scales: Sequence[float], labels: int, depth
     if depth:
         total = total.multiply(votes >= len(sources)).tocsr()
         total.eliminate_zeros()
-    ranked = TopK.from_scores(total, width)
+    ranked = TopK.from_scores(total.astype(np.float32), width)
     return TopK.ranked(ranked.indices, ranked.scores + floors[:, None].astype(np.float32))
 
 

@@ -53,7 +53,8 @@ class SparseIndex:
             )
             size = found.indptr[-1]  # an empty product comes with arrays longer than its rows say
             labels, scores = found.indices[:size], found.data[:size]
-            parts.append(TopK.from_rows(found.indptr, labels, _settled(scores / (1 - labels * self._slope)), k))
+            settled = _settled(scores / (1 - labels * self._slope)).astype(np.float32)
+            parts.append(TopK.from_rows(found.indptr, labels, settled, k))
         return TopK.joined(parts, k)
 
 

@@ -142,4 +142,4 @@ class ZestXML(Method):
         scores = self.share * np.exp(-(np.maximum(0, 1 - margin) ** 2))
         scores += (1 - self.share) * pair_scores(X, self._features.labels, starts, labels)
         shape = len(listed), self._features.labels.shape[0]
-        return TopK.from_scores(csr_matrix((scores, labels, starts), shape=shape), k)
+        return TopK.from_scores(csr_matrix((scores.astype(np.float32), labels, starts), shape=shape), k)
