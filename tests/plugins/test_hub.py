@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from xmcbench import Method
-from xmcbench.plugins.hub import offline_without_address
+from xmcbench.plugins.hub import has_no_address, offline_without_address
 
 #: RFC 2606 keeps this name without an address.
 NOWHERE = "https://hub.invalid"
@@ -51,6 +51,14 @@ def test_the_client_is_offline_where_the_host_has_no_address(monkeypatch, method
     monkeypatch.setattr(constants, "ENDPOINT", endpoint)
     assert offline(method) is expected
     assert constants.HF_HUB_OFFLINE is False
+
+
+@pytest.mark.parametrize(("endpoint", "expected"), [(NOWHERE, True), ("http://127.0.0.1:1", False)])
+def test_a_host_has_an_address_or_none(monkeypatch, endpoint, expected):
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    assert has_no_address() is expected
+    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
+    assert has_no_address() is False
 
 
 def test_a_proxy_knows_addresses_of_its_own(monkeypatch):

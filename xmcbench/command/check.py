@@ -19,7 +19,7 @@ import msgspec
 
 from xmcbench.command import flags, request
 
-_SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing", "timeout": "TIMEOUT"}
+_SHOWN = {"ok": "ok     ", "failed": "FAILED ", "missing": "missing", "timeout": "TIMEOUT", "skipped": "skipped"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -6,12 +6,16 @@ lookup tells within milliseconds that its host has no address.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from xmcbench.method import Method
+
+#: Where the hub is, unless HF_ENDPOINT says otherwise.
+_HUB = "https://huggingface.co"
 
 
 @contextmanager
@@ -31,6 +35,11 @@ def offline_without_address(method: type[Method]) -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
+
+
+def has_no_address() -> bool:
+    """Whether the host of the hub has no address, and no proxy could know it; its client is not imported for that."""
+    return not _has_address(os.environ.get("HF_ENDPOINT") or _HUB) and not _has_proxy()
 
 
 def _has_address(url: str) -> bool:
