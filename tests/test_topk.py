@@ -230,6 +230,18 @@ def test_parts_of_another_shape_are_not_saved(tmp_path, instances, k):
     assert [each.name for each in tmp_path.iterdir()] == ["right.npz"]
 
 
+@pytest.mark.parametrize("error", [ConnectionError("server down"), OSError(28, "No space left on device")])
+def test_an_error_of_who_makes_the_parts_is_not_that_of_the_file(tmp_path, error):
+    def parts():
+        yield TopK.from_scores(np.eye(2), 2)
+        raise error
+
+    with pytest.raises(OSError, match=str(error.args[-1])) as raised:
+        TopK.save_joined(tmp_path / "p.npz", parts(), 4, 2)
+    assert raised.value is error
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("load", [TopK.load, lambda path: list(TopK.load_parts(path))], ids=["whole", "parts"])
 def test_load_explains_a_bad_file(tmp_path, load):
     with pytest.raises(DataError, match="no prediction file at"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from xmcbench.errors import DataError, MethodError
 from xmcbench.storage.arrays import read_arrays, read_rows
-from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.atomic import atomic_file, writing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -211,7 +211,8 @@ class TopK:
                         raise ValueError(f"a part has the shapes {part.indices.shape} and {part.scores.shape}")
                     rows += len(part)
                     member.write(np.ascontiguousarray(part.indices, np.int32).data)
-                    waiting.write(np.ascontiguousarray(part.scores, np.float32).data)
+                    with writing(path):  # not around the parts, whose errors are the method's
+                        waiting.write(np.ascontiguousarray(part.scores, np.float32).data)
             if rows != instances:
                 raise ValueError(f"the parts have {rows} rows, not {instances}")
             waiting.seek(0)

@@ -1,6 +1,10 @@
 import errno
+import gzip
 import os
+import resource
+import zipfile
 
+import numpy as np
 import pytest
 
 from xmcbench.errors import StorageError
@@ -16,10 +20,61 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_trace(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
+@pytest.fixture
+def file_size_limit():
+    """Allow files of this process 100,000 bytes; the system answers more with an error, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def in_pieces(stream):
+    for _ in range(1000):
+        stream.write(bytes(1000))
+
+
+def in_an_archive(stream):
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("large", bytes(1_000_000))
+
+
+def gzipped(stream):
+    with gzip.GzipFile(fileobj=stream, mode="wb") as packed:
+        packed.write(os.urandom(1_000_000))
+
+
+@pytest.mark.usefixtures("file_size_limit")
+@pytest.mark.parametrize(
+    "write",
+    [in_pieces, in_an_archive, gzipped, lambda stream: np.save(stream, np.zeros(200_000))],
+    ids=["pieces", "zip", "gzip", "numpy"],
+)
+def test_a_full_disk_is_one_clear_line(tmp_path, write):
+    with pytest.raises(StorageError, match="no space left to write .*a.txt"), atomic_file(tmp_path / "a.txt") as stream:
+        write(stream)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_is_one_clear_line(tmp_path, number):
-    with pytest.raises(StorageError, match="no space left to write .*a.txt"), atomic_file(tmp_path / "a.txt"):
+def test_a_disk_that_is_full_at_the_end_is_one_clear_line(tmp_path, number, monkeypatch):
+    def full(_):
         raise OSError(number, "full")
+
+    monkeypatch.setattr("xmcbench.storage.atomic.os.fsync", full)
+    with pytest.raises(StorageError, match="no space left to write .*a.txt"):
+        write_text(tmp_path / "a.txt", "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("server down"), TimeoutError("late"), OSError(errno.ENOSPC, "full elsewhere")]
+)
+def test_an_error_of_the_block_is_not_that_of_the_file(tmp_path, error):
+    with pytest.raises(type(error)) as raised, atomic_file(tmp_path / "a.txt") as stream:
+        stream.write(b"some")
+        raise error
+    assert raised.value is error
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,6 +144,17 @@ def test_a_copy_replaces_what_is_there_and_a_file_is_not_copied_onto_itself(tmp_
     before = source.stat()
     copy(source, source)
     assert (source.stat().st_ino, source.read_bytes()) == (before.st_ino, b"new")
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_the_one_that_is_named(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "source").write_text("new")
+    monkeypatch.setattr("xmcbench.storage.atomic.shutil.copyfileobj", fail)
+    with pytest.raises(StorageError, match=r"cannot read .*source: Input/output error"):
+        copy(tmp_path / "source", tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_a_file_that_cannot_be_read_is_the_one_that_is_named(tmp_path):

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from xmcbench.errors import StorageError, is_full_disk
 from xmcbench.storage.temporary import hold_file, hold_folder, remove_folder
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Stream(io.FileIO):
+    """An open file. Raises StorageError, naming what it will become, where it cannot be written."""
+
+    def __init__(self, descriptor: int, becomes: Path) -> None:
+        super().__init__(descriptor, "wb")
+        self._becomes = becomes
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write as FileIO does."""
+        with writing(self._becomes):
+            return super().write(data) or 0
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make an OSError of the block a StorageError that names the file it writes."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError.from_os_error(error, path) from error
 
 
 @contextmanager
@@ -20,27 +46,30 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose content appears at ``path`` if the block succeeds, and is discarded if it fails.
 
     A symbolic link stays, and the file that it leads to is replaced. Raises StorageError when the file cannot be
-    written (full disk, permissions, a device or a pipe instead of a file).
+    written (full disk, permissions, a device or a pipe instead of a file). Other errors in the block pass through.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise StorageError(f"cannot write {path}: it is not a regular file", "choose another name")
-    temporary = None
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = hold_file(path)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
+    try:
+        with io.BufferedWriter(_Stream(descriptor, path)) as stream:
+            try:
+                yield stream
+            except OSError as error:
+                if error.errno is None and is_full_disk(error):  # of numpy, which writes past the stream
+                    raise StorageError.from_os_error(error, path) from error
+                raise
             stream.flush()
-            os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)  # a temporary file is private; a result is meant to be shared
-            os.replace(temporary, path)  # while it is held
-        temporary = None
-    except OSError as error:
-        raise StorageError.from_os_error(error, path) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+            with writing(path):
+                os.fsync(stream.fileno())
+                os.chmod(temporary, 0o644)  # a temporary file is private; a result is meant to be shared
+                os.replace(temporary, path)  # while it is held
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager
@@ -96,7 +125,10 @@ def copy(source: Path, path: Path) -> None:
     except OSError as error:
         raise StorageError(f"cannot read {source}: {error.strerror}") from error
     with read, atomic_file(path) as stream:
-        shutil.copyfileobj(read, stream)
+        try:
+            shutil.copyfileobj(read, stream)
+        except OSError as error:
+            raise StorageError(f"cannot read {source}: {error.strerror}") from error
 
 
 def move(source: Path, path: Path) -> None:
