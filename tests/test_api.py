@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -241,6 +242,7 @@ def test_each_instance_is_a_row_beside_those_of_names(tiny, imported, popular):
         (lambda tiny: xmcbench.run(tiny, methods="bm25", set={"bm25.b": 1}), "is not method -> parameter -> value"),
         (lambda tiny: xmcbench.run(tiny, methods="bm25", set=["b"]), "is not method -> parameter -> value"),
         (lambda tiny: xmcbench.run(tiny, methods="bm25", options={"runs": "x"}), "options are of type dict"),
+        (lambda tiny: xmcbench.run(tiny, methods="bm25", runs=3), "runs=3 is not a folder"),
         (lambda tiny: xmcbench.ablation(tiny, BM25()), "is not the name of a method"),
         (lambda tiny: xmcbench.run(tiny, methods=BM25(), set={"tfidf": {"ngrams": 1}}), "tfidf"),
         (lambda tiny: xmcbench.curve(tiny, ["bm25"], ratios=[0, 1], by="foo"), "foo"),
@@ -332,6 +334,25 @@ def test_arguments_may_be_of_numpy_and_paths_may_be_texts(tiny, tmp_path):
     assert [each.cell.seed for each in xmcbench.run(tiny, methods="bm25", seed=np.int64(0), options=options)] == [0]
     compared = xmcbench.compare("bm25", "bm25", seed=0, runs=options.runs)
     assert compared.first.seeds == [0]
+
+
+def test_the_folder_of_results_has_the_name_of_the_flag(tiny, tmp_path, plugin, monkeypatch):
+    """Of every function whose command has --runs; what the options say is the default."""
+    monkeypatch.chdir(tmp_path)
+    options = Options(runs=tmp_path / "other", plugins=(plugin(SWITCHED, "switched.py"),))
+    calls = {
+        "run": lambda **given: xmcbench.run(tiny, methods="bm25", **given),
+        "curve": lambda **given: xmcbench.curve(tiny, "bm25", ratios=0, **given),
+        "ablation": lambda **given: xmcbench.ablation(tiny, "switched", **given),
+    }
+    for name, call in calls.items():
+        for given in ({}, {"runs": name}, {"runs": Path(f"path-{name}"), "options": options}):
+            assert call(**{"options": Options(plugins=options.plugins), **given}).ok
+            assert [*Path(given.get("runs", "runs"), "records").rglob("*.json")]
+    assert not options.runs.exists()
+    assert call(options=options).ok
+    assert options.runs.exists()
+    assert xmcbench.compare("bm25", "bm25", runs="curve").instances == 30
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def run(
     seed: int | Sequence[int] = 0,
     grids: Sequence[Mapping[str, Any]] = (),
     filter: str | None = None,  # noqa: A002 - the name of the flag
+    runs: str | Path | None = None,
     options: Options | None = None,
 ) -> Results:
     """Run methods on datasets; finished cells are not run again.
@@ -63,7 +64,7 @@ def run(
     of instances too. Of dataset, setting, ratio, by and seed there may be several: what runs is their product. grids:
     for cells that are not a full product, the arguments in which each grid differs from those above, such as
     ``[{"setting": "ez", "methods": ["tfidf"]}, {"setting": "fs", "ratio": 0.01}]``; its ``set`` adds to the one above.
-    filter: default is that of each dataset's card.
+    filter: default is that of each dataset's card. runs: the folder of results, by default that of the options.
 
     Raises UsageError (or a subclass) for an invalid request, DataError for data. A cell that fails is a record.
     """
@@ -82,7 +83,7 @@ def run(
             raise UnknownName("argument of a grid", unknown[0], common)
         sets = _merged(_parameters(own.get("set")), _parameters(common["set"]))
         wanted.append({**common, **own, "set": sets})
-    made, options = _grids(wanted, _checked(options))
+    made, options = _grids(wanted, _checked(options, runs))
     return Run.planned(made, options, options.registry(), filter).execute()
 
 
@@ -97,12 +98,13 @@ def curve(
     seed: int | Sequence[int] = 0,
     filter: str | None = None,  # noqa: A002
     execute_missing: bool = True,
+    runs: str | Path | None = None,
     options: Options | None = None,
 ) -> Coverage:
     """Run methods at several shares of known labels or pairs: 0 is the zero-shot setting, 1 all pairs.
 
-    Methods that never look at pairs run once. execute_missing: False only reads finished cells. Raises what ``run``
-    raises.
+    Methods that never look at pairs run once. execute_missing: False only reads finished cells. runs: as for ``run``.
+    Raises what ``run`` raises.
     """
     if isinstance(methods, Sequence) and not methods:
         raise UsageError("methods is empty", 'name one or more, for example methods=["tfidf", "xr-linear"]')
@@ -111,7 +113,7 @@ def curve(
         raise UsageError("ratios is empty", f"for example ratios={RATIOS}")
     settings(["fs"], [0.5], [by])  # at the shares 0 and 1 `by` makes no difference, and is not looked at
     wanted = {"dataset": dataset, "methods": methods, "preset": preset, "set": _parameters(set), "seed": seed}
-    grids, options = _grids([wanted], _checked(options), [Setting.at(share, by) for share in shares])
+    grids, options = _grids([wanted], _checked(options, runs), [Setting.at(share, by) for share in shares])
     planned = CurveRun.planned(grids, options, options.registry(), filter, by, shares)
     return planned.execute() if execute_missing else planned.finished()
 
@@ -127,13 +129,14 @@ def ablation(
     set: Mapping[str, Mapping[str, object]] | None = None,  # noqa: A002
     seed: int | Sequence[int] = 0,
     filter: str | None = None,  # noqa: A002
+    runs: str | Path | None = None,
     options: Options | None = None,
 ) -> Ablated:
     """Run the rows of a method's ablation. Raises what ``run`` raises.
 
-    method: its name; default is the only one that defines an ablation.
+    method: its name; default is the only one that defines an ablation. runs: as for ``run``.
     """
-    options = _checked(options)
+    options = _checked(options, runs)
     if not isinstance(method, str | None):
         raise UsageError(f"method={method!r} is not the name of a method", "set its parameters by `set`")
     registry = options.registry()
@@ -215,10 +218,14 @@ def _instance(method: str | Method) -> Method | None:
     return method if isinstance(method, Method) else None
 
 
-def _checked(options: Options | None) -> Options:
+def _checked(options: Options | None, runs: str | Path | None) -> Options:
+    """The options, with another folder of results if one is given. Raises UsageError."""
     if not isinstance(options, Options | None):
         raise UsageError(f"options are of type {type(options).__name__}", "options=xmcbench.Options(...)")
-    return options or Options()
+    if not isinstance(runs, str | Path | None):
+        raise UsageError(f"runs={runs!r} is not a folder", 'runs="runs"')
+    chosen = options or Options()
+    return chosen if runs is None else replace(chosen, runs=Path(runs))
 
 
 def _parameters(given: Any) -> Mapping[str, Mapping[str, object]]:
