@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from xmcbench.plugins import loading
-from xmcbench.plugins.loading import from_file
+from xmcbench.plugins.loading import from_file, method_name
 
 PLUGIN = """
 from worthy.helper import WORTH as NESTED
@@ -70,3 +70,27 @@ def test_the_packages_of_an_environment_beside_a_plugin_are_imported_as_ever(wor
 
     assert far_away.X == 1
     assert (packages / "__pycache__").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        ("MyMethod", "my-method"),
+        ("LLMRerank", "llm-rerank"),
+        ("XRLinear", "xr-linear"),
+        ("BM25", "bm25"),
+        ("MyBM25", "my-bm25"),
+        ("BM25Plus", "bm25-plus"),
+        ("TFIDF2", "tfidf2"),
+        ("TFIDF", "tfidf"),
+        ("KNNByText", "knn-by-text"),
+        ("RankByLLM", "rank-by-llm"),
+        ("T5Encoder", "t5-encoder"),
+        ("ATitle", "a-title"),
+        ("popular", "popular"),
+        ("My_Method", "my_method"),
+        ("X", "x"),
+    ],
+)
+def test_the_name_of_a_method_has_the_words_of_its_class(cls, name):
+    assert method_name(type(cls, (), {})) == name

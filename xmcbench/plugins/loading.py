@@ -117,7 +117,7 @@ def from_point(point: metadata.EntryPoint) -> Imported:
 
 
 def from_file(path: Path) -> list[Imported]:
-    """The methods a plug-in file defines, each under its class name in lower case with hyphens (``MyBM25`` -> my-bm25).
+    """The methods a plug-in file defines, each under its ``method_name``.
 
     Raises UsageError if there is no such file. A file that cannot be imported, or defines no method, is one entry with
     a reason.
@@ -267,13 +267,18 @@ def check_imported() -> None:
 
 
 def method_name(cls: type) -> str:
-    """The name of a method in a plug-in file: its class name in lower case with hyphens (``MyBM25`` -> ``my-bm25``)."""
+    """The name of a method in a plug-in file: the words of its class name in lower case, with hyphens between them.
+
+    A word begins with a capital; several capitals are an acronym (``MyBM25`` -> my-bm25, ``LLMRerank`` -> llm-rerank).
+    """
     name = cls.__name__
-    parts = "".join(
-        f"-{letter}" if letter.isupper() and before and (before.islower() or before.isdigit()) else letter
-        for before, letter in zip(" " + name, name, strict=False)
+    parts = (
+        f"-{letter}"
+        if letter.isupper() and (before.islower() or before.isdigit() or (before.isupper() and after.islower()))
+        else letter
+        for before, letter, after in zip(f" {name}", name, f"{name[1:]} ", strict=False)
     )
-    return parts.strip("- ").lower()
+    return "".join(parts).lower()
 
 
 def _line(method: type) -> int:
