@@ -8,32 +8,39 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xmcbench import Unavailable, UsageError
-from xmcbench.methods.encoder.saved_config import ADAPTER, Architecture, read_config, refuse_own_code
+from xmcbench.methods.encoder.saved_config import (
+    ADAPTER,
+    BACKENDS,
+    Architecture,
+    read_config,
+    refuse_own_code,
+    refuse_pointers,
+)
 
 #: The card, which says nothing of vectors.
 _CARD = "README.md"
-#: Folders of backends, which a model may have beside its own weights.
-_BACKENDS = ("onnx", "openvino")
 #: Copies of the weights in other formats, which are never read where there are safetensors.
 _COPIES = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot")
 #: Weights of OpenVINO, which are no pickle, whatever their suffix.
 _OPENVINO = "openvino_"
 
 
-def check_folder(name: str) -> None:
+def check_folder(name: str, backend: str = "torch") -> None:
     """Raise what ``check_model`` raises of a folder that is on this machine; a model of the hub is checked when it is
     there.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
-        check_model(folder)
+        check_model(folder, backend)
 
 
-def check_model(folder: Path) -> None:
+def check_model(folder: Path, backend: str = "torch") -> None:
     """Raise UsageError if a folder is not a model, would run code of its own, or is pickled.
 
-    Raises Unavailable if it is a model of model2vec, or has an adapter, and the package for that is missing.
+    Raises Unavailable if it is a model of model2vec, or has an adapter, and the package for that is missing, and if a
+    file that the backend reads is a pointer of Git LFS.
     """
+    refuse_pointers(folder, backend)
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise UsageError(f"{folder} is not an embedding model: it has neither modules.json nor config.json")
     refuse_own_code(folder)
@@ -61,7 +68,7 @@ def files_sha256(folder: Path, backend: str = "torch") -> str:
 
     That is the folders of other backends, and copies of the weights in other formats beside safetensors.
     """
-    others = {each for each in _BACKENDS if each != backend}
+    others = {*BACKENDS} - {backend}
     whole = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder)

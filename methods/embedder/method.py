@@ -117,7 +117,7 @@ class Embedder(Method):
             if not _installed(package):
                 raise Unavailable(f"the backend {self.backend} needs {package}", command)
         require_located(self.model)
-        check_folder(self.model)
+        check_folder(self.model, self.backend)
         Machines.here()
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:

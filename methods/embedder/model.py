@@ -86,7 +86,7 @@ class EmbeddingModel:
         where = chosen_device(device, processes)
         chosen = chosen_precision(precision, where) if backend == "torch" else "fp32"
         folder, source = locate(name)
-        check_model(folder)
+        check_model(folder, backend)
         if name == MINILM:
             check_minilm(folder)
         model = _load(folder, where, backend, chosen, truncate_dim)

@@ -10,12 +10,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from xmcbench import UsageError
+from xmcbench import UsageError, refuse_lfs_pointer
 
 #: Modules of sentence-transformers itself; those of any other package are code that a model brings along.
 _OWN_MODULES = "sentence_transformers."
 #: Lies beside weights of which an adapter (LoRA and the like) is part; transformers loads it where peft is installed.
 ADAPTER = "adapter_config.json"
+#: Folders of backends, which a model may have beside its own weights.
+BACKENDS = ("onnx", "openvino")
+#: Suffixes of what a model is read from, without its copies in other formats.
+_READ = (".json", ".txt", ".model", ".safetensors")
 #: Keys of a transformer's configuration that say where it comes from, not what it is.
 _ORIGIN = ("_name_or_path", "architectures", "transformers_version")
 
@@ -118,6 +122,18 @@ class TokenizerConfig(msgspec.Struct, frozen=True):
     """tokenizer_config.json, as far as it is looked at here. model_max_length: may be 1e30, for no limit."""
 
     model_max_length: float | None = None
+
+
+def refuse_pointers(folder: Path, backend: str = "torch") -> None:
+    """Raise Unavailable if a file that a model is read from is a pointer of Git LFS.
+
+    Files of other backends, and copies of the weights in other formats, may be pointers: they are not read.
+    """
+    others = {*BACKENDS} - {backend}
+    for file in sorted(folder.rglob("*")):
+        folders = {*file.relative_to(folder).parts[:-1]}
+        if not others & folders and (file.suffix in _READ or backend in folders):
+            refuse_lfs_pointer(file)
 
 
 def read_json(file: Path) -> Any:

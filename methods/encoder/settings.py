@@ -30,6 +30,7 @@ from xmcbench.methods.encoder.saved_config import (
     read_config,
     read_modules,
     refuse_own_code,
+    refuse_pointers,
     unknown_keys,
 )
 
@@ -112,7 +113,9 @@ def read_settings(folder: Path) -> Settings:
     """The settings of the checkpoint in ``folder``; of a plain transformer those of sentence-transformers' defaults.
 
     Raises UsageError for a file that is not what it is to be, and for a setting that is not followed here, by its name.
+    Raises Unavailable for a pointer of Git LFS.
     """
+    refuse_pointers(folder)
     refuse_own_code(folder)
     modules = read_modules(folder)
     if modules is None:

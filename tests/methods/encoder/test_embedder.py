@@ -13,6 +13,8 @@ from xmcbench import Texts, Unavailable, UsageError
 from xmcbench.methods.embedder import Embedder
 from xmcbench.methods.embedder.folder import check_model, files_sha256
 from xmcbench.methods.embedder.model import EmbeddingModel, TextRows
+from xmcbench.methods.rerank import Rerank
+from xmcbench.methods.sentbert import SentBERT
 
 WORDS = ["the", "old", "red", "green", "apple", "bridge", "candle", "desert", "engine", "forest", "garden"]
 NEW = ["the old apple", "", "red bridge and green island", "zyzzyva"]
@@ -332,6 +334,31 @@ def test_pickles_that_are_not_read(model):
     (folder / "training_args.bin").unlink()
     (folder / "model.safetensors").unlink()
     check_model(folder)
+
+
+#: What a clone without `git lfs pull` has in place of a large file.
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12345\n"
+
+
+@pytest.mark.parametrize("method", [Embedder, SentBERT, Rerank], ids=["embedder", "sentbert", "rerank"])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "modules.json"])
+def test_a_pointer_of_git_lfs_is_named_while_a_run_is_planned(model, method, name):
+    folder, _ = model()
+    (folder / name).write_text(POINTER)
+    planned = method(**{"backbone" if method is SentBERT else "model": str(folder)})
+    with pytest.raises(Unavailable, match=rf"{name} is a Git LFS pointer, .*\(fetch the file: git lfs pull\)"):
+        planned.require()
+
+
+def test_a_pointer_in_place_of_what_is_not_read(model):
+    folder, _ = model()
+    (folder / "onnx").mkdir()
+    for name in ("pytorch_model.bin", "onnx/model.onnx", "README.md"):
+        (folder / name).write_text(POINTER)
+    check_model(folder)
+    check_model(folder, "openvino")
+    with pytest.raises(Unavailable, match="onnx/model.onnx is a Git LFS pointer"):
+        check_model(folder, "onnx")
 
 
 def test_weights_that_do_not_load(model, ranked):
