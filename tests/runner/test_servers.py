@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -27,15 +28,16 @@ class Server:
 def pool(monkeypatch):
     monkeypatch.setattr(servers, "ForkServer", Server)
     monkeypatch.setattr(servers, "AVAILABLE", True)
-    return Servers()
+    made = Servers()
+    yield made
+    made.end()
 
 
 def test_one_server_for_the_same_imports_and_environment(pool, monkeypatch):
-    monkeypatch.setenv("TMPDIR", "/somewhere")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     first = pool.server(["a"], {"OMP_NUM_THREADS": "1", "TMPDIR": "/x", "CUDA_VISIBLE_DEVICES": "0"})
     assert first.modules == ["a"]
-    assert first.environment == {"OMP_NUM_THREADS": "1", "TMPDIR": "/somewhere"}
+    assert first.environment == {"OMP_NUM_THREADS": "1", "TMPDIR": first.environment["TMPDIR"]}
     assert pool.server(["a"], {"OMP_NUM_THREADS": "1", "TMPDIR": "/y"}) is first
     assert pool.server(["a", "b"], {"OMP_NUM_THREADS": "1"}) is not first
     assert pool.server(["a"], {"OMP_NUM_THREADS": "2"}) is not first
@@ -73,6 +75,24 @@ def test_there_is_none_where_none_can_be(pool, monkeypatch):
     assert pool.server([], {}) is not None
     monkeypatch.setattr(servers, "AVAILABLE", False)
     assert pool.server([], {}) is None
+
+
+@pytest.mark.skipif(not forked.AVAILABLE, reason="processes are not forked on this system")
+def test_what_imports_leave_behind_goes_with_the_servers(tmp_path, monkeypatch):
+    """torch makes a folder torchinductor_USER when it is imported."""
+    (tmp_path / "leaves.py").write_text("import tempfile\nfolder = tempfile.mkdtemp()\n")
+    (tmp_path / "looks.py").write_text("import leaves, os\nprint(os.path.dirname(leaves.folder))\n")
+    (tmp_path / "log").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    made = Servers()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    server = made.server(["leaves"], environment)
+    server.start(["looks"], tmp_path / "log", environment).wait(60)
+    (folder,) = (tmp_path / "temporary").iterdir()
+    assert (tmp_path / "log").read_text().strip() == str(folder)
+    made.end()
+    assert [*(tmp_path / "temporary").iterdir()] == []
 
 
 def test_what_a_method_needs_and_takes_long_is_imported_before():

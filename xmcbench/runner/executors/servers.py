@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 from xmcbench import progress
+from xmcbench.errors import StorageError
 from xmcbench.processes.forked import AVAILABLE, ForkServer
+from xmcbench.storage.temporary import scratch
 
 #: The variable that names the GPUs of a process.
 GPUS = "CUDA_VISIBLE_DEVICES"
@@ -23,6 +27,8 @@ class Servers:
 
     def __init__(self) -> None:
         self._servers: dict[Key, ForkServer] = {}
+        self._files = ExitStack()
+        self._folder: Path | None = None
 
     def server(self, imports: Sequence[str], environment: Mapping[str, str]) -> ForkServer | None:
         """The server for a process; None where there can be none."""
@@ -35,13 +41,19 @@ class Servers:
         if server is None:
             self._make_room()
             try:
-                server = ForkServer(
-                    imports, variables | {name: os.environ[name] for name in _LATER & os.environ.keys()}
-                )
-            except OSError:
+                server = ForkServer(imports, variables | self._own())
+            except (OSError, StorageError):
                 return None
         self._servers[key] = server  # the last one is the one used last
         return server
+
+    def _own(self) -> dict[str, str]:
+        """The variables of the servers themselves. Raises StorageError.
+
+        What their imports leave in the folder of temporary files, as torch does, goes with them.
+        """
+        self._folder = self._folder or self._files.enter_context(scratch())
+        return {**{name: os.environ[name] for name in _LATER & os.environ.keys()}, "TMPDIR": str(self._folder)}
 
     def _end_the_dead(self) -> None:
         for key, server in list(self._servers.items()):
@@ -57,3 +69,5 @@ class Servers:
         """End all of them."""
         while self._servers:
             self._servers.popitem()[1].end()
+        self._files.close()
+        self._folder = None
