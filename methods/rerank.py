@@ -10,6 +10,7 @@ import numpy as np
 from annotated_types import Ge, Unit
 
 from xmcbench import Doc, Method, TopK, UsageError
+from xmcbench.methods.encoder import HUB_TOKENS
 from xmcbench.methods.encoder.saved_config import Architecture, ModelConfig, read_config
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Rerank(Method):
         "huggingface_hub": "huggingface-hub",
         "httpx": "httpx",
     }
+    environment: ClassVar = HUB_TOKENS
 
     first: Annotated[str, Doc("the method whose labels are reranked, NAME or NAME:PRESET")] = "tfidf"
     model: Annotated[str, Doc("a cross-encoder: a folder or a model id of the hub")] = (

@@ -24,6 +24,7 @@ from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import import_file, line_of, load
 from xmcbench.plugins.registry import Registry
 from xmcbench.processes.lifetime import ending_forks
+from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
 from xmcbench.runner.execution import execute
@@ -65,13 +66,15 @@ class Finding(Struct, frozen=True):
 class CheckRequest(Struct, frozen=True, kw_only=True):
     """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters.
 
-    preset: whose values the other parameters have; None for ``quick``, if the method has it.
+    preset: whose values the other parameters have; None for ``quick``, if the method has it. environment: variables
+    with secrets that the process of the check gets.
     """
 
     name: str
     plugin: str | None = None
     preset: str | None = None
     parameters: dict[str, Any] = {}
+    environment: tuple[str, ...] = ()
     time_s: float | None = None
     memory_gib: float | None = None
 
@@ -94,7 +97,7 @@ def check(request: CheckRequest) -> list[Finding]:
             "xmcbench.contract",
             [str(asked), str(answered), str(finished)],
             folder / "log",
-            {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
+            {**without_secrets(request.environment), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
             finished,
             request.time_s,
             request.limits.memory_bytes,

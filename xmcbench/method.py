@@ -39,6 +39,8 @@ class Method:
     needs        what a cell needs at least: ``cores``, and ``gpu``: 1 if it computes on a GPU where there is one; the
                  default is one core
     files        data files and programs that the class reads, relative to its module: their content counts as source
+    environment  names of variables that it reads and that end in TOKEN, KEY, SECRET or PASSWORD: its processes, and
+                 those of methods that it is a part of, get these and no others of the kind
     choices      preset -> where its values come from: a source, or the commands, one a line, by which they were chosen
                  on a ``-dev`` dataset
 
@@ -66,6 +68,7 @@ class Method:
     deterministic: ClassVar[bool] = False
     needs: ClassVar[Mapping[str, int]] = {}
     files: ClassVar[tuple[str, ...]] = ()
+    environment: ClassVar[tuple[str, ...]] = ()
     choices: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **options: object) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from annotated_types import Ge, Unit
 
 from xmcbench import Doc, Method, Unavailable, UsageError
+from xmcbench.methods.encoder import HUB_TOKENS
 from xmcbench.methods.presets.embedder import CHOICES, PRESETS
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Embedder(Method):
         "huggingface_hub": "huggingface-hub",
         "httpx": "httpx",
     }
+    environment: ClassVar = HUB_TOKENS
 
     model: Annotated[str, Doc("a folder, a model id of the hub, or all-MiniLM-L6-v2")] = "all-MiniLM-L6-v2"
     backend: Annotated[

@@ -12,3 +12,5 @@ PACKAGES = {
     "huggingface_hub": "huggingface-hub",
     "httpx": "httpx",
 }
+#: Variables with the user's token for the hub, from which checkpoints are downloaded.
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, MethodError, pairs_digest
-from xmcbench.methods.encoder import PACKAGES
+from xmcbench.methods.encoder import HUB_TOKENS, PACKAGES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,7 @@ class DualEncoder(Method):
     described: ClassVar[tuple[str, ...]] = ("backbone",)
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = PACKAGES
+    environment: ClassVar = HUB_TOKENS
 
     backbone: Annotated[
         str,

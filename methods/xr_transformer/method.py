@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, Method, MethodError, TopK, pairs_digest
-from xmcbench.methods.encoder import PACKAGES
+from xmcbench.methods.encoder import HUB_TOKENS, PACKAGES
 from xmcbench.methods.presets.xr_transformer import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
@@ -46,6 +46,7 @@ class XRTransformer(Method):
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
     needs: ClassVar = {"gpu": 1}
     packages: ClassVar = {**PACKAGES, "pecos": "libpecos"}
+    environment: ClassVar = HUB_TOKENS
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 

@@ -59,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
                 plugin=str(plugin.resolve()) if plugin else None,
                 preset=preset,
                 parameters=given.get(entry.name, {}),
+                environment=entry.description.environment if entry.description else (),
                 time_s=limits.time_s,
                 memory_gib=limits.memory_gib,
             )

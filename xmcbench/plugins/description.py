@@ -47,13 +47,23 @@ class Description(Struct, frozen=True, kw_only=True):
     uses: bool = False
     inputs: bool = False
     pretrains: bool = False
+    environment: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, method: type[Method]) -> Description:
         """The description of a class. Raises PluginError where an attribute is not what the contract says."""
         said: dict[str, Any] = {
             name: dict(value) if isinstance(value, Mapping) else value
-            for name in ("title", "supervision", "deterministic", "packages", "described", "choices", "needs")
+            for name in (
+                "title",
+                "supervision",
+                "deterministic",
+                "packages",
+                "described",
+                "choices",
+                "needs",
+                "environment",
+            )
             for value in [getattr(method, name)]
         }
         for name in ("presets", "ablation"):

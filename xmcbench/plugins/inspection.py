@@ -7,9 +7,9 @@ are asked by one process.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +23,7 @@ from xmcbench.method import Method
 from xmcbench.plugins.description import Description, Values
 from xmcbench.plugins.hub import offline_without_address
 from xmcbench.plugins.loading import Imported, from_file, from_point, import_file, origin_of, point
+from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import supervise
 from xmcbench.storage.atomic import atomic_file
 from xmcbench.storage.source import source_digest
@@ -134,6 +135,7 @@ class Inspection:
         """Look at a plug-in. origin: where it comes from, in words. time_limit_s: for each process that looks at it."""
         self._plugin, self._time_limit_s = plugin, time_limit_s
         self._answers: list[tuple[Question, Answer]] = []
+        self.methods: tuple[Inspected, ...] = ()
         found, reason = self._look(None)
         name = Path(plugin.file).stem if plugin.file else plugin.name
         broken = Inspected(name=name, origin=origin, problem=f"cannot be imported: {reason}")
@@ -161,6 +163,9 @@ class Inspection:
 
     def _look(self, questions: tuple[Question, ...] | None) -> tuple[_Found | None, str]:
         """What a process found, None where it did not get so far; and how it ended if that was too early."""
+        asked = {each.name for each in questions or ()}
+        named = [each.description.environment for each in self.methods if each.description and each.name in asked]
+        secrets = [*chain.from_iterable(named)]
         with scratch() as folder:
             job, found, finished = (folder / name for name in ("job.json", "found.json", "finished.json"))
             log = folder / "log"
@@ -169,7 +174,7 @@ class Inspection:
                 "xmcbench.plugins.inspection",
                 [str(job), str(found), str(finished)],
                 log,
-                {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
+                {**without_secrets(secrets), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
                 finished,
                 self._time_limit_s,
             )

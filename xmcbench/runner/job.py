@@ -33,7 +33,8 @@ class Job(Struct, frozen=True, kw_only=True):
     hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
     folder in which the process asks for artifacts, where the process that started it may put them; empty if none does.
     imports: modules to be imported before anything is measured; one that cannot be is left to the method. single_use:
-    whether nobody else asks about the test texts, so that nothing that is made of them is kept.
+    whether nobody else asks about the test texts, so that nothing that is made of them is kept. environment: variables
+    with secrets that the process gets.
     """
 
     train: TextFile
@@ -57,6 +58,7 @@ class Job(Struct, frozen=True, kw_only=True):
     wanted: str = ""
     imports: tuple[str, ...] = ()
     single_use: bool = False
+    environment: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
         """Write the job as JSON."""

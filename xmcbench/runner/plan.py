@@ -34,7 +34,8 @@ class PlannedCell:
     """A cell with everything needed to run it.
 
     request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. parts: the
-    methods whose rankings it uses, each with all its parameters. needs, packages: what it and they declare.
+    methods whose rankings it uses, each with all its parameters. needs, packages, environment: what it and they
+    declare.
     plugins: the files that hold them where they are not installed.
     """
 
@@ -51,6 +52,7 @@ class PlannedCell:
     parts: tuple[tuple[str, Mapping[str, object]], ...] = ()
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
+    environment: Set[str] = frozenset()
     plugins: tuple[Path, ...] = ()
 
     @property
@@ -120,6 +122,7 @@ def plan(
                 )
                 needs = _needs(uses, registry)
                 packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
+                environment = frozenset(chain.from_iterable(registry[name].usable().environment for name in uses))
                 identity = _identity(row.entry, row.values)
                 standing = registry.standing(store.root, uses)
                 made = [
@@ -132,6 +135,7 @@ def plan(
                         parts=parts,
                         needs=needs,
                         packages=packages,
+                        environment=environment,
                         plugins=plugins,
                         state="to run" if each.state in again else each.state,
                     )

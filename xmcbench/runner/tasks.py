@@ -71,6 +71,7 @@ def cell_job(
         hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
         only="" if staged else "pretrain",
         imports=imports_of(planned.packages),
+        environment=tuple(sorted(planned.environment)),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import msgspec
 from xmcbench import progress
 from xmcbench.environment import accelerators, thread_variables
 from xmcbench.errors import StorageError
+from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import Ending, Supervised
 from xmcbench.progress import Report
 from xmcbench.runner.executors.base import Task
@@ -38,7 +38,7 @@ class Process:
     def __init__(self, task: Task, folder: Path, gpus: Sequence[str], servers: Servers | None = None) -> None:
         self.folder = folder
         job_file, outcome = folder / "job.json", folder / _OUTCOME
-        environment = _environment(folder, task.needs.threads, gpus)
+        environment = _environment(folder, task.needs.threads, gpus, task.job.environment)
         msgspec.structs.replace(task.job, outcome=str(outcome)).write(job_file)
         self.supervised = Supervised(
             "xmcbench.runner.worker",
@@ -71,11 +71,12 @@ class Process:
         return progress.read(self.folder / _PROGRESS)
 
 
-def _environment(folder: Path, threads: int, gpus: Sequence[str]) -> dict[str, str]:
-    """The environment of a cell's process: the user's, and what we set."""
+def _environment(folder: Path, threads: int, gpus: Sequence[str], secrets: Sequence[str]) -> dict[str, str]:
+    """The environment of a cell's process: the user's, with the named secrets only, and what we set."""
     # Waiting threads sleep instead of spinning, which would slow a shared machine down.
     waiting = {"OMP_WAIT_POLICY": "PASSIVE"}
     told = {**thread_variables(threads), progress.VARIABLE: str(folder / _PROGRESS)}
     told |= {GPUS: ",".join(gpus)} if gpus else {}
     # Hash order must not differ between two runs of one seed. Temporary files are removed when the cell ends.
-    return {**waiting, **_ALLOCATION, **_ATTENTION, **os.environ, **told, "PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
+    told |= {"PYTHONHASHSEED": "0", "TMPDIR": str(folder)}
+    return {**waiting, **_ALLOCATION, **_ATTENTION, **without_secrets(secrets), **told}
