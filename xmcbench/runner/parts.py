@@ -16,6 +16,7 @@ from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.runner.training import training_name
 from xmcbench.storage.pairs import pairs_digest
 from xmcbench.storage.source import Source, joined, source_of
 from xmcbench.topk import TopK
@@ -101,7 +102,8 @@ class Part:
         key = ranking_key(self.name, method, texts, pairs, k, self.outer.seed)
         if inner:  # their presets may change
             key["parts"] = [values for _, values in inner]
-        folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used))
+        with self.outer.artifacts.of_part(training_name(self.name, parameters.identity(declared, self.values))):
+            folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used), own=True)
         return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
 
 
@@ -154,4 +156,4 @@ def keep_ranking(key: dict[str, object], method: Method, file: Path, wall_s: flo
             shutil.copyfile(file, folder / _RANKING)
         (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
-    method.artifacts.put(_KIND, key, write, wall_s, uses=(type(method),))
+    method.artifacts.put(_KIND, key, write, wall_s, uses=(type(method),), own=True)

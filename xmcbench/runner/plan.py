@@ -19,6 +19,7 @@ from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.records.standing import valid_sources
 from xmcbench.runner.rescoring import is_outdated
 from xmcbench.runner.rows import Request, Row, Skipped, everything, leave_out, request_for, resolve
+from xmcbench.runner.training import training_key, training_name
 from xmcbench.setting import Setting, Subset, draw
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class PlannedCell:
     """A cell with everything needed to run it.
 
     request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. parts: the
-    methods whose rankings it uses, each with all its parameters. needs, packages: what it and they declare.
-    plugins: the files that hold them where they are not installed.
+    methods whose rankings it uses, each with all its parameters. trainings: name -> key of its training and of theirs.
+    needs, packages: what it and they declare. plugins: the files that hold them where they are not installed.
     """
 
     cell: Cell
@@ -49,6 +50,7 @@ class PlannedCell:
     state: State
     damage: str = ""
     parts: tuple[tuple[str, Mapping[str, object]], ...] = ()
+    trainings: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
     plugins: tuple[Path, ...] = ()
@@ -108,10 +110,10 @@ def plan(
                 source = registry.source(row.entry.name, row.values)
                 uses = registry.used(row.entry.name, row.values)
                 plugins = registry.files(row.entry.name, row.values)
-                parts = tuple(
+                trained = [
                     (name, parameters.identity(registry[name].usable().parameters, values))
-                    for name, values in registry.through(row.entry.name, row.values)[1:]
-                )
+                    for name, values in registry.through(row.entry.name, row.values)
+                ]
                 needs = _needs(uses, registry)
                 packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
                 made = [
@@ -121,7 +123,11 @@ def plan(
                 made = [
                     replace(
                         each,
-                        parts=parts,
+                        parts=tuple(trained[1:]),
+                        trainings={
+                            training_name(name, values): training_key(each.cell, name, values, registry[name].usable())
+                            for name, values in trained
+                        },
                         needs=needs,
                         packages=packages,
                         plugins=plugins,
