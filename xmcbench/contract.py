@@ -27,6 +27,7 @@ from xmcbench.processes.lifetime import ending_forks
 from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import supervise
 from xmcbench.records import Store
+from xmcbench.runner import hidden, isolation
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan
@@ -67,7 +68,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     """What is to be checked: a method by name, from a plug-in file if it is not installed, under these parameters.
 
     preset: whose values the other parameters have; None for ``quick``, if the method has it. environment: variables
-    with secrets that the process of the check gets.
+    with secrets that the process of the check gets. hidden: files and folders that it must not read.
     """
 
     name: str
@@ -77,6 +78,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     environment: tuple[str, ...] = ()
     time_s: float | None = None
     memory_gib: float | None = None
+    hidden: tuple[str, ...] = ()
 
     @property
     def limits(self) -> Limits:
@@ -92,12 +94,19 @@ def check(request: CheckRequest) -> list[Finding]:
     """
     with scratch() as folder:
         asked, answered, finished = (folder / name for name in ("request.json", "findings.json", "finished.json"))
-        write_json(asked, msgspec.to_builtins(request))
+        secret = hidden.with_histories(hidden.of_machine())
+        write_json(asked, msgspec.to_builtins(msgspec.structs.replace(request, hidden=secret)))
         ending = supervise(
             "xmcbench.contract",
             [str(asked), str(answered), str(finished)],
             folder / "log",
-            {**without_secrets(request.environment), "PYTHONHASHSEED": "0", "TMPDIR": str(folder)},
+            # The last check runs a cell. It needs a cache, and that of the user is hidden.
+            {
+                **without_secrets(request.environment),
+                "PYTHONHASHSEED": "0",
+                "TMPDIR": str(folder),
+                "XMCBENCH_CACHE": str(folder / "cache"),
+            },
             finished,
             request.time_s,
             request.limits.memory_bytes,
@@ -301,5 +310,13 @@ def _chance(hits: int, rows: int, share: float) -> float:
     return sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(hits, rows + 1))
 
 
+def _hide(asked: str) -> None:
+    """Take what a cell must not read out of reach of this process."""
+    request = msgspec.json.decode(Path(asked).read_bytes(), type=CheckRequest)
+    plugin = [Path(request.plugin)] if request.plugin else []
+    isolation.hide(map(Path, request.hidden), [*plugin, *isolation.needed_by_all()])
+
+
 if __name__ == "__main__":
+    _hide(sys.argv[1])
     main(*sys.argv[1:])

@@ -8,9 +8,11 @@ import pytest
 
 from xmcbench import Artifacts
 from xmcbench.records import Store
-from xmcbench.storage.cache import received
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.naming import check_name
+
+#: The folder of a training below a runs folder.
+TRAINING = f"trained/{'a' * 32}"
 
 
 @pytest.fixture
@@ -119,14 +121,17 @@ def test_doctor_reads_the_true_pairs_of_every_dataset(inside, tmp_path, tiny, ow
     assert (ended.returncode, str(truth.relative_to(tmp_path)) in line) == (1, True)
 
 
-def test_doctor_reads_what_a_cluster_has_sent(inside, tmp_path, own_cache):
-    store = Artifacts(received() / "artifacts")
+@pytest.mark.parametrize(
+    ("place", "inner"), [("cache/received", "artifacts"), ("cache/received", TRAINING), ("runs", TRAINING)]
+)
+def test_doctor_reads_what_a_cluster_has_sent_and_what_trainings_keep(inside, tmp_path, own_cache, place, inner):
+    store = Artifacts(tmp_path / place / inner)
     folder = store.get("made", {}, lambda folder: (folder / "it").write_bytes(b"12345"))
     assert inside("doctor", "--deep").returncode == 0
     (folder / "it").write_bytes(b"12346")
     ended = inside("doctor", "--deep", "--json")
     (line,) = json.loads(ended.stdout)["broken"]
-    assert (ended.returncode, str(folder) in line) == (1, True)
+    assert (ended.returncode, str(folder.relative_to(tmp_path)) in line) == (1, True)
 
 
 @pytest.mark.parametrize(

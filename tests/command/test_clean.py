@@ -234,7 +234,7 @@ def test_a_cell_that_runs_does_not_notice(inside, tiny, plugin, tmp_path):
         document = json.loads(inside("clean", "--older-than", "0", "--remove", "--json").stdout)
         assert document == {"removed": True, "in_use": 6, "items": []}
         left = {path.name for path in Path("runs").iterdir()}
-        (staged,) = left - {"artifacts", "logs", "subsets"}
+        (staged,) = left - {"artifacts", "logs", "subsets", "trained"}
         assert (Path("runs") / staged / "predictions").is_dir()
     finally:
         (tmp_path / "go").touch()

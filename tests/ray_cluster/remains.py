@@ -26,7 +26,8 @@ def files(runs, kind):
 
 def artifacts(runs):
     """The folders of the artifacts in a runs folder."""
-    return {path.parent.relative_to(runs) for path in runs.glob("artifacts/*/*/cost.json")}
+    found = (path for pattern in ("artifacts/*/*", "trained/*/*/*") for path in runs.glob(f"{pattern}/cost.json"))
+    return {path.parent.relative_to(runs) for path in found}
 
 
 def cells():

@@ -71,6 +71,21 @@ def test_what_records_need(store, record):
     assert whose == {needed: ("tokens", [str(first.cell.path)]), shared: ("training", both), left: ("tokens", [])}
 
 
+def test_what_trainings_keep_is_listed_by_its_kind(store, record):
+    def build(folder):
+        (folder / "file").write_bytes(LARGE)
+
+    artifacts = Artifacts(store.artifacts, own=store.training("a" * 32))
+    folder = artifacts.get("ranking", {}, build, own=True)
+    done = store.write(replace(record(), artifacts=tuple(artifacts.used)))
+    del artifacts  # which holds it
+    (item,) = items(store)
+    assert (item.kind, item.path, item.records) == ("ranking", folder, (str(done.cell.path),))
+    assert item.size == freed(store, [item]) > len(LARGE)
+    assert remove(store, [item]) == []
+    assert not folder.exists()
+
+
 def test_the_files_of_records_by_kind(store, record):
     """Records, ranks and true pairs are results: they are not even listed."""
     done, failed = store.write(record("a")), store.write(record("b", status="failed"))

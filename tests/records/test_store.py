@@ -166,12 +166,14 @@ def raising(error):
     return raise_it
 
 
-def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
+@pytest.mark.parametrize("root", ["artifacts", f"trained/{'b' * 32}"])
+def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record, root):
     store = Store(tmp_path)
     written = store.write(record())
     place = store.record_path(written.cell)
-    artifacts = store.artifacts / "training"
-    unfinished, own = (store.artifacts / "unfinished" / name for name in (f"training-{'a' * 32}", "mine"))
+    root = tmp_path / root
+    artifacts = root / "training"
+    unfinished, own = (root / "unfinished" / name for name in (f"training-{'a' * 32}", "mine"))
     for folder in (artifacts, unfinished, own):
         folder.mkdir(parents=True)
     busy, kept = hold_file(place)
@@ -188,9 +190,9 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
         # As Python's own tempfile names what another program writes.
         store.root / ".settings.tmp",
         place.with_name(".report.q1_draft.tmp"),
-        store.artifacts / ".abcdefgh.tmp",
-        *(folder / "2024" / "may" / "insurance.claim" for folder in (store.root / "logs", store.artifacts)),
-        store.artifacts / "training" / "insurance.claim",
+        root / ".abcdefgh.tmp",
+        *(folder / "2024" / "may" / "insurance.claim" for folder in (store.root / "logs", root)),
+        root / "training" / "insurance.claim",
         store.log_path(written.cell).with_name("mine.claim"),
     ]
     for path in (*left, *others):
@@ -198,7 +200,7 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
         path.write_text("x")
         os.utime(path, (0, 0))
     (artifacts / f".name.{machine_tag()}-abcdefgh.tmp").mkdir()
-    (store.artifacts / f".{machine_tag()}-abcdefgh.tmp").mkdir()
+    (root / f".{machine_tag()}-abcdefgh.tmp").mkdir()
     with in_use(unfinished.with_suffix(".lock")):
         store.sweep()
         assert [path.exists() for path in left] == [False, True]
@@ -206,8 +208,27 @@ def test_what_a_killed_run_left_is_swept_and_nothing_else(tmp_path, record):
     assert [path.exists() for path in left] == [False, False]
     assert all(path.exists() for path in (*others, place, kept, being_made))
     assert not (artifacts / f".name.{machine_tag()}-abcdefgh.tmp").exists()
-    assert not (store.artifacts / f".{machine_tag()}-abcdefgh.tmp").exists()
+    assert not (root / f".{machine_tag()}-abcdefgh.tmp").exists()
     assert busy != held
+
+
+@pytest.mark.parametrize(
+    "name", [f".{machine_tag()}-abcdefgh.tmp/", f"ranking/.{'a' * 32}.{machine_tag()}-abcdefgh.tmp/", "ranking/CLAIM"]
+)
+def test_each_leftover_of_a_training_is_seen_between_what_is_settled(tmp_path, name):
+    store = Store(tmp_path)
+    ranking = store.training("b" * 32) / "ranking"
+    (ranking / ("c" * 32)).mkdir(parents=True)
+    (ranking / f"{'c' * 32}.lock").touch()
+    left = store.training("b" * 32) / name.replace("CLAIM", f"{'c' * 32}.claim")
+    if name.endswith("/"):
+        left.mkdir()
+    else:
+        left.write_text("{}")
+        os.utime(left, (0, 0))
+    store.sweep()
+    assert not left.exists()
+    assert len([*ranking.iterdir()]) == 2
 
 
 def test_a_sweep_leaves_the_claim_of_a_living_build(tmp_path):

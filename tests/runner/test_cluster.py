@@ -1,6 +1,7 @@
 """The executor of a Ray cluster, with a fake in place of Ray: what it sends, and what it does when that is lost."""
 
 import builtins
+import shutil
 import socket
 import sys
 from concurrent.futures import Future
@@ -35,10 +36,11 @@ from xmcbench.runner.executors.ray.mailbox import (
 )
 from xmcbench.runner.executors.ray.versions import Versions
 from xmcbench.runner.job import Job, Outcome, TextFile
-from xmcbench.storage.artifacts import Artifacts, examine
+from xmcbench.storage.artifacts import Artifacts, examine, located, stores
 from xmcbench.storage.source import plugin_files
 
 GOOD = Ending(0, False, False, 7)
+TRAINING = "0" * 32
 
 
 class RayError(Exception):
@@ -154,6 +156,7 @@ def job(tmp_path):
         predictions=str(tmp_path / "runs" / "staged" / "predictions.npz"),
         outcome="",
         artifacts=str(tmp_path / "runs" / "artifacts"),
+        trainings={"plain": str(tmp_path / "runs" / "trained" / TRAINING)},
         hidden=("/driver/pairs",),
     )
 
@@ -337,6 +340,8 @@ def test_files_are_fetched_once_by_content(far, job, tmp_path):
         assert tmp_path / "far" in Path(getattr(placed, name).path).parents
     assert Path(placed.pairs).read_bytes() == b"pairs" * 10
     assert placed.artifacts == str(tmp_path / "far" / "received" / "artifacts")
+    assert placed.trainings == {"plain": str(tmp_path / "far" / "received" / "trained" / TRAINING)}
+    assert Path(placed.trainings["plain"]).is_dir()
     assert placed.hidden[:2] == ("/driver/pairs", "/tmp/ray/session-a")
     assert str(tmp_path / "far") in placed.hidden
     assert len(far.link.asked) == 4 + 4 + 3 + 4  # chunks of 50, 60, 40 and 50 bytes
@@ -381,7 +386,7 @@ def test_damage_on_the_way_is_found(far, monkeypatch):
 
 def test_artifacts_travel_both_ways(far, job, tmp_path):
     """One that is made there is kept here; one that is here is brought there, and not made."""
-    there = msgspec.structs.replace(job, artifacts=str(tmp_path / "there"))
+    there = msgspec.structs.replace(job, artifacts=str(tmp_path / "there" / "artifacts"))
     built = []
 
     def build(folder):
@@ -389,22 +394,38 @@ def test_artifacts_travel_both_ways(far, job, tmp_path):
         (folder / "numbers").write_bytes(b"7" * 40)
         (folder / "empty").touch()
 
-    store = Artifacts(tmp_path / "there")
+    store = Artifacts(tmp_path / "there" / "artifacts", own=tmp_path / "there" / "trained" / TRAINING)
     store.put("kind", {"a": 1}, build, wall_s=1000.0)
+    store.put("kind", {"a": 1}, build, wall_s=1000.0, own=True)
     errand._keep(store.used, there, far.link)
-    kept = tmp_path / "runs" / "artifacts" / store.used[0]
-    assert folder_of(kept) == folder_of(tmp_path / "there" / store.used[0])
-    assert [problem for _, problem in examine(tmp_path / "runs" / "artifacts")] == [""]
+    assert [located(Path("runs"), name).parts[:-1] for name in store.used] == [
+        ("runs", "artifacts", "kind"),
+        ("runs", "trained", TRAINING, "kind"),
+    ]
+    for name in store.used:
+        assert folder_of(located(tmp_path / "runs", name)) == folder_of(located(tmp_path / "there", name))
+    for root in stores(tmp_path / "runs"):
+        assert [problem for _, problem in examine(root)] == [""]
     asked = len(far.link.asked)
     errand._keep([*store.used, "../outside"], there, far.link)
     assert far.link.asked[asked:] == [WhichLack(store.used)]
-    third = msgspec.structs.replace(job, artifacts=str(tmp_path / "third"))
-    elsewhere = Artifacts(tmp_path / "third", lambda name: errand._bring(name, third, far.link))
+    own = tmp_path / "third" / "trained" / TRAINING
+    third = msgspec.structs.replace(job, artifacts=str(tmp_path / "third" / "artifacts"), trainings={"plain": str(own)})
+
+    def brought(own):
+        return Artifacts(tmp_path / "third" / "artifacts", lambda name: errand._bring(name, third, far.link), own=own)
+
+    elsewhere = brought(own)
     assert (elsewhere.get("kind", {"a": 1}, build) / "numbers").read_bytes() == b"7" * 40
-    assert len(built) == 1
-    assert 900 < elsewhere.reused_s <= 1000
-    elsewhere.get("kind", {"a": 2}, build)  # nobody has this one
+    assert (elsewhere.get("kind", {"a": 1}, build, own=True) / "numbers").read_bytes() == b"7" * 40
     assert len(built) == 2
+    assert 1900 < elsewhere.reused_s <= 2000
+    elsewhere.get("kind", {"a": 2}, build)  # nobody has this one
+    assert len(built) == 3
+    shutil.rmtree(own)
+    third = msgspec.structs.replace(third, trainings={"plain": str(own.with_name("1" * 32))})
+    brought(own).get("kind", {"a": 1}, build, own=True)  # of another training, which is not brought
+    assert len(built) == 4
 
 
 @pytest.mark.parametrize(

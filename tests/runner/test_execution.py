@@ -118,7 +118,7 @@ def test_a_cell_from_its_pairs_to_its_record(run_here, at_hand, methods, store, 
         assert measured.reused_s == 0
         assert measured.peak_memory_bytes > 2**20
         assert measured.peak_gpu_memory_bytes is None
-        assert [place.partition("/")[0] for place in record.artifacts] == ["pretraining", "ranking"]
+        assert [name.split("/")[-2] for name in record.artifacts] == ["pretraining", "ranking"]
         assert (record.method.title, record.method.supervision, record.method.variant) == ("Chance", "optional", "")
         assert "numpy" in record.environment.packages
         assert record.environment.xmcbench == program()
@@ -135,10 +135,15 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     with store.staging() as of_another:
         run_here(methods, methods=["chance"])
     hidden = {each.resolve() for each in at_hand.hidden}
-    results = {store.root.resolve() / name for name in ("records", "ranks", "truth", "subsets")}
+    names = ("records", "ranks", "truth", "subsets", "predictions", "logs", "trained")
+    results = {store.root.resolve() / name for name in names}
     assert hidden >= {cache_root().resolve(), of_another.root.resolve(), *results}
     assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
-    assert [each.name for each in at_hand.needed] == ["artifacts", "sources", "plugin.py", "ez", "huggingface"]
+    (training,) = (store.root / "trained").iterdir()
+    environment = [Path(sys.prefix), Path(sys.base_prefix)]
+    shared, own, syntax, plugin, predictions, *rest = at_hand.needed
+    assert [shared.name, own, syntax.name, plugin.name] == ["artifacts", training.resolve(), "sources", "plugin.py"]
+    assert [predictions.name, *rest[:-1], rest[-1].name] == ["ez", *environment, "huggingface"]
     assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
     assert at_hand.module == "xmcbench.runner.worker"
     assert at_hand.environment["PYTHONHASHSEED"] == "0"

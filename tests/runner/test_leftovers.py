@@ -30,7 +30,7 @@ def of_a_cluster(_):
 def test_the_next_command_removes_it_and_nothing_else(cache, tmp_path, command):
     received = cache / "received"
     left, kept, made, tag = [], [], "a" * 32, machine_tag()
-    for folder in (cache / "labels", received / "artifacts" / "tokens"):
+    for folder in (cache / "labels", received / "artifacts" / "tokens", received / "trained" / made / "ranking"):
         (folder / made).mkdir(parents=True)
         unfinished = [f".{made}.{tag}-abcdefgh.tmp", f".{tag}-abcdefgh.tmp", f"{made}.claim", f"{made}.claim.turn"]
         for name in (*unfinished, f"{made}.lock", "mine.claim"):

@@ -172,14 +172,6 @@ class Editor(Honest):
 
 
 @pytest.fixture(scope="module")
-def landlock():
-    """Whether the kernel of this machine hides files."""
-    code = "from pathlib import Path; from xmcbench.runner.isolation import hide; print(hide([Path('/none')]))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return ended.stdout.strip() == "True"
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with the dataset, a cache of its own, the methods, and the records of an earlier run."""
     folder = tmp_path_factory.mktemp("sealing")

@@ -383,3 +383,48 @@ def test_a_claim_of_a_lost_machine_holds_nobody_up(tmp_path):
     Artifacts(tmp_path).get("tfidf", {}, write(x=b"1"))
     assert (folder / "cost.json").exists()
     assert not claim.exists()
+
+
+def test_what_is_made_with_pairs_is_in_the_folder_of_its_training(tmp_path):
+    """So are temporary files and checkpoints, unless they are of something that cells share."""
+    shared, own, part = (tmp_path / name for name in ("artifacts", f"trained/{'a' * 32}", f"trained/{'b' * 32}"))
+    store = Artifacts(shared, own=own, parts={"part": part})
+    places = []
+
+    def build(folder):
+        with store.temporary() as temporary:
+            (folder / "file").write_bytes(b"x" * LARGE)
+            unfinished = store.unfinished("training", {})
+            places.append([path.parent for path in (folder, temporary, unfinished)])
+
+    def place(**how):
+        store.get("kind", {}, build, **how)
+        return places.pop()
+
+    assert place() == [shared / "kind", shared, shared / "unfinished"]
+    assert place(own=True) == [own / "kind", own, own / "unfinished"]
+    with store.of_part("part"):
+        assert place(own=True) == [part / "kind", part, part / "unfinished"]
+        assert store.unfinished("training", {}).parent == part / "unfinished"
+    with store.of_part("unknown"):
+        assert store.unfinished("training", {}).parent == own / "unfinished"
+    with store.temporary() as temporary:
+        assert temporary.parent == own
+    assert [name.rpartition("/")[0] for name in store.used] == [
+        "kind",
+        f"trained/{'a' * 32}/kind",
+        f"trained/{'b' * 32}/kind",
+    ]
+    for name in store.used:
+        assert (artifacts.located(tmp_path, name) / "file").stat().st_size == LARGE
+    assert artifacts.stores(tmp_path) == [shared, own, part]
+    # A link in the shared folder could be read by all.
+    assert [file.stat().st_nlink for file in tmp_path.rglob("file")].count(1) == 2
+
+
+def test_a_store_of_its_own_has_one_place_for_everything(tmp_path):
+    """As in a script."""
+    store = Artifacts(tmp_path)
+    assert store.get("kind", {}, write(x=b"1"), own=True) == store.get("kind", {}, write(x=b"1"))
+    store.put("kind", {"a": 1}, write(x=b"1"), 1.0, own=True)
+    assert store.get("kind", {"a": 1}, write(x=b"1")).parent == tmp_path / "kind"

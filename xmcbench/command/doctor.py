@@ -86,7 +86,7 @@ def _damaged(cache: Path, runs: Path) -> list[str]:
     from xmcbench.storage import artifacts
     from xmcbench.storage.cache import received
 
-    examined = chain.from_iterable(map(artifacts.examine, (cache, received() / "artifacts")))
+    examined = chain.from_iterable(map(artifacts.examine, (cache, *artifacts.stores(received()))))
     kept = [(folder, problem) for folder, problem in examined if problem]
     found = [f"{folder}: {problem}; it will be regenerated when needed" for folder, problem in kept]
     return found + (list(damaged(Store(runs))) if runs.is_dir() else [])

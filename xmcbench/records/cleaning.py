@@ -27,7 +27,7 @@ from xmcbench.errors import StorageError
 from xmcbench.processes.claim import CLAIM, Claim, dead
 from xmcbench.records.record import Record
 from xmcbench.records.store import Store
-from xmcbench.storage.artifacts import CONTENT, COST, UNFINISHED, folders, forget_content
+from xmcbench.storage.artifacts import CONTENT, COST, SHARED, UNFINISHED, folders, forget_content, stores
 from xmcbench.storage.lock import exclusive
 
 #: The kinds that belong to records; the others are artifacts, and what is left of them.
@@ -86,7 +86,7 @@ def items(store: Store) -> list[Item]:
 
 def kinds(store: Store) -> set[str]:
     """The kinds of items that a runs folder may have, or had: the folder of a kind of artifacts stays."""
-    made = {folder.name for folder in store.artifacts.glob("[!.]*/")}
+    made = {folder.name for root in stores(store.root) for folder in root.glob("[!.]*/")}
     return {UNFINISHED, *_OF_RECORDS, *_OF_METHODS, *made - {CONTENT}}
 
 
@@ -143,11 +143,11 @@ def _artifacts(store: Store, records: list[Record], seen: set[int]) -> Iterator[
     for record in records:
         for name in record.artifacts:
             needed.setdefault(name, []).append(str(record.cell.path))
-    for kind, folder, lock in folders(store.artifacts):
-        cost = folder / COST
+    for kind, folder, lock in chain.from_iterable(map(folders, stores(store.root))):
+        cost, name = folder / COST, store.relative(folder).removeprefix(f"{SHARED}/")
         with suppress(FileNotFoundError):  # a running cell has removed it
             used = (cost if cost.exists() else folder).stat().st_mtime
-            yield Item(kind, folder, _size(folder, seen), used, tuple(needed.get(f"{kind}/{folder.name}", ())), lock)
+            yield Item(kind, folder, _size(folder, seen), used, tuple(needed.get(name, ())), lock)
 
 
 def _size(path: Path, seen: set[int]) -> int:

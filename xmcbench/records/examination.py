@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from xmcbench.errors import StorageError
@@ -20,7 +21,7 @@ def damaged(store: Store) -> Iterator[str]:
     yield from map(str, store.left_out.values())
     for record in records:
         yield from _of_record(record, store, truths)
-    for folder, problem in artifacts.examine(store.artifacts):
+    for folder, problem in chain.from_iterable(map(artifacts.examine, artifacts.stores(store.root))):
         if problem:
             yield f"{folder}: {problem}; it will be regenerated when needed"
 

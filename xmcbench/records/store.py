@@ -2,7 +2,7 @@
 
 records/<dataset>/<setting>/<method>-s<seed>-<key>.json
 ranks/...npz    predictions/...npz    logs/...log    truth/<dataset>-<hash>.npz    subsets/<dataset>/<subset>-<hash>.npz
-artifacts/<kind>/<hash>/
+artifacts/<kind>/<hash>/    trained/<training>/<kind>/<hash>/
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xmcbench.records.ranks import Ranks, Truth
 from xmcbench.records.record import Cell, Record
 from xmcbench.records.record_json import DamagedRecord, as_json, check_readable, read_record, sealed
 from xmcbench.setting import Subset
-from xmcbench.storage.artifacts import sweep_artifacts
+from xmcbench.storage.artifacts import SHARED, TRAINED, sweep_stores
 from xmcbench.storage.atomic import make_folder, move, on_disk_of, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import in_use
@@ -108,7 +108,11 @@ class Store:
     @property
     def artifacts(self) -> Path:
         """The folder of the artifacts that cells share."""
-        return self.root / "artifacts"
+        return self.root / SHARED
+
+    def training(self, key: str) -> Path:
+        """The folder of a training, for what is made with pairs: only cells that name the training can read it."""
+        return self.root / TRAINED / key
 
     def claim(self, cell: Cell) -> Claim:
         """The claim on a cell, for runs that write one folder at once, maybe on several machines."""
@@ -125,7 +129,7 @@ class Store:
             sweep(self.root / name, depth=2)
         sweep_claims(self.root / "logs", "*/*/*", _OF_CELL)
         sweep(self.root / "truth")
-        sweep_artifacts(self.artifacts)
+        sweep_stores(self.root)
 
     @contextmanager
     def subset(self, dataset: str, subset: Subset | None) -> Iterator[Path | None]:

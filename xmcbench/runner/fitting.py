@@ -54,7 +54,7 @@ def predict_texts(planned: PlannedCell, place: Place, texts: Texts, k: int) -> T
         # As deep as in its cell: what a method makes of its best labels may depend on how many it is asked for.
         depth = max(k, task.job.k)
         # The results are out of its reach, wherever it runs.
-        kept = (str(path.resolve()) for path in hidden.of_runs(place.store.root))
+        kept = hidden.with_histories(hidden.of_runs(place.store.root))
         job = msgspec.structs.replace(
             task.job, test=asked, k=depth, hidden=tuple({*task.job.hidden, *kept}), single_use=True
         )

@@ -14,7 +14,10 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+from xmcbench.storage.cache import hub_home
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PR_SET_NO_NEW_PRIVS = 38
@@ -25,6 +28,18 @@ _REFER = 1 << 13
 _PATH_BENEATH = 1
 #: Folders above hidden files with more entries than this are not listed: the files stay in reach.
 _MOST_RULES = 100_000
+
+
+def needed_by_all() -> list[Path]:
+    """Return what every process of a method has to read: its environment, its temporary files, the models of the hub.
+
+    An environment may be below a hidden folder, as that of tox in a checkout.
+    """
+    found = [Path(sys.prefix), Path(sys.base_prefix), hub_home()]
+    # What is made beside hidden files later on could not be read, and the hub's folder is beside our cache by default.
+    with suppress(OSError):  # whoever downloads will say what is wrong with it
+        hub_home().mkdir(parents=True, exist_ok=True)
+    return [*found, Path(os.environ["TMPDIR"])] if "TMPDIR" in os.environ else found
 
 
 def hide(hidden: Iterable[Path], needed: Iterable[Path] = ()) -> bool:

@@ -29,12 +29,13 @@ class Job(Struct, frozen=True, kw_only=True):
     source_sha256: of the source that the method had when the run was planned. parameters: those of the cell, with the
     content of files; names: the files, folders, and models themselves, by parameter. plugins: the files of the method,
     and of those that it uses, where these are not installed. compute: where the method computes. only: ``pretrain``
-    where that is all to be done.
-    hidden: files and folders that hold pairs or figures, which the kernel hides from the method if it can. wanted: the
-    folder in which the process asks for artifacts, where the process that started it may put them; empty if none does.
-    imports: modules to be imported before anything is measured; one that cannot be is left to the method. single_use:
-    whether nobody else asks about the test texts, so that nothing that is made of them is kept. environment: variables
-    with secrets that the process gets.
+    where that is all to be done. artifacts: the folder of the artifacts that cells share. trainings: name -> folder of
+    the cell's own training and those of its parts, which no other cell can read. hidden: files and folders that hold
+    pairs, figures or results of others, which the kernel hides from the method if it can. wanted: the folder in which
+    the process asks for artifacts, where the process that started it may put them; empty if none does. imports: modules
+    to be imported before anything is measured; one that cannot be is left to the method. single_use: whether nobody
+    else asks about the test texts, so that nothing that is made of them is kept. environment: variables with secrets
+    that the process gets.
     """
 
     train: TextFile
@@ -53,6 +54,7 @@ class Job(Struct, frozen=True, kw_only=True):
     predictions: str
     outcome: str
     artifacts: str
+    trainings: dict[str, str]
     hidden: tuple[str, ...]
     only: Literal["", "pretrain"] = ""
     wanted: str = ""

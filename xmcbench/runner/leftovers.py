@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xmcbench.processes.lifetime import end_orphans
-from xmcbench.storage.artifacts import sweep_artifacts
+from xmcbench.storage.artifacts import sweep_artifacts, sweep_stores
 from xmcbench.storage.cache import cache_root, received
 from xmcbench.storage.temporary import sweep as sweep_folder
 from xmcbench.storage.temporary import sweep_scratch
@@ -25,5 +25,5 @@ def sweep_machine() -> None:
     end_orphans()
     sweep_scratch()
     sweep_artifacts(cache_root())
-    sweep_artifacts(received() / "artifacts")
+    sweep_stores(received())
     sweep_folder(received() / "files")

@@ -17,6 +17,7 @@ from xmcbench.method import Method
 from xmcbench.plugins.description import DEFAULT_PRESET
 from xmcbench.plugins.loading import load
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.runner.training import training_name
 from xmcbench.storage.canonical import canonical_json
 from xmcbench.storage.pairs import pairs_digest
 from xmcbench.storage.source import Source, joined, source_of
@@ -103,7 +104,8 @@ class Part:
         key = ranking_key(self.name, method, texts, pairs, k, self.outer.seed)
         if inner:  # their presets may change
             key["parts"] = [values for _, values in inner]
-        folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used))
+        with self.outer.artifacts.of_part(training_name(self.name, cell_parameters(method))):
+            folder = self.outer.artifacts.get(_KIND, key, build, uses=tuple(kind for kind, _ in used), own=True)
         return TopK.load(folder / _RANKING), json.loads((folder / _NOTES).read_text())
 
 
@@ -133,8 +135,13 @@ def source(method: Method) -> Source:
 
 def identity(name: str, method: Method) -> dict[str, Any]:
     """Return the identity of the training of a method, with the source of its parts if it has any."""
-    values = parameters.identity(parameters.declared(type(method)), identifying_values(method))
-    return {"method": name, "parameters": values, **({"parts": source(method).digest} if method.uses() else {})}
+    parts = {"parts": source(method).digest} if method.uses() else {}
+    return {"method": name, "parameters": cell_parameters(method), **parts}
+
+
+def cell_parameters(method: Method) -> dict[str, Any]:
+    """Return the parameters of a method as a cell has them: files by content, and no default that was added later."""
+    return parameters.identity(parameters.declared(type(method)), identifying_values(method))
 
 
 def ranking_key(
@@ -164,4 +171,4 @@ def keep_ranking(key: dict[str, object], method: Method, file: Path, wall_s: flo
             shutil.copyfile(file, folder / _RANKING)
         (folder / _NOTES).write_text(json.dumps(json_notes(method)))
 
-    method.artifacts.put(_KIND, key, write, wall_s, uses=(type(method),))
+    method.artifacts.put(_KIND, key, write, wall_s, uses=(type(method),), own=True)

@@ -19,6 +19,7 @@ from xmcbench.records.differences import differences
 from xmcbench.records.record_json import DamagedRecord, check_readable
 from xmcbench.runner.rescoring import can_rank_again, is_outdated
 from xmcbench.runner.rows import Request, Row, Skipped, everything, leave_out, request_for, resolve
+from xmcbench.runner.training import training_key, training_name
 from xmcbench.setting import Setting, Subset, draw
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class PlannedCell:
     """A cell with everything needed to run it.
 
     request: the index of its request. damage: what is wrong with the file of its record, empty if nothing. parts: the
-    methods whose rankings it uses, each with all its parameters. needs, packages, environment: what it and they
-    declare.
-    plugins: the files that hold them where they are not installed.
+    methods whose rankings it uses, each with all its parameters. trainings: name -> key of its training and of theirs.
+    needs, packages, environment: what it and they declare. plugins: the files that hold them where they are not
+    installed.
     """
 
     cell: Cell
@@ -50,6 +51,7 @@ class PlannedCell:
     state: State
     damage: str = ""
     parts: tuple[tuple[str, Mapping[str, object]], ...] = ()
+    trainings: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, int] = field(default_factory=dict)
     packages: Set[str] = frozenset()
     environment: Set[str] = frozenset()
@@ -116,10 +118,10 @@ def plan(
                 source = registry.source(row.entry.name, row.values)
                 uses = registry.used(row.entry.name, row.values)
                 plugins = registry.files(row.entry.name, row.values)
-                parts = tuple(
+                trained = [
                     (name, _identity(registry[name], values))
-                    for name, values in registry.through(row.entry.name, row.values)[1:]
-                )
+                    for name, values in registry.through(row.entry.name, row.values)
+                ]
                 needs = _needs(uses, registry)
                 packages = frozenset(chain.from_iterable(registry[name].usable().packages for name in uses))
                 environment = frozenset(chain.from_iterable(registry[name].usable().environment for name in uses))
@@ -132,7 +134,11 @@ def plan(
                 made = [
                     replace(
                         each,
-                        parts=parts,
+                        parts=tuple(trained[1:]),
+                        trainings={
+                            training_name(name, values): training_key(each.cell, name, values, registry[name].usable())
+                            for name, values in trained
+                        },
                         needs=needs,
                         packages=packages,
                         environment=environment,

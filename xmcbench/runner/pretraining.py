@@ -17,7 +17,6 @@ from xmcbench.runner.recording import status_of
 from xmcbench.runner.schedule import needs_of
 from xmcbench.runner.tasks import cell_job
 from xmcbench.runner.waiting import Waits
-from xmcbench.storage.atomic import make_folder
 
 #: Seconds between two looks at what runs, and at what other runs have where nothing does.
 _LOOK_S, _IDLE_S = 0.05, 0.5
@@ -88,7 +87,6 @@ class _Pretrainings:
                 if not files.enter_context(store.pretraining_claim(key)).held:
                     self._others.busy(key)
                     continue
-                make_folder(store.artifacts)
                 job = cell_job(planned, self._place.compute, needs.threads, store)
                 self._progress(planned, position, None)
                 limits = self._place.limits

@@ -29,8 +29,7 @@ def cell_task(planned: PlannedCell, place: Place, needs: Needs, staged: Store, f
     Raises StorageError where a folder or the pairs cannot be written.
     """
     store, limits = place.store, place.limits
-    for folder in (store.artifacts, staged.predictions_path(planned.cell).parent):
-        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
+    make_folder(staged.predictions_path(planned.cell).parent)
     pairs = files.enter_context(store.subset(planned.dataset.slug, planned.subset))
     job = cell_job(planned, place.compute, needs.threads, store, pairs, staged)
     return Task(planned.cell.key, job, store.log_path(planned.cell), needs, limits.time_s, limits.memory_bytes)
@@ -47,8 +46,12 @@ def cell_job(
     """What the process of a cell is told; its executor adds where the outcome goes.
 
     pairs: the file of those that it may see. staged: where its predictions go; without it, pre-training is all it does.
+    Raises StorageError where a folder cannot be made.
     """
     dataset = planned.dataset
+    trainings = {name: store.training(key).resolve() for name, key in planned.trainings.items()}
+    for folder in (store.artifacts, *trainings.values()):
+        make_folder(folder)  # a folder that exists beforehand stays readable in the cell
     corpora = (dataset.train_corpus, dataset.label_corpus, dataset.test_corpus)
     train, labels, test = (TextFile(str(each.texts.resolve()), each.texts_sha256) for each in corpora)
     return Job(
@@ -68,7 +71,8 @@ def cell_job(
         predictions=str(staged.predictions_path(planned.cell).resolve()) if staged else "",
         outcome="",
         artifacts=str(store.artifacts.resolve()),
-        hidden=tuple(str(path.resolve()) for path in _hidden(dataset, store)),
+        trainings={name: str(folder) for name, folder in trainings.items()},
+        hidden=hidden.with_histories(_hidden(dataset, store)),
         only="" if staged else "pretrain",
         imports=imports_of(planned.packages),
         environment=tuple(sorted(planned.environment)),

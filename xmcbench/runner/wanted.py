@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from xmcbench.storage.artifacts import TRAINED
+
 _ASKED, _ANSWERED = ".asked", ".answered"
 #: Seconds between two looks for the answer.
 _LOOK_S = 0.01
 #: An artifact, as it is named here and in records.
-_NAME = re.compile(r"[a-z0-9_-]+/[0-9a-f]{32}")
+_NAME = re.compile(rf"({TRAINED}/[0-9a-f]{{32}}/)?[a-z0-9_-]+/[0-9a-f]{{32}}")
 
 
 def is_artifact(name: str) -> bool:
-    """Whether this is the name of an artifact, ``kind/hash``, and no other path."""
+    """Whether this is the name of an artifact, as ``located`` reads it, and no other path."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -30,8 +30,8 @@ from xmcbench.runner import isolation, prediction, wanted
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.parts import identity, keep_ranking, ranking_key, source
 from xmcbench.runner.prediction import Phases, json_notes, predict
+from xmcbench.runner.training import training_name
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.cache import hub_home
 from xmcbench.storage.pairs import freeze, pairs_digest, read_pairs
 from xmcbench.storage.source import Source
 from xmcbench.storage.syntax import edited, keep_first
@@ -95,14 +95,9 @@ def run(job: Job) -> Outcome:
                 raise DataError(f"{job.pairs}: checksum mismatch", "delete it: it will be regenerated")
             freeze(pairs)
     seal()
-    needed = [job.artifacts, *job.plugins]
+    needed = [job.artifacts, *job.trainings.values(), *job.plugins]
     needed += [str(Path(job.predictions).parent)] if not job.only else []
-    needed += [os.environ["TMPDIR"]] if "TMPDIR" in os.environ else []  # the cell's own, which may be below the cache
-    # The cache of the hub lies beside ours by default: what is made beside hidden files later on could not be read.
-    with suppress(OSError):  # whoever downloads will say what is wrong with it
-        hub_home().mkdir(parents=True, exist_ok=True)
-    needed += [str(hub_home())]
-    hidden = isolation.hide([Path(each) for each in job.hidden], [Path(each) for each in needed])
+    hidden = isolation.hide(map(Path, job.hidden), [*map(Path, needed), *isolation.needed_by_all()])
     for each in job.plugins:
         import_file(Path(each))
     cls = load(job.method)
@@ -113,7 +108,10 @@ def run(job: Job) -> Outcome:
     code = _code(job, method)
     check = partial(_check_unchanged, job, frozenset(sys.modules))
     supplier = wanted.asking(Path(job.wanted)) if job.wanted else None
-    artifacts = Artifacts(Path(job.artifacts), supplier, job.test.sha256 if job.single_use else "", check)
+    trainings = {name: Path(folder) for name, folder in job.trainings.items()}
+    own = trainings[training_name(job.method, job.parameters)]
+    single_use = job.test.sha256 if job.single_use else ""
+    artifacts = Artifacts(Path(job.artifacts), supplier, single_use, check, own, trainings)
     named = identity(job.method, method)
     if job.only:
         outcome = _pretrained(job, method, named, texts, artifacts, phases)

@@ -21,6 +21,7 @@ from msgspec import Struct
 from xmcbench.environment import package_versions
 from xmcbench.errors import StorageError
 from xmcbench.output.escaping import visible
+from xmcbench.output.quantities import counted
 from xmcbench.processes.claim import CLAIM, Claim, sweep_claims
 from xmcbench.processes.temporary_name import becomes, unused_name
 from xmcbench.storage.atomic import atomic_folder
@@ -32,6 +33,8 @@ from xmcbench.storage.source import source_of
 from xmcbench.storage.sums import Sum, damage, sums_of
 from xmcbench.storage.temporary import folder_in, remove_folder, scratch_folder, sweep
 
+#: The folder of what cells share below a runs folder, and that of trainings, each in a folder by its key.
+SHARED, TRAINED = "artifacts", "trained"
 #: The folder of files that artifacts share, and the size from which files are compared.
 CONTENT, _SHARED_FROM = "content", 1 << 20
 #: The folder of unfinished work, and the lock of a temporary folder.
@@ -42,7 +45,7 @@ _LOOK_S, _RARE_S, _SHARE = 0.1, 5.0, 0.1
 COST = "cost.json"
 #: The paths of artifacts, which claims on them have too.
 _CLAIMED = re.compile("[^/]+/[0-9a-f]{32}")
-#: The names of artifacts, of unfinished work on them, and of files that they share.
+#: The names of artifacts and trainings, of unfinished work on them, and of files that artifacts share.
 _HASH, _WORK, _SUM = re.compile("[0-9a-f]{32}"), re.compile(".+-[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 
 
@@ -73,9 +76,13 @@ class Artifacts:
 
     Large files with the same content are kept once: they are hard links to a file in ``content``.
 
-    supplier: called with ``kind/hash`` before an artifact is made; it may put the folder there from elsewhere.
+    What pairs or other methods had a part in does not belong below the root, which every cell can read. It goes to the
+    folder of the training: rankings, temporary files, and checkpoints of trainings that become no artifact.
+
+    supplier: called with the name of an artifact before it is made; it may put the folder there from elsewhere.
     single_use: the digest of texts that nobody else asks about; what is made of them is removed with the object.
-    check: called before an artifact that was made is kept; what it raises keeps it out of the store.
+    check: called before an artifact that was made is kept; what it raises keeps it out of the store. own: the folder of
+    the training; the root without one. parts: those of the methods that this one uses, by name.
     """
 
     def __init__(
@@ -84,6 +91,8 @@ class Artifacts:
         supplier: Callable[[str], None] | None = None,
         single_use: str = "",
         check: Callable[[], None] | None = None,
+        own: Path | None = None,
+        parts: Mapping[str, Path] | None = None,
     ) -> None:
         self.reused_s, self._waited_s = 0.0, 0.0
         self.used: list[str] = []
@@ -93,16 +102,25 @@ class Artifacts:
             held, root = scratch_folder()
             weakref.finalize(self, remove_folder, held, root)
         self.root, self._supplier, self._single_use, self._check = root, supplier, single_use, check
+        self._own, self._parts = own or root, parts or {}
+        # Where temporary files and checkpoints go: beside what is being made.
+        self._place = self._own
         self._temporary: Artifacts | None = None
 
     def get(
-        self, kind: str, identity: Mapping[str, object], build: Callable[[Path], None], uses: tuple[object, ...] = ()
+        self,
+        kind: str,
+        identity: Mapping[str, object],
+        build: Callable[[Path], None],
+        uses: tuple[object, ...] = (),
+        own: bool = False,
     ) -> Path:
         """The folder of the artifact with this kind and identity; ``build`` fills it if it does not exist.
 
         identity: the data and the parameters that the content depends on, as JSON values: digests of texts, lengths,
         seeds. The source of ``build`` and of ``uses`` (the classes and functions that it calls), and the versions
-        of the packages that they import, are added to it: an artifact of other code is never taken.
+        of the packages that they import, are added to it: an artifact of other code is never taken. own: whether it
+        goes to the folder of the training, out of the reach of other cells.
 
         If two processes want the same artifact, the second waits for the first. While this process runs, ``xmcbench
         clean`` keeps it. A damaged artifact is made again, with a message on stderr. Raises StorageError if it cannot
@@ -112,7 +130,7 @@ class Artifacts:
             self._temporary = self._temporary or Artifacts()
             return self._temporary.get(kind, identity, build, uses)
         key = _with_code(identity, build, *uses)
-        folder = self._folder(kind, key)
+        folder = self._folder(kind, key, own)
         lock = folder.with_suffix(".lock")
         made, waited_before = False, self._waited_s
         held = in_use(lock)
@@ -125,7 +143,7 @@ class Artifacts:
             held.close()
             raise
         self._locks.append(held)
-        self.used.append(f"{kind}/{folder.name}")
+        self.used.append(self._name(folder))
         if not made:
             # While it waited, this process has spent that time itself.
             self.reused_s += max(0.0, cost.wall_s - (self._waited_s - waited_before))
@@ -140,25 +158,36 @@ class Artifacts:
         write: Callable[[Path], None],
         wall_s: float,
         uses: tuple[object, ...] = (),
+        own: bool = False,
     ) -> None:
         """Keep what was made anyway, for whoever asks for it by ``get``, unless it is there.
 
         write: fills the folder; it stands in the module that has the ``build`` of whoever asks. wall_s: what it cost.
-        Raises StorageError when it cannot be written.
+        own: as in ``get``. Raises StorageError when it cannot be written.
         """
         if self._is_single_use(identity):
             return
         key = _with_code(identity, write, *uses)
-        folder = self._folder(kind, key)
+        folder = self._folder(kind, key, own)
         if _noted(folder) is None:
             with closing(in_use(folder.with_suffix(".lock"))):
                 self._make(folder, key, write, wall_s)
-        self.used.append(f"{kind}/{folder.name}")
+        self.used.append(self._name(folder))
+
+    @contextmanager
+    def of_part(self, name: str) -> Iterator[None]:
+        """Work in the folder of a part for a block; without one, in that of the method that it is a part of."""
+        before = self._own, self._place
+        self._own = self._place = self._parts.get(name, self._own)
+        try:
+            yield
+        finally:
+            self._own, self._place = before
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A temporary folder, removed when the block ends. Raises StorageError."""
-        with folder_in(self.root) as folder, closing(in_use(folder / TEMPORARY_LOCK)):
+        with folder_in(self._place) as folder, closing(in_use(folder / TEMPORARY_LOCK)):
             yield folder
 
     def unfinished(self, kind: str, identity: Mapping[str, object], *uses: object) -> Path:
@@ -168,13 +197,18 @@ class Artifacts:
         not created here; while this process runs, ``xmcbench clean`` keeps it. Raises StorageError.
         """
         _check_kind(kind)
-        folder = self.root / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
+        folder = self._place / UNFINISHED / f"{kind}-{sha256_json(_with_code(identity, *uses))[:32]}"
         self._locks.append(in_use(folder.with_suffix(".lock")))
         return folder
 
-    def _folder(self, kind: str, key: Mapping[str, object]) -> Path:
+    def _folder(self, kind: str, key: Mapping[str, object], own: bool) -> Path:
         _check_kind(kind)
-        return self.root / kind / sha256_json(key)[:32]
+        return (self._own if own else self.root) / kind / sha256_json(key)[:32]
+
+    def _name(self, folder: Path) -> str:
+        """The name of an artifact: what ``located`` finds it by."""
+        name = f"{folder.parent.name}/{folder.name}"
+        return name if folder.parents[1] == self.root else f"{TRAINED}/{folder.parents[1].name}/{name}"
 
     def _is_single_use(self, identity: Mapping[str, object]) -> bool:
         return bool(self._single_use) and self._single_use in canonical_json(identity)
@@ -202,12 +236,13 @@ class Artifacts:
                 return False
             _take_away(folder)
             if self._supplier is not None:
-                self._supplier(f"{folder.parent.name}/{folder.name}")
+                self._supplier(self._name(folder))
                 if _noted(folder) is not None:
                     return False
             already_reused, start = self.reused_s, time.perf_counter()
             with suppress(_TakenOver), atomic_folder(folder) as temporary:
-                build(temporary)
+                with self._working_in(folder.parents[1]):
+                    build(temporary)
                 if self._check is not None:
                     self._check()
                 if not claim.mine():
@@ -223,9 +258,17 @@ class Artifacts:
                 return True
         return False
 
+    @contextmanager
+    def _working_in(self, place: Path) -> Iterator[None]:
+        before, self._place = self._place, place
+        try:
+            yield
+        finally:
+            self._place = before
+
     def _keep_once(self, file: Path, noted: Sum) -> None:
         """Replace a large file with a link to another one of the same content, if there is one."""
-        if noted.size < _SHARED_FROM:
+        if noted.size < _SHARED_FROM or not file.is_relative_to(self.root):
             return
         known = self.root / CONTENT / noted.sha256
         link = file.with_name(f".{file.name}.link")
@@ -242,6 +285,48 @@ class Artifacts:
             link.unlink(missing_ok=True)  # a file system without hard links: the file stays as it is
 
 
+def located(folder: Path, name: str) -> Path:
+    """The artifact of this name below a runs folder."""
+    return folder / name if name.startswith(f"{TRAINED}/") else folder / SHARED / name
+
+
+def stores(folder: Path) -> list[Path]:
+    """The folders of artifacts below a runs folder: the shared one, and those of trainings."""
+    with suppress(FileNotFoundError):
+        names = sorted(filter(_HASH.fullmatch, os.listdir(folder / TRAINED)))
+        return [folder / SHARED, *(folder / TRAINED / name for name in names)]
+    return [folder / SHARED]
+
+
+def sweep_stores(folder: Path) -> None:
+    """Remove what processes that were killed left half made below a runs folder, and their claims."""
+    shared, *trainings = stores(folder)
+    for root in (shared, *filter(_is_unsettled, trainings)):
+        sweep_artifacts(root)
+    _remove_shared_rankings(shared)
+
+
+def _is_unsettled(training: Path) -> bool:
+    """Whether a folder holds more than artifacts and locks: there may be thousands, so that most get a look only."""
+    with suppress(OSError), os.scandir(training) as kinds:
+        return any(
+            kind.name.startswith(".")
+            or not all(name.endswith(".lock") or _HASH.fullmatch(name) for name in os.listdir(kind))
+            for kind in kinds
+        )
+    return False
+
+
+def _remove_shared_rankings(root: Path) -> None:
+    """Remove rankings of earlier versions, which kept them where every cell can read them."""
+    if found := [*root.glob("ranking/*/ranking.npz")]:
+        said = f"removed {counted(len(found), 'ranking')} of an earlier version"
+        print(f"xmcbench: {said} from {root}, where every cell could read them", file=sys.stderr)
+        for file in found:
+            shutil.rmtree(file.parent, ignore_errors=True)
+        shutil.rmtree(root / CONTENT, ignore_errors=True)  # it may have links to the same files
+
+
 def sweep_artifacts(root: Path) -> None:
     """Remove what processes that were killed left half made in the store at ``root``, and their claims."""
     sweep(root, depth=1)
@@ -255,7 +340,7 @@ def sweep_artifacts(root: Path) -> None:
 def _check_kind(kind: str) -> None:
     """Raise ValueError for a kind that cannot name a folder, or that names one which the store has for other things."""
     check_name("the kind of an artifact", kind)
-    if kind.startswith(".") or kind in (UNFINISHED, CONTENT):
+    if kind.startswith(".") or kind in (UNFINISHED, CONTENT, TRAINED):
         raise ValueError(f"the kind of an artifact is {kind!r}, a name that the store uses itself")
 
 

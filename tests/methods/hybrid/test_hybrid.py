@@ -234,8 +234,8 @@ def test_a_cell_after_those_of_its_parts_costs_the_fusion(inside, tiny, tmp_path
 
     assert inside(*words, "--methods", "tfidf,xr-linear", "--runs", "after").returncode == 0
     after, alone = record("after"), record("alone")
-    assert [name.partition("/")[0] for name in after["artifacts"]] == ["ranking", "ranking"]
-    assert {name.partition("/")[0] for name in alone["artifacts"]} == {"ranking", "tfidf"}
+    assert [name.split("/")[-2] for name in after["artifacts"]] == ["ranking", "ranking"]
+    assert {name.split("/")[-2] for name in alone["artifacts"]} == {"ranking", "tfidf"}
     assert after["metrics"] == alone["metrics"]
     records = [json.loads(each.read_text()) for each in (tmp_path / "after" / "records").rglob("*.json")]
     parts = [each["measured"] for each in records if each["cell"]["method"] != "hybrid"]

@@ -22,15 +22,15 @@ from xmcbench.runner.executors.ray.contents import (
     is_below,
 )
 from xmcbench.runner.executors.ray.mailbox import Artifact, Chunk, Question, WantArtifact, WantChunk, WhichLack
-from xmcbench.storage.artifacts import COST
+from xmcbench.storage.artifacts import COST, located
 from xmcbench.storage.atomic import make_folder, move
 
 
 class Depot:
-    """Answers questions of attempts. artifacts: the store of the run. incoming: for files on their way here."""
+    """Answers questions of attempts. runs: the runs folder. incoming: for files on their way here."""
 
-    def __init__(self, artifacts: Path, incoming: Path) -> None:
-        self._artifacts, self._incoming = artifacts, incoming
+    def __init__(self, runs: Path, incoming: Path) -> None:
+        self._runs, self._incoming = runs, incoming
         self._offered: dict[str, Path] = {}
 
     def offer(self, path: Path) -> Content:
@@ -48,10 +48,10 @@ class Depot:
             case WantChunk(sha256, number) if sha256 in self._offered:
                 return chunk_of(self._offered[sha256], number)
             case WantArtifact(name) if wanted.is_artifact(name):
-                folder = self._artifacts / name
+                folder = located(self._runs, name)
                 return self._offered_folder(folder) if (folder / COST).exists() else None
             case WhichLack(names):
-                return [each for each in names if not (self._artifacts / each / COST).exists()]
+                return [name for name in names if not (located(self._runs, name) / COST).exists()]
             case Chunk(file, number, data) if is_below(file):
                 return self._write(self._incoming / attempt / file, number, data)
             case Artifact(name, files) if wanted.is_artifact(name) and all(map(is_below, files)):
@@ -99,7 +99,7 @@ class Depot:
         """Take an artifact over, unless somebody has made it meanwhile."""
         if not all(has(sent / file, content) for file, content in files.items()):
             raise StorageError(f"the artifact {name}: checksum mismatch on the way between machines")
-        target = self._artifacts / name
+        target = located(self._runs, name)
         make_folder(target.parent)
         with Claim(target.with_suffix(CLAIM)) as claim:
             if claim.held and not target.exists():

@@ -78,7 +78,7 @@ class Ray:
         ray = self._cluster.ray
         with ExitStack() as files:
             folder = files.enter_context(folder_in(self._runs))
-            self._depot = Depot(self._runs / "artifacts", folder / "incoming")
+            self._depot = Depot(self._runs, folder / "incoming")
             said = secrets.token_hex(16)
             (folder / "token").write_text(said)
             self._token = (str((folder / "token").resolve()), said) if self._in_place else ("", "")

@@ -45,7 +45,7 @@ from xmcbench.runner.executors.ray.versions import Versions
 from xmcbench.runner.job import Job, Outcome, TextFile
 from xmcbench.runner.leftovers import sweep_machine
 from xmcbench.runner.schedule import pretrained
-from xmcbench.storage.artifacts import COST
+from xmcbench.storage.artifacts import COST, SHARED, TRAINED, located
 from xmcbench.storage.cache import received
 from xmcbench.storage.temporary import scratch
 
@@ -199,8 +199,12 @@ def _placed(errand: Errand, link: Link, folder: Path) -> Job:
             for number, path in enumerate(job.plugins)
         ),
         predictions=str(folder / "predictions.npz") if job.predictions else "",
-        artifacts=job.artifacts if errand.shared else str(_made(received() / "artifacts")),
-        hidden=(*job.hidden, *errand.hidden, *map(str, hidden.of_machine())),
+        artifacts=job.artifacts if errand.shared else str(_made(received() / SHARED)),
+        trainings={
+            name: path if errand.shared else str(_made(received() / TRAINED / Path(path).name))
+            for name, path in job.trainings.items()
+        },
+        hidden=hidden.with_histories([*map(Path, (*job.hidden, *errand.hidden)), *hidden.of_machine()]),
         wanted="" if errand.shared else str(asked),
     )
 
@@ -247,12 +251,15 @@ def _pretrainings(job: Job, since: float) -> list[str]:
 
 def _bring(name: str, job: Job, link: Link) -> None:
     """Put an artifact here that the driver has. Where that is not possible, the process makes it."""
-    if not wanted.is_artifact(name):
+    target = located(Path(job.artifacts).parent, name)
+    # A method may ask for anything: of trainings, only for those that the cell was given.
+    readable = {job.artifacts, *job.trainings.values()}
+    if not wanted.is_artifact(name) or readable.isdisjoint(map(str, target.parents)):
         return
     try:
         folder: Folder | None = link.ask(WantArtifact(name))
         if folder is not None:
-            receive_folder(Path(job.artifacts) / name, folder, lambda file, number: link.fetched(folder[file], number))
+            receive_folder(target, folder, lambda file, number: link.fetched(folder[file], number))
     except StorageError as error:
         print(f"xmcbench: the artifact {name} was not brought here: {error}")
 
@@ -262,7 +269,7 @@ def _keep(names: Iterable[str], job: Job, link: Link) -> None:
     known = [each for each in sorted(names) if wanted.is_artifact(each)]
     try:
         for name in link.ask(WhichLack(known)) if known else ():
-            path = Path(job.artifacts) / name
+            path = located(Path(job.artifacts).parent, name)
             folder = folder_of(path)
             for file in folder:
                 link.send(f"artifacts/{name}/{file}", path / file)
