@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 from xmcbench.errors import DataError
 from xmcbench.metrics import flips, seeds
@@ -172,6 +173,43 @@ def test_a_single_degree_of_freedom_is_one_however_large_the_difference():
     assert needed == sorted({*needed})
     for each, power in zip(needed, (0.98, 0.985, 0.99, 0.999), strict=True):
         assert found.power(each, 100, 2) >= power > found.power(each - 1e-6, 100, 2)
+
+
+@pytest.mark.parametrize("degrees", [2, 3, 10, 1_000])
+@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0, 10.0, 20.0, 40.0, 300.0])
+def test_both_tails_are_right_in_every_version_of_scipy(degrees, shift):
+    """nctdtr is NaN far below in scipy 1.18, and off by 2e-7 in scipy 1.13."""
+    found = Spread(0.0, ((0.0004, 0.0),), 100)  # a single side, so that the degrees are those of the runs
+    runs = degrees + 1
+    error = found.error(100, runs)
+    critical = stats.t.ppf(0.975, degrees)
+    ratios = stats.chi(degrees, scale=1 / np.sqrt(degrees))
+    # The error that is found over the true one, in steps that are narrow where a verdict changes.
+    steps = np.linspace(0, max(6.0, shift / critical + 6), 400_001)
+    verdicts = stats.norm.cdf(shift - critical * steps) + stats.norm.cdf(-shift - critical * steps)
+    expected = trapezoid(verdicts * ratios.pdf(steps), steps)
+    assert found.power(shift * error, 100, runs) == pytest.approx(expected, abs=2e-8)
+
+
+def test_a_large_difference_needs_few_runs():
+    """15 by scipy 1.18, with which the power of 4 to 14 runs was NaN."""
+    assert Spread(0.0, ((0.0003, 0.0),), 1_000).runs_needed(0.2, 1_000) == 3
+
+
+def test_what_is_not_a_number_is_an_error():
+    nan = float("nan")
+    for broken in (Spread(nan, (), 100), Spread(0.1, ((nan, 0.0),), 100), Spread(0.1, ((0.0, nan),), 100)):
+        for ask in (broken.power, broken.runs_needed, broken.rows_needed):
+            with pytest.raises(DataError, match="not a number"):
+                ask(0.1, 100, 3) if ask == broken.power else ask(0.1, 100)
+        with pytest.raises(DataError, match="not a number"):
+            broken.detectable(100, 3)
+    with pytest.raises(DataError, match="not a number"):
+        Spread(0.1, (), 100).power(nan, 100, 1)
+    scores = np.ones((2, 10))
+    scores[1, 3] = nan
+    with pytest.raises(DataError, match="not finite"):
+        spread(scores, np.zeros((1, 10)), np.ones(10))
 
 
 def test_large_needs_are_found():

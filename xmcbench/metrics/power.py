@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.behrens_fisher import LEVEL, MANY_DEGREES, BehrensFisher
+from xmcbench.metrics.behrens_fisher import BELOW, LEVEL, MANY_DEGREES, WEIGHTS, BehrensFisher
 from xmcbench.metrics.seeds import _runs, vary
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ POWER = 0.8
 
 #: No search goes beyond these.
 MOST_ROWS, MOST_RUNS = 1_000_000_000, 10_000
-#: Standard errors from which a difference is always found, with a single degree of freedom too.
-_FAR = 200.0
 #: The fewest rows of which a test by flipped signs can be significant at ``LEVEL``: 2 / 2^N is less.
 _LEAST_FLIPPED = 6
 
@@ -96,17 +95,23 @@ class Spread:
         return high
 
     def _beyond(self, difference: float, rows: int, runs: int, critical: float) -> float:
-        """The probability that the difference that is found lies beyond the critical one, to either side."""
-        from scipy.special import nctdtr, ndtr
+        """Return the probability that the difference that is found lies beyond the critical one, to either side.
+
+        The tails of the noncentral t are integrated here: scipy's are NaN far out in some versions, and right to six
+        digits in others. Raises DataError where the probability is not a number.
+        """
+        from scipy.special import ndtr
 
         error = self.error(rows, runs)
         if not error:
             return 1.0 if difference else 0.0
-        degrees = self._degrees(rows, runs)
+        degrees = min(self._degrees(rows, runs), MANY_DEGREES)
         shift, beyond = abs(difference) / error, critical / error
-        if degrees > MANY_DEGREES or shift > _FAR:
-            return float(ndtr(shift - beyond) + ndtr(-shift - beyond))
-        return float(1 - nctdtr(degrees, shift, beyond) + nctdtr(degrees, shift, -beyond))
+        found = _found_errors(degrees)
+        probability = float((WEIGHTS * (ndtr(shift - beyond * found) + ndtr(-shift - beyond * found))).sum())
+        if math.isnan(probability):
+            raise DataError(f"the power for {rows:,} rows and {runs} runs is not a number")
+        return min(1.0, probability)
 
     def _critical(self, rows: int, runs: int) -> float:
         """The smallest significant difference, with these variances."""
@@ -135,18 +140,28 @@ def spread(
 
     Scores and weight are those of ``seeds.verdict``. A side with one run, or whose runs are all alike, counts as one
     that does not depend on the seed; the caller has to know whether that is so. matched: the runs of the two sides
-    belong together in order. Raises DataError for fewer than two rows.
+    belong together in order. Raises DataError for fewer than two rows, and for scores that are not finite.
     """
     rows = first.shape[1]
     if rows < 2:
         raise DataError("the variance between rows needs two of them")
     by_row = first.mean(axis=0) - second.mean(axis=0)
+    if not np.isfinite(by_row).all():
+        raise DataError("scores that are not finite numbers have no variance")
     varying = [each for each in ([first - second] if matched else [first, second]) if vary(each)]
     runs = [_runs(each, weight) for each in varying]
     left = by_row - by_row.mean() * weight
     row = float((left**2).sum()) / (rows - 1) - sum(each.both / each.number for each in runs)
     sides = tuple((max(0.0, each.between - each.both / rows), each.both) for each in runs)
     return Spread(max(0.0, row), sides, rows)
+
+
+@lru_cache(maxsize=1)
+def _found_errors(degrees: float) -> NDArray[np.float64]:
+    """Return the quantiles of a standard error that is found, over the true one, at ``BELOW``."""
+    from scipy.special import gammaincinv
+
+    return np.sqrt(2 * gammaincinv(degrees / 2, BELOW) / degrees)
 
 
 def _fewest(enough: Callable[[int], bool], least: int, most: int) -> int | None:
