@@ -22,6 +22,8 @@ from xmcbench.storage.reading import LINE, STREAM, Unreadable, check_size, open_
 
 #: Decompressed bytes to read ahead, so that lines are found in C.
 _BUFFER = 1 << 20
+#: The first bytes of a gzip file.
+_GZIP = b"\x1f\x8b"
 
 
 def suffix_of(path: Path) -> str:
@@ -31,7 +33,8 @@ def suffix_of(path: Path) -> str:
 
 @contextmanager
 def open_source(path: Path) -> Iterator[BinaryIO]:
-    """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression.
+    """The decompressed bytes of ``path``; its suffix (.gz, .xz, else plain) gives the compression, and gzip's first
+    bytes, which no text begins with, whatever the suffix.
 
     Raises DataError if the file is missing, unreadable, truncated or not in the format of its suffix, on opening or
     while the block reads.
@@ -46,16 +49,18 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{reason} {path}{detail}") from None
     with raw:
         try:
-            yield cast(BinaryIO, io.BufferedReader(_decompressed(cast(BinaryIO, raw), path.suffix), _BUFFER))
+            suffix = ".gz" if raw.peek(2)[:2] == _GZIP else path.suffix
+            yield cast(BinaryIO, io.BufferedReader(_decompressed(cast(BinaryIO, raw), suffix), _BUFFER))
         except Unreadable as error:
             raise DataError(f"cannot read {path}: {error}") from None
         except EOFError:
             raise DataError(f"{path} is truncated", "an interrupted download? download it again") from None
         except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            kind = "gzip" if path.suffix == ".gz" else "xz"
+            kind = "xz" if isinstance(error, lzma.LZMAError) else "gzip"
+            hint = f"remove the suffix {path.suffix} from a plain file" if path.suffix in (".gz", ".xz") else ""
             raise DataError(
                 f"{path} is damaged or not a {kind} file: {error}",
-                f"download it again, or remove the suffix {path.suffix} from a plain file",
+                ", or ".join(filter(None, ["download it again", hint])),
             ) from None
 
 

@@ -161,7 +161,7 @@ def _found_errors(degrees: float) -> NDArray[np.float64]:
     """Return the quantiles of a standard error that is found, over the true one, at ``BELOW``."""
     from scipy.special import gammaincinv
 
-    return np.sqrt(2 * gammaincinv(degrees / 2, BELOW) / degrees)
+    return np.asarray(np.sqrt(2 * gammaincinv(degrees / 2, BELOW) / degrees))
 
 
 def _fewest(enough: Callable[[int], bool], least: int, most: int) -> int | None:

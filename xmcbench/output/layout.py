@@ -90,7 +90,7 @@ def _width(text: str) -> int:
     """Return how many columns of a terminal a text takes: two for each Chinese, Japanese or Korean character."""
     from rich.cells import cell_len
 
-    return cell_len(text)
+    return int(cell_len(text))
 
 
 def _total(widths: Sequence[int]) -> int:
