@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import UsageError
 from xmcbench.metrics import METRICS, paired, protocol
+from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.corrections import holm
 from xmcbench.metrics.paired import Difference
 from xmcbench.output.layout import laid_out
@@ -113,8 +114,10 @@ class Comparison:
         return f"{head}\n\n{laid_out(lines, heads, aligned)}"
 
     def _verdict(self) -> str:
+        are_few = self.instances < FEW_ROWS
         over_seeds = any(each.over_seeds for each in self.differences.values())
-        test = "test over instances and seeds" if over_seeds else "randomization test over instances"
+        over_rows = "test over instances" if are_few else "randomization test over instances"
+        test = "test over instances and seeds" if over_seeds else over_rows
         found = [name for name, p in self.adjusted.items() if p < LEVEL]
         verdict = (
             f"Significant at the 5% level: {', '.join(found)}"
@@ -122,6 +125,11 @@ class Comparison:
             else "No metric differs significantly at the 5% level"
         )
         lines = [f"{verdict} ({test}; Holm's correction over {len(self.adjusted)} metrics)."]
+        if are_few:
+            lines.append(
+                f"With fewer than {FEW_ROWS} instances, the test allows for gains that are rarer than those seen here, "
+                "so that small differences are not shown."
+            )
         if any(each.about_runs for each in self.differences.values()):
             lines.append(
                 "The verdict is about these runs, not about the methods: a row has a single run, and another seed "

@@ -4,26 +4,25 @@ A run has a line ``query Q0 document rank score tag`` for each prediction, qrels
 true pair. Queries are test instances and documents are labels, by uid; where uids are not unique, are empty or contain
 white space, which these files cannot hold, all are named by row number. Programs that follow trec_eval ignore the rank
 and sort by score, read as float32, and break ties in a way of their own: in what is written here no two scores of a
-query are equal.
+query are equal. A gzipped file is read as any other.
 """
 
 from __future__ import annotations
 
-import io
+import codecs
+from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmcbench.data.compression import lines, open_source
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.reading import STREAM, check_size, open_regular
 from xmcbench.topk import TopK
 
 if TYPE_CHECKING:
-    import pandas as pd
     from scipy.sparse import csr_matrix
 
     from xmcbench.texts import Texts
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 _RUN, _QRELS = "query Q0 document rank score tag", "query 0 document relevance"
 #: Scores are kept as float32.
 _LARGEST = float(np.finfo(np.float32).max)
-#: Lines that are held as texts at a time: some 250 bytes each.
-_LINES = 500_000
 
 
 def identifiers(texts: Texts) -> list[str]:
@@ -66,7 +63,7 @@ def write_qrels(path: Path, pairs: csr_matrix, queries: Sequence[str], documents
 
 
 def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], others: bool = False) -> TopK:
-    """The predictions of a run, in the order of the protocol: by score, ties by lower label id.
+    """Return the predictions of a run, in the order of the protocol: by score, ties by lower label id.
 
     Rank and tag are ignored. Queries without a line have no predictions. others: leave out queries that are not among
     these. Raises DataError, naming the line, for another format, a query or document that is not there, a score that is
@@ -80,8 +77,8 @@ def read_run(path: Path, queries: Sequence[str], documents: Sequence[str], other
 
 
 def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> csr_matrix:
-    """The true pairs of qrels, binary CSR float32 [N, L]: those with a relevance above 0. Raises what ``read_run``
-    raises."""
+    """Return the true pairs of qrels, binary CSR float32 [N, L]: those with a relevance above 0. Raises what
+    ``read_run`` raises."""
     from scipy.sparse import csr_matrix
 
     rows, labels, relevance = _read(path, _QRELS, "relevance", queries, documents)
@@ -91,18 +88,18 @@ def read_qrels(path: Path, queries: Sequence[str], documents: Sequence[str]) -> 
 
 
 def names_in(run: Path, qrels: Path) -> tuple[list[str], list[str]]:
-    """All queries and documents of a run and its qrels, in the order of the alphabet. Raises what ``read_run`` raises.
+    """Return all queries and documents of a run and its qrels, in the order of the alphabet.
 
-    Queries of the run alone are left out: nothing is known of them.
+    Queries of the run alone are left out: nothing is known of them. Raises what ``read_run`` raises.
     """
-    judged: set[str] = set()
-    found: set[str] = set()
-    for table in _tables(qrels, _QRELS):
-        judged.update(table["query"])
-        found.update(table["document"])
-    for table in _tables(run, _RUN):
-        found.update(table["document"])
-    return sorted(judged), sorted(found)
+    judged: set[bytes] = set()
+    found: set[bytes] = set()
+    for _, (query, _, document, *_) in _rows(qrels, _QRELS):
+        judged.add(query)
+        found.add(document)
+    for _, (_, _, document, *_) in _rows(run, _RUN):
+        found.add(document)
+    return _decoded(judged), _decoded(found)
 
 
 def distinct(scores: np.ndarray) -> np.ndarray:
@@ -122,101 +119,75 @@ def distinct(scores: np.ndarray) -> np.ndarray:
 
 
 def _read(
-    path: Path, layout: str, value: str, queries: Sequence[str], documents: Sequence[str], others: bool = False
+    path: Path, layout: str, column: str, queries: Sequence[str], documents: Sequence[str], others: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row, label and value of every line: int64, int64 and float64. value: its column."""
-    import pandas as pd
+    """Return row, label and value of every line: int64, int64 and float64. column: that of the value."""
+    known_queries, known_documents = (
+        {name.encode(errors="surrogateescape"): place for place, name in enumerate(names)}
+        for names in (queries, documents)
+    )
+    place = layout.split().index(column)
+    rows, labels, numbers, values = array("q"), array("q"), array("q"), array("d")
+    for number, fields in _rows(path, layout):
+        row, label = known_queries.get(fields[0]), known_documents.get(fields[2])
+        if row is None:
+            if others:
+                continue
+            raise _unknown(f"{path}: line {number} names the query", fields[0], "test instance", queries)
+        if label is None:
+            raise _unknown(f"{path}: line {number} names the document", fields[2], "label", documents)
+        value = _number(fields[place])
+        if not abs(value) <= _LARGEST:  # NaN too
+            shown = fields[place].decode(errors="replace")
+            raise DataError(f"{path}: line {number} has the {column} {shown!r}, not a finite 32-bit number")
+        rows.append(row)
+        labels.append(label)
+        numbers.append(number)
+        values.append(value)
+    found = np.array(rows, np.int64), np.array(labels, np.int64), np.array(values, np.float64)
+    _check_once(path, np.array(numbers, np.int64), found[0] * max(1, len(documents)) + found[1])
+    return found
 
-    known_queries, known_documents = pd.Index(queries), pd.Index(documents)
-    rows, labels, values, lines = ([np.empty(0, kind)] for kind in (np.int64, np.int64, np.float64, np.int64))
-    for table in _tables(path, layout):
-        chosen = table[table["query"].isin(known_queries)] if others else table
-        rows.append(_places(path, chosen["query"], known_queries, "test instance"))
-        labels.append(_places(path, chosen["document"], known_documents, "label"))
-        values.append(_numbers(path, chosen[value]))
-        lines.append(np.asarray(chosen.index, np.int64))
-    found = [np.concatenate(each) for each in (rows, labels, values)]
-    _once(path, np.concatenate(lines), found[0], found[1], len(documents))
-    return found[0], found[1], found[2]
+
+def _rows(path: Path, layout: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the columns of each line that is not blank, with its number from 1. A line ends at \\n, \\r, or both.
+
+    Raises DataError for a file that cannot be read, and a line with fewer columns, or more.
+    """
+    columns, number = len(layout.split()), 0
+    with open_source(path) as stream:
+        for block in lines(stream):
+            for line in (block if number else block.removeprefix(codecs.BOM_UTF8)).splitlines():
+                number += 1
+                fields = line.split()
+                if len(fields) == columns:
+                    yield number, fields
+                elif fields:
+                    amount = "few" if len(fields) < columns else "many"
+                    raise DataError(f"{path}: line {number} has too {amount} columns", f"a line is `{layout}`")
 
 
-def _tables(path: Path, layout: str) -> Iterator[pd.DataFrame]:
-    """The lines that are not blank, some at a time, indexed by their number among all of them."""
-    import pandas as pd
+def _decoded(names: set[bytes]) -> list[str]:
+    return sorted(name.decode(errors="surrogateescape") for name in names)
 
+
+def _unknown(said: str, name: bytes, noun: str, known: Sequence[str]) -> DataError:
+    shown = name.decode(errors="replace")
+    return DataError(f"{said} {shown!r}, which is not a {noun}", f"for example {known[0]!r}" if known else "")
+
+
+def _number(text: bytes) -> float:
+    """Return the number in a column; NaN where it holds something else."""
     try:
-        with open_regular(path) as stream:
-            check_size(path.stat().st_size, STREAM)
-            tables = pd.read_csv(
-                stream,
-                sep=r"\s+",
-                header=None,
-                # One more: of the first line that is read at a time, what is beyond the last column is left out.
-                names=[*layout.split(), "more"],
-                dtype=str,
-                quoting=3,
-                na_filter=False,
-                encoding="utf-8-sig",
-                chunksize=_LINES,
-            )
-            for table in tables:
-                yield _checked(path, table, layout)
-    except pd.errors.EmptyDataError:
-        return
-    except (OSError, ValueError) as error:  # pandas's errors of parsing and Unicode's are ValueErrors
-        raise DataError(f"cannot read {path}: {' '.join(str(error).split())}", f"a line is `{layout}`") from error
+        return float(text) if b"_" not in text else float("nan")
+    except ValueError:
+        return float("nan")
 
 
-def _checked(path: Path, table: pd.DataFrame, layout: str) -> pd.DataFrame:
-    """The table. Raises DataError where a line has fewer columns, or more."""
-    *_, last, more = table.columns
-    for amount, wrong in (("few", table[last] == ""), ("many", table[more] != "")):
-        if wrong.any():
-            place = _line(path, table.index, wrong.to_numpy())
-            raise DataError(f"{place} has too {amount} columns", f"a line is `{layout}`")
-    return table
-
-
-def _line(path: Path, lines: pd.Index | np.ndarray, wrong: np.ndarray) -> str:
-    """The file and the first of some lines where ``wrong``, bool [lines], is true. lines: their numbers from 0."""
-    row = int(lines[int(wrong.argmax())])
-    # As pandas counts: a line ends at \n, \r or both, and only spaces and tabs are blank.
-    with open_regular(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline=None) as text:
-        lines = (number for number, line in enumerate(text, 1) if line.strip(" \t\n"))
-        return f"{path}: line {next(islice(lines, row, None), row + 1)}"
-
-
-def _places(path: Path, column: pd.Series, known: pd.Index, what: str) -> np.ndarray:
-    """The place of every name among the known ones, int64."""
-    places = np.asarray(known.get_indexer(column.array), np.int64)
-    unknown = places < 0
-    if unknown.any():
-        name = column.iloc[int(unknown.argmax())]
-        raise DataError(
-            f"{_line(path, column.index, unknown)} names the {column.name} {name!r}, which is not a {what}",
-            f"for example {known[0]!r}" if len(known) else "",
-        )
-    return places
-
-
-def _numbers(path: Path, column: pd.Series) -> np.ndarray:
-    import pandas as pd
-
-    values = np.asarray(pd.to_numeric(column, errors="coerce"), np.float64)
-    wrong = ~(np.abs(values) <= _LARGEST)  # NaN too
-    if wrong.any():
-        value = column.iloc[int(wrong.argmax())]
-        raise DataError(
-            f"{_line(path, column.index, wrong)} has the {column.name} {value!r}, not a finite 32-bit number"
-        )
-    return values
-
-
-def _once(path: Path, lines: np.ndarray, rows: np.ndarray, labels: np.ndarray, documents: int) -> None:
-    pairs = rows * max(1, documents) + labels
+def _check_once(path: Path, numbers: np.ndarray, pairs: np.ndarray) -> None:
+    """Raise DataError for the first line that repeats a pair. numbers: of the lines."""
     order = np.argsort(pairs, kind="stable")
-    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    again = order[1:][np.diff(pairs[order]) == 0]
     if len(again):
-        wrong = np.zeros(len(rows), bool)
-        wrong[order[again + 1]] = True
-        raise DataError(f"{_line(path, lines, wrong)} repeats a document of the same query", "each pair has one line")
+        number = int(numbers[again.min()])
+        raise DataError(f"{path}: line {number} repeats a document of the same query", "each pair has one line")

@@ -261,3 +261,19 @@ def test_two_datasets_and_two_filters_are_refused_unless_forced(inside, runs, ti
     (moved,) = [path for path in (other.root / "records").rglob("*.json") if path.name != mine.name]
     ended = inside("compare", mine, moved)
     assert (ended.returncode, "differ in their versions of LF-Debian-2K" in ended.stderr) == (2, True)
+
+
+def test_of_few_instances_it_says_what_is_not_shown(inside, tiny):
+    where = ("--dataset", "tiny", "--setting", "ez")
+    assert inside("run", *where, "--methods", "tfidf,bm25").returncode == 0
+    ended = inside("compare", "tfidf", "bm25", *where)
+    assert ended.returncode == 0, ended.stderr
+    assert "(test over instances; Holm's correction over" in ended.stdout
+    assert "With fewer than 200 instances, the test allows for gains that are rarer than those seen here" in ended.stdout
+
+
+def test_of_many_instances_it_does_not(inside, runs):
+    ended = inside("compare", "tfidf:pecos", "bm25", "--setting", "ez", "--runs", runs)
+    assert ended.returncode == 0, ended.stderr
+    assert "(randomization test over instances; Holm's correction over" in ended.stdout
+    assert "fewer than" not in ended.stdout

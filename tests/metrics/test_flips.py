@@ -27,14 +27,7 @@ def trying_every_sign(difference):
     return np.mean([abs(flipped) >= abs(difference.sum()) - 1e-12 for flipped in sums])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 10, 14])
-def test_of_few_rows_p_is_exact(rows):
-    difference = np.random.RandomState(rows).normal(0.4, 1, rows)
-    assert verdict(difference).p == trying_every_sign(difference)
-    assert verdict(difference, seed=0) == verdict(difference, seed=1)
-
-
-def test_of_more_rows_p_is_that_of_drawn_flips():
+def test_p_is_that_of_drawn_flips():
     difference = np.random.RandomState(5).normal(0.4, 1, 15)
     p = verdict(difference).p
     assert p != verdict(difference, seed=1).p
@@ -44,7 +37,6 @@ def test_of_more_rows_p_is_that_of_drawn_flips():
 
 def test_p_is_never_zero():
     assert verdict(np.ones(100)).p == 1 / 10_001
-    assert verdict(np.ones(14)).p == 1 / 2**13
 
 
 def test_flips_of_many_rows(monkeypatch):
@@ -54,7 +46,7 @@ def test_flips_of_many_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("rows", [6, 9, 14, 15, 60, 300])
+@pytest.mark.parametrize("rows", [15, 60, 300])
 def test_the_interval_holds_what_the_test_does_not_reject(rows, weighted):
     """The same flips, asked about the difference less t: inside p is at least 0.05, outside it is less."""
     for seed in range(3):
@@ -97,14 +89,8 @@ def test_one_in_twenty_flips_is_not_below_the_level():
     assert below.low > 0
 
 
-def test_five_rows_reject_nothing_and_six_do():
-    assert verdict(np.ones(5)) == (-np.inf, np.inf, 1 / 16)
-    assert verdict(np.ones(6)) == (1.0, 1.0, 1 / 32)
-    assert verdict(np.zeros(5)) == (-np.inf, np.inf, 1.0)
-
-
 def test_no_difference_is_certain():
-    for rows in (6, 30, 400):
+    for rows in (30, 400):
         found = verdict(np.zeros(rows))
         assert found == (0.0, 0.0, 1.0)
         assert str(found.low) == str(found.high) == "0.0"
@@ -116,7 +102,7 @@ def test_rounding_does_not_make_a_difference():
     assert verdict(difference).p == 1.0
     assert verdict(np.tile(difference, 5)).p == 1.0
     few = np.array([0.1, 0.2, 0.3, 0.3, -0.1, 0.2])
-    assert verdict(few).p == trying_every_sign(few)
+    assert verdict(few).p == pytest.approx(trying_every_sign(few), abs=0.01)
 
 
 def test_every_sign_flipped_by_chance_is_as_far_from_everything():
@@ -168,20 +154,13 @@ def test_the_interval_covers_a_difference_as_often_as_promised():
     assert 0.935 <= np.mean([each.low <= 0.06 <= each.high for each in found]) <= 0.965
 
 
-@pytest.mark.parametrize("rows", [3, 14, 15, 31, 32, 33, 64, 65])
+@pytest.mark.parametrize("rows", [15, 31, 32, 33, 64, 65])
 def test_every_row_is_flipped_in_half_of_the_flips(rows):
     signs = flips._flipped(np.eye(rows), 0)
     assert (signs[0] == 1).all()
     assert {*np.unique(signs)} == {-1.0, 1.0}
-    free = signs[:, 1:] if rows <= 14 else signs  # of so few rows every flip is tried that keeps the first sign
-    assert np.abs((free < 0).mean(axis=0) - 0.5).max() < 0.03
+    assert np.abs((signs < 0).mean(axis=0) - 0.5).max() < 0.03
     assert len(np.unique(signs, axis=0)) > 0.8 * min(len(signs), 2 ** (rows - 1))
-
-
-def test_of_few_rows_every_flip_is_tried_once():
-    for rows in (1, 2, 6, 14):
-        signs = flips._flipped(np.eye(rows), 0)
-        assert len(signs) == len(np.unique(signs, axis=0)) == 2 ** (rows - 1)
 
 
 def test_the_size_of_a_block_changes_nothing(monkeypatch):

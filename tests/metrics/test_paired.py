@@ -7,7 +7,7 @@ import pytest
 from protocol_reference import make_pairs, make_predictions
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import METRICS, compare, evaluate, flips, seeds
+from xmcbench.metrics import METRICS, bounded, compare, evaluate, flips, seeds
 
 ROWS, LABELS = 400, 60
 
@@ -127,14 +127,45 @@ def test_the_mean_of_several_runs_against_one_of_unknown_variance(runs):
 
 
 def test_intervals_end_where_differences_do():
-    """Of two rows nothing can be rejected: the interval is all that a difference of fractions can be."""
+    """Of two rows nothing can be rejected, and the interval is almost all that a difference of fractions can be."""
     pairs = make_pairs([[0], [1]], 2)
     one, other = (evaluate(make_predictions(rows, 1), pairs) for rows in ([[0], [0]], [[1], [0]]))
     found = compare([one], [other], deterministic=(True, True))["P@1"]
-    assert found == (0.5, 0.0, 0.5, -1.0, 1.0, 1.0, False, False)
+    assert (found.first, found.second, found.delta, found.p) == (0.5, 0.0, 0.5, 1.0)
+    assert -1 <= found.low < -0.7
+    assert 0.9 < found.high <= 1
     none, both = (evaluate(make_predictions(rows, 1), pairs) for rows in ([[1], [0]], [[0], [1]]))
     found = compare([none, both], [both, none])["P@1"]
     assert (found.delta, found.low, found.high, found.over_seeds) == (0.0, -1.0, 1.0, True)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_few_rows_are_compared_by_their_bounds(number):
+    """Over seeds too, where both tests have to find a difference."""
+    random = np.random.RandomState(3)
+    sides = []
+    for shares in ((0.5, 0.5), (0.7, 0.3)):
+        runs = [random.choice(2, bounded.FEW_ROWS, p=shares) for _ in range(number)]
+        sides.append(runs)
+
+    def compared(rows):
+        made = [
+            [evaluate(make_predictions(run[:rows, None], 1), make_pairs(np.zeros((rows, 1), int), 2)) for run in side]
+            for side in sides
+        ]
+        by_row = np.mean([run.per_instance["P@1"] for run in made[0]], axis=0)
+        by_row -= np.mean([run.per_instance["P@1"] for run in made[1]], axis=0)
+        return made, compare(*made, deterministic=(True, True))["P@1"], {"P@1": by_row}
+
+    made, found, by_row = compared(bounded.FEW_ROWS - 1)
+    verdicts = [bounded.verdicts(by_row, {})["P@1"]]
+    if number > 1:
+        verdicts.append(seeds.verdict(*(stacked(side, "P@1") for side in made), np.ones(bounded.FEW_ROWS - 1), False))
+    lows, highs, p = zip(*verdicts, strict=True)
+    assert found[3:6] == pytest.approx((min(lows), max(highs), max(p)))
+    assert found.over_seeds == (number > 1)
+    _, found, by_row = compared(bounded.FEW_ROWS)
+    assert (found.p == flips.verdicts(by_row, {})["P@1"].p) == (number == 1)
 
 
 def test_what_does_not_match_is_refused(runs):

@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import flips, seeds
+from xmcbench.metrics import bounded, flips, seeds
 from xmcbench.metrics.power import Spread, spread
 from xmcbench.records import Store
 from xmcbench.runner.rescoring import evaluations
@@ -100,22 +101,31 @@ def test_variances_are_those_that_made_the_scores():
 
 
 def test_the_power_of_a_t_test():
-    found = Spread(1.0, (), 100)
-    t = stats.nct(49, 0.4 * np.sqrt(50))
-    beyond = stats.t.ppf(0.975, 49)
-    assert found.power(0.4, 50, 1) == pytest.approx(t.sf(beyond) + t.cdf(-beyond), abs=1e-7)
-    assert found.power(0.0, 50, 1) == pytest.approx(0.05)
-    assert Spread(0.0, (), 10).power(0.1, 50, 1) == 1
+    found = Spread(0.25, (), 100)
+    t = stats.nct(199, 0.2 * np.sqrt(200))
+    beyond = stats.t.ppf(0.975, 199)
+    assert found.power(0.1, 200, 1) == pytest.approx(t.sf(beyond) + t.cdf(-beyond), abs=1e-7)
+    assert found.power(0.0, 200, 1) == pytest.approx(0.05)
+    assert Spread(0.0, (), 10).power(0.1, 200, 1) == 1
 
 
-def test_fewer_rows_than_flips_can_judge_show_nothing():
-    """Rows that all differ alike: whatever the difference, p is 2 / 2^N at least."""
-    found = Spread(0.0001, (), 100)
-    for rows in range(2, 9):
-        p = flips.verdicts({"P@1": np.full(rows, 0.5)}, {}, seed=0)["P@1"].p
-        assert (found.power(0.5, rows, 1) > 0.99) == (p < 0.05), rows
-    assert found.rows_needed(0.5, 1) == 6
-    assert Spread(0.0001, ((0.0, 0.0001),), 100).rows_needed(0.5, 3) < 6  # a t-test
+@pytest.mark.parametrize("difference", [1.0, 0.5, 0.1])
+def test_rows_that_all_differ_alike(difference):
+    """The fewest rows that the test finds significant, without any variance between them."""
+    shown = [bounded.verdicts({"P@1": np.full(rows, difference)}, {})["P@1"].p < 0.05 for rows in range(2, 50)]
+    rows = Spread(1e-12, (), 100).rows_needed(difference, 1)
+    assert abs(rows - (2 + shown.index(True))) <= (difference < 0.5)
+    assert Spread(1e-12, ((0.0, 1e-12),), 100).rows_needed(difference, 3) == rows
+
+
+@pytest.mark.parametrize(("rows", "difference"), [(40, 0.21), (60, 0.21), (150, 0.12)])
+def test_of_few_rows_it_holds(rows, difference, monkeypatch):
+    monkeypatch.setattr(bounded, "DRAWS", 1_999)
+    monkeypatch.setattr(bounded, "_REJECTED", 48)
+    better = (0.3 + difference) / 2
+    drawn = np.random.RandomState(0).choice([1.0, 0.0, -1.0], (1_000, rows), p=[better, 0.7, 0.3 - better])
+    shown = np.mean([each.p < 0.05 for each in bounded.verdicts(dict(enumerate(drawn)), {}).values()])
+    assert Spread(0.3 - difference**2, (), rows).power(difference, rows, 1) == pytest.approx(shown, abs=0.06)
 
 
 def test_what_is_needed_is_the_fewest_that_are_enough():
@@ -160,8 +170,8 @@ def test_where_rows_do_not_differ_it_is_that_of_a_t_test_of_the_runs(sides, degr
 
 
 def test_where_seeds_hardly_matter_it_is_that_of_a_t_test_of_the_rows():
-    found = Spread(0.04, ((1e-14, 0.0),), 8)
-    assert found.power(0.2, 8, 3) == pytest.approx(of_a_t_test(0.2 / np.sqrt(0.04 / 8), 7), abs=1e-4)
+    found = Spread(0.04, ((1e-14, 0.0),), 200)
+    assert found.power(0.04, 200, 3) == pytest.approx(of_a_t_test(0.04 / np.sqrt(0.04 / 200), 199), abs=1e-4)
 
 
 def test_a_single_degree_of_freedom_is_one_however_large_the_difference():
@@ -174,11 +184,48 @@ def test_a_single_degree_of_freedom_is_one_however_large_the_difference():
         assert found.power(each, 100, 2) >= power > found.power(each - 1e-6, 100, 2)
 
 
+@pytest.mark.parametrize("degrees", [2, 3, 10, 1_000])
+@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0, 10.0, 20.0, 40.0, 300.0])
+def test_both_tails_are_right_in_every_version_of_scipy(degrees, shift):
+    """nctdtr is NaN far below in scipy 1.18, and off by 2e-7 in scipy 1.13."""
+    found = Spread(0.0, ((0.0004, 0.0),), 200)  # a single side, so that the degrees are those of the runs
+    runs = degrees + 1
+    error = found.error(200, runs)
+    critical = stats.t.ppf(0.975, degrees)
+    ratios = stats.chi(degrees, scale=1 / np.sqrt(degrees))
+    # The error that is found over the true one, in steps that are narrow where a verdict changes.
+    steps = np.linspace(0, max(6.0, shift / critical + 6), 400_001)
+    verdicts = stats.norm.cdf(shift - critical * steps) + stats.norm.cdf(-shift - critical * steps)
+    expected = trapezoid(verdicts * ratios.pdf(steps), steps)
+    assert found.power(shift * error, 200, runs) == pytest.approx(expected, abs=2e-8)
+
+
+def test_a_large_difference_needs_few_runs():
+    """15 by scipy 1.18, with which the power of 4 to 14 runs was NaN."""
+    assert Spread(0.0, ((0.0003, 0.0),), 1_000).runs_needed(0.2, 1_000) == 3
+
+
+def test_what_is_not_a_number_is_an_error():
+    nan = float("nan")
+    for broken in (Spread(nan, (), 100), Spread(0.1, ((nan, 0.0),), 100), Spread(0.1, ((0.0, nan),), 100)):
+        for ask in (broken.power, broken.runs_needed, broken.rows_needed):
+            with pytest.raises(DataError, match="not a number"):
+                ask(0.1, 100, 3) if ask == broken.power else ask(0.1, 100)
+        with pytest.raises(DataError, match="not a number"):
+            broken.detectable(100, 3)
+    with pytest.raises(DataError, match="not a number"):
+        Spread(0.1, (), 100).power(nan, 100, 1)
+    scores = np.ones((2, 10))
+    scores[1, 3] = nan
+    with pytest.raises(DataError, match="not finite"):
+        spread(scores, np.zeros((1, 10)), np.ones(10))
+
+
 def test_large_needs_are_found():
     assert Spread(0.1, (), 100).rows_needed(0.001, 1) == pytest.approx(
         (1.95996 + 0.84162) ** 2 * 0.1 / 0.001**2, rel=1e-3
     )
-    assert Spread(0.0, ((0.01, 0.0),), 100).runs_needed(0.015, 100) == pytest.approx(7.849 * 0.01 / 0.015**2, rel=0.02)
+    assert Spread(0.0, ((0.01, 0.0),), 200).runs_needed(0.015, 200) == pytest.approx(7.849 * 0.01 / 0.015**2, rel=0.02)
 
 
 def test_what_is_too_little_for_a_test():

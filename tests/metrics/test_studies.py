@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xmcbench import TopK, load_dataset
-from xmcbench.metrics import TruePairs, bootstrap, evaluate_ranks, filters, flips, seeds, true_ranks
+from xmcbench.metrics import TruePairs, bootstrap, bounded, evaluate_ranks, filters, flips, seeds, true_ranks
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +127,45 @@ def test_intervals_of_few_rows(draw, rows, monkeypatch):
     # Without a hit both are wrong; in all other cases BCa is wrong in less than one in eight.
     empty = np.mean(~numerators.any(axis=1))
     assert corrected.sum() - empty < 0.12
+
+
+def alike(random, shape):
+    """Differences of P@1 where both methods are right on other rows: three in ten rows."""
+    return random.choice([1, -1, 0], shape, p=[0.15, 0.15, 0.7])
+
+
+def smooth(random, shape):
+    """Small differences on all rows, as of nDCG."""
+    return np.clip(random.normal(0, 0.2, shape), -1, 1)
+
+
+def rare(random, shape):
+    """A large gain on one row in twenty against a small loss on one in four."""
+    return random.choice([1, -0.2, 0], shape, p=[0.05, 0.25, 0.7])
+
+
+def rarer(random, shape):
+    """A large gain on one row in thirty against a smaller loss on three in ten."""
+    return random.choice([1, -0.1, 0], shape, p=[0.03, 0.3, 0.67])
+
+
+def lopsided(random, shape):
+    """A gain on one row in ten against a small loss on all others."""
+    return random.choice([0.9, -0.1], shape, p=[0.1, 0.9])
+
+
+@pytest.mark.parametrize("rows", [10, 30, 100, 199, 200])
+@pytest.mark.parametrize("draw", [alike, smooth, rare, rarer, lopsided])
+def test_differences_of_mean_0_on_few_rows(draw, rows):
+    """How many of 1,000 comparisons call them different: by their bounds, as below 200 rows, and by flipped signs."""
+    drawn = draw(np.random.RandomState(rows), (1_000, rows))
+    rates = {}
+    for test in (bounded, flips):
+        found = {}
+        for start in range(0, len(drawn), 100):
+            found |= test.verdicts(dict(enumerate(drawn[start : start + 100], start)), {}, seed=start)
+        rates[test] = np.mean([each.p < 0.05 for each in found.values()])
+    print(f"{draw.__name__}, {rows} rows: {100 * rates[bounded]:.1f}% by bounds, {100 * rates[flips]:.1f}% by flips")
+    assert rates[bounded] <= 0.05
+    if rows == bounded.FEW_ROWS:
+        assert rates[flips] <= 0.1

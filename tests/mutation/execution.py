@@ -54,10 +54,10 @@ def preload() -> None:
     import pytest
     import pytest_timeout  # noqa: F401
     import pytrec_eval  # noqa: F401
+    import rich.cells  # noqa: F401
     import scipy.sparse
     import scipy.special
     import scipy.stats  # noqa: F401
-    import tabulate  # noqa: F401
 
     assert pytest
 

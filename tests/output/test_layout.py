@@ -1,9 +1,9 @@
 import sys
 
 import pytest
-from wcwidth import wcswidth
+from rich.cells import cell_len
 
-from xmcbench.output.layout import laid_out
+from xmcbench.output.layout import in_markdown, laid_out
 
 HEADS = ["Method", "P@1", "P@3", "R@100"]
 LINES = [
@@ -48,12 +48,49 @@ def test_wide_characters_take_two_columns():
     """Those of Chinese, Japanese and Korean; a mark that is put on a letter takes none."""
     lines = [["\u6a5f\u68b0\u5b66\u4e60", "1.00"], ["e\u0301", "10.00"], ["machine", "2.00"]]
     shown = laid_out(lines, ["label", "score"], ["left", "right"]).splitlines()
-    assert [wcswidth(line) for line in shown] == [8 + 2 + 7] * len(shown)
+    assert [cell_len(line) for line in shown] == [8 + 2 + 7] * len(shown)
     for width in (50, 51):
         narrow = laid_out([["\u6a5f" * 40, "1.00"]], ["label", "score"], ["left", "right"], width=width)
-        assert max(map(wcswidth, narrow.splitlines())) <= width
+        assert max(map(cell_len, narrow.splitlines())) <= width
         assert narrow.count("\u6a5f") == 40
     assert laid_out([["a\x07b"]], ["label"]).splitlines()[-1] == "a\x07b"
+
+
+def test_numbers_are_text_whatever_they_look_like():
+    """8,176,668 was read as a number where another column was wrapped."""
+    narrow = laid_out([["a method with a long name", "8,176,668", "1e5", "0x1"]], ["Rows", "a", "b", "c"], width=45)
+    assert narrow.splitlines()[2].split()[-3:] == ["8,176,668", "1e5", "0x1"]
+
+
+def test_heads_of_figures_are_wrapped():
+    heads = ["Rows", "seeds, 5,115 instances", "detectable, 5,115 instances"]
+    assert laid_out([["a and b", "no", "1.65"]], heads, ["left", "right", "right"], width=34).splitlines() == [
+        "Rows          seeds,   detectable,",
+        "               5,115         5,115",
+        "           instances     instances",
+        "-------  -----------  ------------",
+        "a and b           no          1.65",
+    ]
+
+
+def test_no_word_is_cut():
+    """Lines end at spaces, in a path behind a slash, and beside characters of scripts without spaces."""
+    text = "see https://example.org/a/long/place or \u6a5f\u68b0\u5b66\u4e60 e\u0301\u6a5f\u0301"
+    for width in range(5, 80):
+        lines = laid_out([[text]], ["text"], width=width).splitlines()[2:]
+        assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+        assert [line for line in lines if line.startswith(("\u0301", "ttps", "xample"))] == []
+
+
+def test_markdown():
+    lines = [["a", "1.00", ""], ["\u6a5f\u68b0", "10.00", "<u>2</u>"]]
+    assert in_markdown(lines, ["Method", "P@1", "x"]).splitlines() == [
+        "| Method   |   P@1 |        x |",
+        "|:---------|------:|---------:|",
+        "| a        |  1.00 |          |",
+        "| \u6a5f\u68b0     | 10.00 | <u>2</u> |",
+    ]
+    assert in_markdown([], ["Method", "P@1"]).splitlines()[1:] == ["|:---------|------:|"]
 
 
 def test_nothing_and_one_column():

@@ -48,7 +48,8 @@ def _print(listing: list[dict[str, Any]]) -> None:
 
     columns = [name for name in listing[0] if name not in _ASIDE]
     rows = [[_shown(entry[name], name in _PER_CENT) for name in columns] for entry in listing]
-    print(laid_out(rows, [name.replace("_", " ") for name in columns]))
+    sides = ["right" if all(_is_figure(entry[name]) for entry in listing) else "left" for name in columns]
+    print(laid_out(rows, [name.replace("_", " ") for name in columns], sides))
     for name in _ASIDE:
         aside: dict[str, list[str]] = {}
         for entry in listing:
@@ -58,16 +59,21 @@ def _print(listing: list[dict[str, Any]]) -> None:
             print(f"\n{name.replace('_', ' ')}")
             for value, owners in aside.items():
                 owner = ", ".join(dict.fromkeys(owners))
-                print(
-                    textwrap.fill(
-                        value,
-                        100,
-                        initial_indent=f"  {owner:<20}  ",
-                        subsequent_indent=" " * 24,
-                        break_on_hyphens=False,
-                        break_long_words=False,
-                    )
-                )
+                print(_paragraph(value, f"  {owner:<20}  ", " " * 24))
+
+
+def _paragraph(text: str, first: str, others: str) -> str:
+    """Return a text in lines of the terminal, 100 characters at most, each with its indent."""
+    from xmcbench.output.layout import terminal_width
+
+    width = min(100, terminal_width() or 100)
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _shown(value: object, percent: bool = False) -> str:
@@ -137,7 +143,7 @@ def _method(arguments: argparse.Namespace) -> int:
         print(f"{entry.name}.{name}: {', '.join(filter(None, facts))}")
         said = " ".join(filter(None, [each.doc.text, each.doc.source and f"[{each.doc.source}]"]))
         if said:
-            print(textwrap.fill(said, 100, initial_indent="    ", subsequent_indent="    "))
+            print(_paragraph(said, "    ", "    "))
     if presets:
         names = [name for name in declared if any(name in values for values in presets.values())]
         rows = [

@@ -175,7 +175,8 @@ def _plan_table(planned: Plan, estimate: Estimate) -> str:
         why = f"{left_out.reason} ({left_out.hint})" if left_out.hint else left_out.reason
         lines.append([left_out.method, *where, "", f"skipped: {why}", "", ""])
     heads = ["Method", *(["dataset", "setting"] if several else []), "seed", "state", "last s", "last peak GiB"]
-    return laid_out(lines, heads)
+    figures = {"seed", "last s", "last peak GiB"}
+    return laid_out(lines, heads, ["right" if head in figures else "left" for head in heads])
 
 
 def _summary(planned: Plan, estimate: Estimate, jobs: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from xmcbench.leaderboard.published import Source
 from xmcbench.leaderboard.tables import Table, TableCell, TableLine
 from xmcbench.output import escaping
-from xmcbench.output.layout import laid_out
+from xmcbench.output.layout import in_markdown, laid_out
 
 #: What does not stand in a label as it is: a percent sign begins a comment.
 _NO_LABEL = re.compile(r"[^\w.:+-]+")
@@ -63,7 +63,7 @@ def markdown(table: Table, sources: tuple[Source, ...]) -> str:
         escaping.markdown(table.head),
         *(escaping.markdown(column.text) + marks.of(column.notes) for column in table.columns),
     ]
-    parts = [escaping.markdown_line(table.caption), _tabulate(table, headers, lines, "pipe")]
+    parts = [escaping.markdown_line(table.caption), in_markdown(lines, headers)]
     # Two spaces and a line break: each note on its own line.
     parts.append("  \n".join(f"{mark} {escaping.markdown(note)}" for mark, note in marks.notes))
     return "\n\n".join(part for part in parts if part)
@@ -195,14 +195,6 @@ def _groups(table: Table) -> list[str]:
             rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
         place += width
     return [" & ".join(names) + r" \\", " ".join(rules)]
-
-
-def _tabulate(table: Table, headers: list[str], lines: list[list[str]], layout: str) -> str:
-    from tabulate import tabulate
-
-    # disable_numparse: "35.60" must not become "35.6".
-    aligned = ("left", *["right"] * len(table.columns))
-    return str(tabulate(lines, headers, tablefmt=layout, disable_numparse=True, colalign=aligned if lines else None))
 
 
 def _joined(text: str, spread: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from xmcbench.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +28,7 @@ def _tanh_sinh() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.f
     return below, above, step * np.pi * np.cosh(places) * below * above
 
 
-_BELOW, _ABOVE, _WEIGHTS = _tanh_sinh()
+BELOW, ABOVE, WEIGHTS = _tanh_sinh()
 
 
 class BehrensFisher:
@@ -34,6 +37,8 @@ class BehrensFisher:
     Given a beta variable B with half the degrees as its parameters, it is Student's t of d + d' degrees, times the root
     of (d v / B + d' v' / (1 - B)) / (d + d') (Ray and Pitman, 1961, "Exact distribution of the Fisher-Behrens-Welch
     statistic"). The mean over B is taken at its quantiles, by the tanh-sinh rule.
+
+    Raises DataError for a variance that is not a number.
     """
 
     def __init__(
@@ -41,11 +46,13 @@ class BehrensFisher:
     ) -> None:
         from scipy.special import betaincinv, stdtrit
 
+        if math.isnan(variance + other_variance):
+            raise DataError("a variance of a difference is not a number")
         self._degrees = degrees + other_degrees
         # The rest 1 - B is a quantile of its own, not a difference, where B is almost 1.
         share, rest = (
-            betaincinv(degrees / 2, other_degrees / 2, _BELOW),
-            betaincinv(other_degrees / 2, degrees / 2, _ABOVE),
+            betaincinv(degrees / 2, other_degrees / 2, BELOW),
+            betaincinv(other_degrees / 2, degrees / 2, ABOVE),
         )
         self._scale = np.sqrt((degrees * variance / share + other_degrees * other_variance / rest) / self._degrees)
         # Beyond any critical value: as if both parts had the fewer degrees, and no part could make up for the other.
@@ -55,7 +62,7 @@ class BehrensFisher:
         """The probability that the error is at least ``distance`` away from 0, to either side."""
         from scipy.special import stdtr
 
-        return float(2 * (_WEIGHTS * stdtr(self._degrees, -distance / self._scale)).sum())
+        return float(2 * (WEIGHTS * stdtr(self._degrees, -distance / self._scale)).sum())
 
     def critical(self) -> float:
         """The distance that the error reaches in 5% of cases: half the width of a 95% interval."""

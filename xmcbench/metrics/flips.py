@@ -46,9 +46,9 @@ def verdicts(
     A name without weights (positive, float64 [rows]) is a mean over the rows. All names are flipped together. The
     numbers depend on ``seed`` and the rows, not on which other names are asked for.
 
-    Of up to 14 rows every flip is tried, and p is exact. Of more, p = (1 + flips at least as far from zero) /
-    (1 + flips), which is never too small (Phipson and Smyth, 2010). Without a difference in any row p is 1, and low and
-    high are 0. Where no difference could be rejected, as with five rows, they are infinite.
+    p = (1 + flips at least as far from zero) / (1 + flips), which is never too small where signs are as likely as not
+    (Phipson and Smyth, 2010). Without a difference in any row p is 1, and low and high are 0. Where no difference could
+    be rejected, as with five rows, they are infinite. Of few rows, ``bounded`` also holds where signs are not.
     """
     if not differences:
         return {}
@@ -103,11 +103,6 @@ def _flipped(columns: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     rows = len(columns)
     flips = FLIPS_OF_MANY_ROWS if rows > _MANY_ROWS else FLIPS
     total = columns.sum(axis=0)
-    if 2 ** (rows - 1) <= flips:
-        # A flip and its opposite are equally far, so those that keep the sign of the first row are enough.
-        kept = np.arange(2 ** (rows - 1))[:, None] >> np.arange(rows - 1) & 1 == 0
-        signs = np.column_stack([np.ones(len(kept)), 2 * kept - 1.0])
-        return np.asarray(signs @ columns)
     # RandomState's streams are frozen by numpy's policy, those of Generator are not.
     random = np.random.RandomState(seed)
     sums = np.empty((1 + flips, columns.shape[1]))

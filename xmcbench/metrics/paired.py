@@ -3,9 +3,11 @@
 What is tested depends on the runs:
 
 * One run on each side, or several that are all alike: a randomization test over the test rows, and the interval that
-  belongs to it (``xmcbench.metrics.flips``).
+  belongs to it (``xmcbench.metrics.flips``). Of fewer than 200 rows it is a test that holds however skewed the
+  differences are (``xmcbench.metrics.bounded``).
 * Several runs on a side: a test over seeds and rows (``xmcbench.metrics.seeds``). Another seed gives a stochastic
-  method another value; a test over rows alone would call this a difference of methods.
+  method another value; a test over rows alone would call this a difference of methods. Of fewer than 200 rows, what
+  this test finds counts only where the test over rows alone finds it too.
 * A single run of a stochastic side: how much its seed matters is unknown. The test is over rows alone, of the means of
   the runs, and its verdict is about these runs and not about the methods. The result says so.
 
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics import flips, seeds
+from xmcbench.metrics import bounded, flips, seeds
 
 if TYPE_CHECKING:
     from xmcbench.metrics.evaluation import Scores
@@ -62,7 +64,7 @@ def compare(
         differences are taken run by run.
     deterministic: whether another run of a side could only repeat the first, as of a method without randomness in a
         setting without a random subset. It matters for a side with one run; several runs show themselves what varies.
-    seed: of the randomization test.
+    seed: of the test over rows.
 
     Raises DataError when there is no run, when the evaluations are not of the same rows and metrics, and when matched
     sides have different numbers of runs. PSP is compared by its numerators; what is attainable depends on the true
@@ -70,22 +72,24 @@ def compare(
     """
     _check(first, second, matched)
     unknown = not all(fixed or len(side) > 1 for fixed, side in zip(deterministic, (first, second), strict=True))
+    are_few = first[0].scored < bounded.FEW_ROWS
     by_row, over_seeds = {}, {}
     for name in first[0].values:
         one, other = (np.stack([run.contributions(name) for run in side]) for side in (first, second))
         varies = seeds.vary(one - other) if matched else seeds.vary(one) or seeds.vary(other)
         if varies and not unknown:
             over_seeds[name] = seeds.verdict(one, other, first[0].weights(name), matched)
-        else:
+        if are_few or name not in over_seeds:
             by_row[name] = one.mean(axis=0) - other.mean(axis=0)
     weighted = {name: first[0].weights(name) for name in by_row if name in first[0].attainable}
-    over_rows = flips.verdicts(by_row, weighted, seed)
+    over_rows = (bounded if are_few else flips).verdicts(by_row, weighted, seed)
     found = {}
-    for name, verdict in (over_seeds | over_rows).items():
+    for name in first[0].values:
         mine, theirs = (float(np.mean([run.values[name] for run in side])) for side in (first, second))
-        low, high = max(-1.0, min(verdict.low, mine - theirs)), min(1.0, max(verdict.high, mine - theirs))
-        found[name] = Difference(mine, theirs, mine - theirs, low, high, verdict.p, name in over_seeds, unknown)
-    return {name: found[name] for name in first[0].values}
+        lows, highs, p = zip(*(each[name] for each in (over_seeds, over_rows) if name in each), strict=True)
+        low, high = max(-1.0, min(*lows, mine - theirs)), min(1.0, max(*highs, mine - theirs))
+        found[name] = Difference(mine, theirs, mine - theirs, low, high, max(p), name in over_seeds, unknown)
+    return found
 
 
 def _check(first: Sequence[Scores], second: Sequence[Scores], matched: bool) -> None:

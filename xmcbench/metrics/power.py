@@ -7,9 +7,12 @@ each side that depends on the seed. With n runs on each such side and N rows, a 
 
 and the test is that of ``paired.compare``. Its power is the probability that a noncentral t lies beyond the critical
 value for these variances, with Satterthwaite's degrees of freedom. That is up to 4 points too high for two runs of one
-side, and 2 for three, since the critical value, too, moves with the variances that are found. Where no side depends on
-the seed, signs are flipped, and of fewer than six rows even the most extreme of the 2^N flips is not significant: p is
-at least 2 / 2^N.
+side, and 2 for three, since the critical value, too, moves with the variances that are found.
+
+Of fewer than 200 rows the test of ``bounded`` must show the difference too. The row that it adds has an exponentially
+distributed weight of 1 / N on average: where the rows do not vary, a difference t is shown if (1 + t)^-N < 2.5%. Where
+they do, the squares of this t and of the critical difference of Student's test are added. The power is right to some
+points then, and rather too low.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmcbench.errors import DataError
-from xmcbench.metrics.behrens_fisher import LEVEL, MANY_DEGREES, BehrensFisher
+from xmcbench.metrics.behrens_fisher import ABOVE, BELOW, LEVEL, MANY_DEGREES, WEIGHTS, BehrensFisher
+from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.seeds import _runs, vary
 
 if TYPE_CHECKING:
@@ -33,10 +38,6 @@ POWER = 0.8
 
 #: No search goes beyond these.
 MOST_ROWS, MOST_RUNS = 1_000_000_000, 10_000
-#: Standard errors from which a difference is always found, with a single degree of freedom too.
-_FAR = 200.0
-#: The fewest rows of which a test by flipped signs can be significant at ``LEVEL``: 2 / 2^N is less.
-_LEAST_FLIPPED = 6
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,6 @@ class Spread:
         """
         if rows < 2 or runs < self.least_runs:
             raise DataError(f"{rows} rows and {runs} runs are too few for a test")
-        if not self.sides and rows < _LEAST_FLIPPED:
-            return 0.0
         return self._beyond(difference, rows, runs, self._critical(rows, runs))
 
     def rows_needed(self, difference: float, runs: int, power: float = POWER) -> int | None:
@@ -96,26 +95,46 @@ class Spread:
         return high
 
     def _beyond(self, difference: float, rows: int, runs: int, critical: float) -> float:
-        """The probability that the difference that is found lies beyond the critical one, to either side."""
-        from scipy.special import nctdtr, ndtr
+        """Return the probability that the difference that is found lies beyond the critical one, to either side.
+
+        The tails of the noncentral t are integrated here: scipy's are NaN far out in some versions, and right to six
+        digits in others. Raises DataError where the probability is not a number.
+        """
+        from scipy.special import ndtr
 
         error = self.error(rows, runs)
         if not error:
-            return 1.0 if difference else 0.0
-        degrees = self._degrees(rows, runs)
-        shift, beyond = abs(difference) / error, critical / error
-        if degrees > MANY_DEGREES or shift > _FAR:
-            return float(ndtr(shift - beyond) + ndtr(-shift - beyond))
-        return float(1 - nctdtr(degrees, shift, beyond) + nctdtr(degrees, shift, -beyond))
+            return float(abs(difference) > self._critical_of_few(rows, runs, np.zeros(1))[0])
+        found = _found_errors(min(self._degrees(rows, runs), MANY_DEGREES))
+        beyond = np.maximum(critical * found, self._critical_of_few(rows, runs, found)) / error
+        shift = abs(difference) / error
+        probability = float((WEIGHTS * (ndtr(shift - beyond) + ndtr(-shift - beyond))).sum())
+        if math.isnan(probability):
+            raise DataError(f"the power for {rows:,} rows and {runs} runs is not a number")
+        return min(1.0, probability)
 
     def _critical(self, rows: int, runs: int) -> float:
-        """The smallest significant difference, with these variances."""
+        """Return the smallest significant difference, with these variances."""
         from scipy.special import stdtrit
 
         of_seeds = self._of_seeds(rows, runs)
         if not of_seeds:
             return float(stdtrit(rows - 1, 1 - LEVEL / 2)) * self.error(rows, runs)
         return BehrensFisher(of_seeds, len(self.sides) * (runs - 1), self.row / rows, rows - 1).critical()
+
+    def _critical_of_few(self, rows: int, runs: int, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the smallest difference that the test of few rows finds; 0 for many.
+
+        found: errors that are found, over the true one.
+        """
+        from scipy.special import stdtrit
+
+        if rows >= FEW_ROWS:
+            return np.zeros(1)
+        of_rows = (self.row + sum(both for _, both in self.sides) / runs) / rows
+        without_variance = (2 / LEVEL) ** (1 / rows) - 1
+        student = float(stdtrit(rows - 1, 1 - LEVEL / 2)) * math.sqrt(of_rows)
+        return np.asarray(np.hypot(student * found, without_variance))
 
     def _of_seeds(self, rows: int, runs: int) -> float:
         return sum(of_seed + both / rows for of_seed, both in self.sides) / runs
@@ -135,18 +154,31 @@ def spread(
 
     Scores and weight are those of ``seeds.verdict``. A side with one run, or whose runs are all alike, counts as one
     that does not depend on the seed; the caller has to know whether that is so. matched: the runs of the two sides
-    belong together in order. Raises DataError for fewer than two rows.
+    belong together in order. Raises DataError for fewer than two rows, and for scores that are not finite.
     """
     rows = first.shape[1]
     if rows < 2:
         raise DataError("the variance between rows needs two of them")
     by_row = first.mean(axis=0) - second.mean(axis=0)
+    if not np.isfinite(by_row).all():
+        raise DataError("scores that are not finite numbers have no variance")
     varying = [each for each in ([first - second] if matched else [first, second]) if vary(each)]
     runs = [_runs(each, weight) for each in varying]
     left = by_row - by_row.mean() * weight
     row = float((left**2).sum()) / (rows - 1) - sum(each.both / each.number for each in runs)
     sides = tuple((max(0.0, each.between - each.both / rows), each.both) for each in runs)
     return Spread(max(0.0, row), sides, rows)
+
+
+@lru_cache(maxsize=1)
+def _found_errors(degrees: float) -> NDArray[np.float64]:
+    """Return the quantiles of a standard error that is found, over the true one, at ``BELOW``."""
+    from scipy.special import gammainccinv, gammaincinv
+
+    # Near 1 a quantile is found by what is left.
+    half = degrees / 2
+    squares = np.where(BELOW < 0.5, gammaincinv(half, BELOW), gammainccinv(half, ABOVE)) / half
+    return np.asarray(np.sqrt(squares))
 
 
 def _fewest(enough: Callable[[int], bool], least: int, most: int) -> int | None:

@@ -1,85 +1,149 @@
-"""Tables of text for a terminal, no wider than it is."""
+"""Tables of text: for a terminal, no wider than it is, and in Markdown."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 #: Characters between two columns, and the fewest to which a column of text is narrowed.
 _GAP, _NARROWEST = 2, 20
 
 
+@dataclass
+class _Column:
+    """A head and the cells below it, on the left or on the right."""
+
+    texts: Sequence[str]
+    is_right: bool = False
+
+    @cached_property
+    def natural(self) -> int:
+        """The width with the head and each cell in one line."""
+        head, *cells = map(_width, self.texts)
+        # Heads are padded by as much as columns are apart.
+        return max([head + _GAP, *cells])
+
+    @cached_property
+    def least(self) -> int:
+        """The narrowest width: texts are wrapped between words only, and figures not at all."""
+        head, *cells = self.texts
+        whole = [*map(_width, cells)] if self.is_right else [_NARROWEST]
+        pieces = [piece for text in ([head] if self.is_right else self.texts) for piece in _pieces(text)]
+        return min(self.natural, max([*whole, *(_width(piece.rstrip()) for piece in pieces)]))
+
+    def lines(self, row: int, width: int) -> list[str]:
+        """The lines of a cell, each as wide as the column."""
+        made = []
+        for line in _wrapped(self.texts[row], width):
+            blank = " " * (width - _width(line))
+            made.append(blank + line if self.is_right else line + blank)
+        return made
+
+
 def laid_out(
     lines: Sequence[Sequence[Any]], heads: Sequence[str], aligned: Sequence[str] = (), width: int | None = None
 ) -> str:
-    """The lines under their heads, in columns. aligned: ``left`` or ``right`` for each column, default left.
+    """Return the lines under their heads, in columns. aligned: ``left`` or ``right`` for each column, default left.
 
     width: characters at most, default those of the terminal that the standard output is; elsewhere there is no limit.
-    What is too wide is wrapped in the columns of text, the widest first, and then cut into tables below each other that
-    all have the first column. A column alone is never cut.
+    In a table that is too wide, texts and heads are wrapped between words, those of the widest column first. What still
+    does not fit is cut into tables below each other that all have the first column. A column alone is never cut.
     """
-    shown = [[str(cell) for cell in line] for line in lines]
-    aligned = [*aligned] or ["left"] * len(heads)
-    limit = width if width is not None else _terminal_width()
-    # tabulate pads heads by as much as columns are apart.
-    natural = [max([_columns(head) + _GAP, *map(_columns, rest)]) for head, *rest in zip(heads, *shown, strict=True)]
-    widths = _narrowed(natural, aligned, limit) if limit is not None else natural
-    blocks = _blocks(widths, limit) if limit is not None else [[*range(len(heads))]]
-    made = []
-    for block in blocks:
-        columns = [(heads[each], aligned[each], widths[each]) for each in block]
-        made.append(_table([[line[each] for each in block] for line in shown], *zip(*columns, strict=True)))
-    return "\n\n".join(made)
+    texts = zip(heads, *([str(cell).strip() for cell in line] for line in lines), strict=True)
+    columns = [_Column(column, side == "right") for column, side in zip_longest(texts, aligned)]
+    limit = width if width is not None else terminal_width()
+    if limit is None:
+        return _table(columns, [column.natural for column in columns])
+    return "\n\n".join(_table(block, _widths(block, limit)) for block in _blocks(columns, limit))
 
 
-def _columns(text: str) -> int:
-    """How many columns of a terminal a text takes: two for each Chinese, Japanese or Korean character."""
-    from wcwidth import wcswidth
+def in_markdown(lines: Sequence[Sequence[str]], heads: Sequence[str]) -> str:
+    """Return the lines under their heads as a table of Markdown, with all columns but the first on the right."""
+    columns = [_Column(column, place > 0) for place, column in enumerate(zip(heads, *lines, strict=True))]
+    rows = [[f" {column.lines(row, column.natural)[0]} " for column in columns] for row in range(len(lines) + 1)]
+    first, *others = ("-" * (column.natural + 1) for column in columns)
+    rows.insert(1, [f":{first}", *(f"{rule}:" for rule in others)])
+    return "\n".join(f"|{'|'.join(row)}|" for row in rows)
 
-    width = wcswidth(text)
-    return width if width >= 0 else len(text)  # -1 where it has control characters
 
-
-def _terminal_width() -> int | None:
+def terminal_width() -> int | None:
+    """Return the width of the terminal that the standard output is; None where it is something else."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _narrowed(widths: Sequence[int], aligned: Sequence[str], limit: int) -> list[int]:
-    """Widths that fit, or the narrowest: only columns on the left give way, the widest first."""
-    found = list(widths)
-    text = [place for place, side in enumerate(aligned) if side == "left"]
-    while _total(found) > limit:
-        widest = max(text, key=lambda place: found[place], default=None)
-        if widest is None or found[widest] <= _NARROWEST:
-            break
-        found[widest] -= 1
-    return found
+def _table(columns: Sequence[_Column], widths: Sequence[int]) -> str:
+    rows: list[Sequence[str | None]] = []
+    for row in range(len(columns[0].texts)):
+        rows += zip_longest(*(column.lines(row, width) for column, width in zip(columns, widths, strict=True)))
+        if row == 0:
+            rows.append(["-" * width for width in widths])
+    whole = [[text or " " * width for text, width in zip(row, widths, strict=True)] for row in rows]
+    return "\n".join((" " * _GAP).join(row).rstrip() for row in whole)
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for each Chinese, Japanese or Korean character."""
+    from rich.cells import cell_len
+
+    return int(cell_len(text))
 
 
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
-def _blocks(widths: Sequence[int], limit: int) -> list[list[int]]:
-    """The columns of each table: the first one, and as many others as fit, at least one."""
-    blocks: list[list[int]] = []
-    for place in range(1, len(widths)):
-        if blocks and _total([widths[each] for each in [*blocks[-1], place]]) <= limit:
-            blocks[-1].append(place)
+def _widths(columns: Sequence[_Column], limit: int) -> list[int]:
+    """Return widths that fit, or the least ones: the widest column gives way first."""
+    widths = [column.natural for column in columns]
+    while _total(widths) > limit:
+        wide = [place for place, column in enumerate(columns) if widths[place] > column.least]
+        if not wide:
+            break
+        widths[max(wide, key=lambda place: widths[place])] -= 1
+    return widths
+
+
+def _blocks(columns: Sequence[_Column], limit: int) -> list[list[_Column]]:
+    """Return the columns of each table: the first one, and as many others as fit, at least one."""
+    first, *others = columns
+    blocks = [[first]]
+    for column in others:
+        if len(blocks[-1]) == 1 or _total([each.least for each in (*blocks[-1], column)]) <= limit:
+            blocks[-1].append(column)
         else:
-            blocks.append([0, place])
-    return blocks or [[0]]
+            blocks.append([first, column])
+    return blocks
 
 
-def _table(lines: Sequence[Sequence[str]], heads: Sequence[str], aligned: Sequence[str], widths: Sequence[int]) -> str:
-    from tabulate import tabulate
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines of at most ``width``, or one piece."""
+    if _width(text) <= width:
+        return [text]
+    lines = [""]
+    for piece in _pieces(text):
+        if lines[-1] and _width(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
-    # disable_numparse: "35.60" must not become "35.6".
-    options: dict[str, Any] = {"disable_numparse": True, "colalign": aligned if lines else None}
-    if any(_columns(cell) > width for line in lines for cell, width in zip(line, widths, strict=True)):
-        # tabulate lets a wide character begin in the last column.
-        wide = [any(len(cell) < _columns(cell) for cell in column) for column in zip(*lines, strict=True)]
-        options |= {"maxcolwidths": [max(1, width - each) for width, each in zip(widths, wide, strict=True)]}
-    return str(tabulate(lines, heads, **options))
+
+def _pieces(text: str) -> Iterator[str]:
+    """Return the parts of a text between which a line may end.
+
+    These are words, the parts of a path, and the characters of scripts that are written without spaces.
+    """
+    piece = ""
+    for character in text:
+        last = piece[-1:]
+        # A mark on a wide character takes no room, and stays with it.
+        between = last and _width(character) and 2 in (_width(last), _width(character))
+        if between or last == "/" or (last.isspace() and not character.isspace()):
+            yield piece
+            piece = ""
+        piece += character
+    yield piece
