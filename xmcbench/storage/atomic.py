@@ -33,7 +33,6 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)  # a temporary file is private; a result is meant to be shared
             os.replace(temporary, path)  # while it is held
         temporary = None
     except OSError as error:
@@ -63,7 +62,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 raise StorageError.from_os_error(error, path) from error
             raise
         try:
-            os.chmod(temporary, 0o755)
             if path.exists():
                 shutil.rmtree(path)
             os.replace(temporary, path)
@@ -129,7 +127,6 @@ def on_disk_of(path: Path, source: Path) -> Iterator[Path]:
             shutil.copyfileobj(read, stream)
             stream.flush()
             os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
             yield temporary
     finally:
         temporary.unlink(missing_ok=True)
