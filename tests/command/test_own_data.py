@@ -227,6 +227,24 @@ def test_a_document_is_not_suggested_to_itself(inside, tmp_path):
     assert sum(uid in labels for (name, uid), labels in found.items() if name == "b") == 62
 
 
+def test_suggestions_are_inert(inside, tmp_path):
+    """In a terminal that prints the file, and in a spreadsheet that opens it."""
+    labels = ["=1+1|calc", "-omics", "red \x1b[31m\x07", "turned \u202e", "-12.25", "plain"]
+    rows = [{"id": f"{'@' * (row == 5)}{row}", "title": label, "labels": [label]} for row, label in enumerate(labels)]
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ended = inside("suggest", "--dataset", tmp_path, "--method", "knn", "--k", "1", "--out", "suggested/it.tsv")
+    assert ended.returncode == 0, ended.stderr
+    assert "uids that would act in a terminal or a spreadsheet are changed in the file: 5, such as '@5'" in ended.stderr
+    lines = [line.split("\t") for line in (tmp_path / "suggested" / "it.tsv").read_text().splitlines()[1:]]
+    shown = ["'=1+1|calc", "'-omics", r"red \x1b[31m\x07", r"turned \u202e", "-12.25", "plain"]
+    found = {line[0]: line[3:] for line in lines}
+    assert {*found} == {"0", "1", "2", "3", "4", "'@5"}
+    assert {label for both in found.values() for label in both} <= {*shown}
+    assert found["0"] == ["'=1+1|calc"] * 2
+    assert found["2"] == [r"red \x1b[31m\x07"] * 2
+
+
 def test_predictions_that_are_not_those_of_the_record_are_made_again(inside, tiny, tmp_path):
     """The file can be read, and its rankings are reversed."""
     words = ("--dataset", tiny, "--setting", "ez", "--runs", "changed")  # files that were read stay in memory, by path

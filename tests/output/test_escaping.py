@@ -24,7 +24,9 @@ def test_what_would_act_is_spelled_out():
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x202A, 0x202E, 0x2066, 0x2069, 0x200E, 0xD800])
-@pytest.mark.parametrize("target", ["visible", "terminal", "markdown", "markdown_line", "latex", "svg", "html", "csv"])
+@pytest.mark.parametrize(
+    "target", ["visible", "terminal", "markdown", "markdown_line", "latex", "svg", "html", "csv", "tsv"]
+)
 def test_no_control_character_reaches_any_target(code, target):
     made = getattr(escaping, target)(f"a{chr(code)}b")
     assert chr(code) not in made or (target, code) == ("terminal", 10)
@@ -90,10 +92,33 @@ def test_html_is_text_in_elements_and_attributes():
         ("-1.5", "-1.5"),
         ("+2", "+2"),
         ("a", "a"),
+        ('"=1+1"', '\'"=1+1"'),
+        (' "-x', "' \"-x"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a=1", "a=1"),
+        ("", ""),
     ],
 )
-def test_csv_holds_no_formula(text, shown):
-    assert escaping.csv(text) == shown
+def test_csv_and_tsv_hold_no_formula(text, shown):
+    assert escaping.csv(text) == escaping.tsv(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m\x07\x9b", r"\x1b[31m\x07\x9b"),
+        ("a\u202eb\u2067c\u200fd\u061c", r"a\u202eb\u2067c\u200fd\u061c"),
+        ("a\tb\nc\u2028d", "a b c d"),
+        (
+            "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+            "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        ),
+        ("\U0001f469\u200d\U0001f52c co\xadop", "\U0001f469\u200d\U0001f52c co\xadop"),
+    ],
+)
+def test_the_text_of_a_dataset_keeps_its_letters_in_tsv(text, shown):
+    """Persian needs its joiners, and so do emoji."""
+    assert escaping.tsv(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -47,6 +48,20 @@ def test_what_is_not_such_a_file_is_a_value_error(good, tmp_path):
         read_arrays(good, "a", "c")
     with pytest.raises(FileNotFoundError):
         read_arrays(tmp_path / "none.npz", "a")
+
+
+def test_a_long_header_is_refused_before_it_is_read(tmp_path):
+    """A header may say that it takes 4 GiB, which deflate packs into 4 MB."""
+    size = 64 << 20
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("a.npy", np.lib.format.magic(2, 0) + size.to_bytes(4, "little") + b" " * size)
+    tracemalloc.start()
+    for read in (read_arrays, lambda path, name: list(read_rows(path, 7, name))):
+        with pytest.raises(ValueError, match=r"the header of the array 'a' is longer than 10,000 bytes"):
+            read(tmp_path / "bomb.npz", "a")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,19 @@ def test_a_file_on_another_disk_that_cannot_be_removed_is_copied(tmp_path, anoth
     assert (tmp_path / "target").read_bytes() == b"new"
 
 
-def test_a_file_can_be_read_by_everybody(tmp_path):
-    write_text(tmp_path / "a.txt", "shared")
-    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
+@pytest.mark.parametrize(
+    ("umask", "file", "folder"), [(0o022, 0o644, 0o755), (0o007, 0o660, 0o770), (0o077, 0o600, 0o700)]
+)
+def test_files_and_folders_have_the_mode_that_the_umask_says(tmp_path, umask, file, folder):
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "a.txt", "text")
+        write_text(tmp_path / "a.txt", "replaced")
+        with atomic_folder(tmp_path / "b"):
+            pass
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.txt", "b")] == [file, folder]
 
 
 def test_json_is_the_same_whatever_the_order_of_its_keys(tmp_path):

@@ -196,7 +196,8 @@ def _add_common(to: Parser, **options: Any) -> None:
         FLAG,
         type=_gib,
         metavar="GIB",
-        help="raise the limits on the size of unpacked data to GIB (default: 2 for arrays, 64 for text files)",
+        help="raise the limits on the size of unpacked data to GIB (default: 2 for arrays, 8 for the memory that "
+        "reading a dataset takes, 64 for text files)",
         **options,
     )
 

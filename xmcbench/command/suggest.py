@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.output.escaping import tsv
 from xmcbench.output.quantities import counted
 
 if TYPE_CHECKING:
@@ -120,7 +121,11 @@ def _has_predictions(record: Record, store: Store) -> bool:
 
 
 def _check_uids(dataset: Dataset) -> None:
-    """Raise DataError for a uid that the file cannot hold: what reads it looks for the uid as it is."""
+    """Note the uids that are not written as they are, since they would act in a terminal or a spreadsheet.
+
+    Raises DataError for a uid that the file cannot hold.
+    """
+    changed = []
     for what, texts in (("document", dataset.test), ("label", dataset.labels)):
         for uid in texts.uids:
             if any(each in uid for each in "\t\r\n"):
@@ -128,17 +133,23 @@ def _check_uids(dataset: Dataset) -> None:
                     f"the uid {uid[:60]!r} of a {what} has a tab or a line break, which a TSV file cannot hold",
                     "change the uid; in a table without labels.csv, it is the text of the label",
                 )
+            if tsv(uid) != uid:
+                changed.append(uid)
+    if changed:
+        what = "uids that would act in a terminal or a spreadsheet are changed in the file"
+        print(f"xmcbench: note: {what}: {len(changed):,}, such as {changed[0][:60]!r}", file=sys.stderr)
 
 
 def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
     """Write a line for each suggested label; returns the number of documents without one.
 
-    Uids are written as they are; the text of a label as one line.
+    The text of a label is one line. What would act in a terminal or a spreadsheet is made inert.
     """
     from xmcbench.data.sources.writing import one_line
     from xmcbench.storage.atomic import atomic_file
 
-    uids, texts, empty = list(dataset.labels.uids), list(dataset.labels.titles), 0
+    uids, empty = [tsv(uid) for uid in dataset.labels.uids], 0
+    texts = [tsv(one_line(title)) for title in dataset.labels.titles]
     with atomic_file(path) as stream:
         stream.write(("\t".join(_HEADER) + "\n").encode())
         for row, uid in enumerate(dataset.test.uids):
@@ -146,7 +157,7 @@ def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
             empty += labels[:1] == [-1]
             for rank, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
                 if label >= 0:
-                    cells = (uid, str(rank), f"{score:.6g}", uids[label], one_line(texts[label]))
+                    cells = (tsv(uid), str(rank), f"{score:.6g}", uids[label], texts[label])
                     stream.write(("\t".join(cells) + "\n").encode())
     return empty
 

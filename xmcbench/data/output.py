@@ -71,7 +71,6 @@ def _is_file(path: Path, sha256: str) -> bool:
 
 def _move(folder: Path, target: Path) -> None:
     """Put the files of a folder into another; a card goes last, as it describes the others."""
-    os.chmod(folder, 0o755)
     if not os.path.lexists(target):
         os.replace(folder, target)
         return

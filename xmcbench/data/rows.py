@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from xmcbench.errors import DataError
+from xmcbench.storage.memory import MEMORY
+from xmcbench.storage.reading import check_size
 
 #: Instances (training or test), labels, or documents: instances whose labels are not read.
 Kind = Literal["instances", "labels", "documents"]
 
 #: Rows, and characters of text, that a batch holds at most; one row may be longer.
 ROWS, CHARACTERS = 65_536, 1 << 25
+
+#: Bytes of memory that reading a part takes for each of its rows and pairs, besides the texts; about.
+_ROW_BYTES, _PAIR_BYTES = 400, 32
 
 #: An instance or a label: uid, title, content, label ids. A label has neither content nor label ids.
 Row = tuple[str, str, str, Sequence[int]]
@@ -62,6 +67,11 @@ def batched(rows: Iterable[Row], size: int = ROWS) -> Iterator[Rows]:
             batch, held = no_rows(), 0
     if batch.uids:
         yield batch
+
+
+def check_count(rows: int, pairs: int = 0) -> None:
+    """Raise Unreadable for so many rows and pairs of a part that they do not fit into the memory for reading it."""
+    check_size(_ROW_BYTES * rows + _PAIR_BYTES * pairs, MEMORY, f"reading {rows:,} rows and {pairs:,} pairs")
 
 
 class Places:

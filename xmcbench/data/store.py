@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.rows import Rows, at
+from xmcbench.data.rows import Rows, at, check_count
 from xmcbench.data.sources.source import Part, Source
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
 from xmcbench.storage.atomic import write_json
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint_of
+from xmcbench.storage.memory import bounded_memory
 from xmcbench.storage.pairs import pairs_digest, write_pairs
 from xmcbench.storage.reading import read_text
 from xmcbench.texts import BATCH, Texts, text_digest
@@ -105,13 +106,19 @@ def open_corpus(folder: Path) -> Corpus:
 def load_corpus(part: Part, folder: Path) -> Corpus:
     """Read a part into ``folder``, a batch of rows at a time.
 
-    Raises DataError if a file is damaged, malformed or empty, or repeats a uid.
+    Raises DataError if a file is damaged, malformed or empty, repeats a uid, or asks for too much memory.
     """
+    with bounded_memory(part.path):
+        return _load(part, folder)
+
+
+def _load(part: Part, folder: Path) -> Corpus:
     targets, lengths = array("i"), array("i")
 
     def batches() -> Iterator[pa.RecordBatch]:
         done = 0
         for rows in part.read():
+            check_count(done + len(rows.uids), len(targets) + len(rows.targets))
             yield _batch(part, rows, done)
             targets.extend(rows.targets)
             lengths.extend(rows.lengths)

@@ -20,6 +20,7 @@ from xmcbench.data.compression import atomic_gzip, lines, open_source, whole_lin
 from xmcbench.data.rows import at, lone_return, unmarked
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
+from xmcbench.storage.memory import bounded_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,12 +50,12 @@ def read_matrix(path: Path) -> csr_matrix:
     Raises DataError with file and line for a malformed entry, a column out of range or twice in a row, a value that is
     not a finite number, and a number of rows that differs from the header.
     """
-    with open_source(path) as stream:
+    with bounded_memory(path), open_source(path) as stream:
         rows, columns = _header(path, next(lines(stream), b""), ("rows", "columns"))
         blocks = [
             _parse(path, block, columns, line) for line, block in _blocks(stream, path, rows, f"{rows} {columns}")
         ]
-    return _assemble(path, blocks, rows, columns)
+        return _assemble(path, blocks, rows, columns)
 
 
 def _header(path: Path, line: bytes, names: tuple[str, ...]) -> list[int]:
@@ -221,7 +222,7 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
     documents, labels, line = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 1
-    with open_source(path) as stream:
+    with bounded_memory(path), open_source(path) as stream:
         for part in whole_lines(stream, _BLOCK):
             block = unmarked(part) if line == 1 else part
             _check_line_ends(path, block, line)
@@ -236,9 +237,9 @@ def read_filter(path: Path, rows: int, columns: int) -> csr_matrix:
             documents.append(pair[0])
             labels.append(pair[1])
             line += block.count(b"\n")
-    keys = np.unique(np.concatenate(documents) * columns + np.concatenate(labels))
-    at_row, at_column = np.divmod(keys, max(1, columns))
-    return csr_matrix((np.ones(len(keys), np.float32), (at_row, at_column)), shape=(rows, columns))
+        keys = np.unique(np.concatenate(documents) * columns + np.concatenate(labels))
+        at_row, at_column = np.divmod(keys, max(1, columns))
+        return csr_matrix((np.ones(len(keys), np.float32), (at_row, at_column)), shape=(rows, columns))
 
 
 def _pairs_by_line(path: Path, block: bytes, rows: int, columns: int, line: int) -> list[np.ndarray]:

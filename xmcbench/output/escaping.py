@@ -40,8 +40,12 @@ _LATEX = {
     "≤": r"$\leq$",
 }
 
-#: What a spreadsheet takes for a formula when it stands first.
-_FORMULA = ("=", "+", "-", "@")
+#: What a spreadsheet takes for a formula when it stands first, in full width too; it takes away quotation marks before.
+_FORMULA = re.compile(r"[ \"]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+
+#: What acts in a text of any language: controls, what changes the direction of what follows, and surrogates, which no
+#: file can hold. Joiners and soft hyphens belong to the text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def is_active(character: str) -> bool:
@@ -99,14 +103,22 @@ def html(text: str) -> str:
 
 def csv(text: str) -> str:
     """Text in a field of a CSV file that a spreadsheet may open: it is never a formula. Numbers stay numbers."""
-    shown = visible(text)
-    if not shown.startswith(_FORMULA):
-        return shown
+    return _no_formula(visible(text))
+
+
+def tsv(text: str) -> str:
+    """Text of a dataset in a field of a TSV file without quotes: never a formula, and only controls are spelled out."""
+    return _no_formula(_CONTROL.sub(lambda found: _spelled(found[0]), text))
+
+
+def _no_formula(text: str) -> str:
+    if not _FORMULA.match(text):
+        return text
     try:
-        float(shown)
+        float(text)
     except ValueError:
-        return f"'{shown}"
-    return shown
+        return f"'{text}"
+    return text
 
 
 def csv_file(lines: Iterable[Iterable[object]]) -> str:

@@ -16,7 +16,12 @@ def unused_name(target: str = "") -> str:
 
     The file is not held: a sweep removes it while it is in use, unless it is locked.
     """
-    return f".{target}{'.' if target else ''}{machine_tag()}-{os.urandom(4).hex()}.tmp"
+    return tagged(f".{target}{'.' if target else ''}")
+
+
+def tagged(prefix: str) -> str:
+    """A name that no other file has, with the tag of this machine."""
+    return f"{prefix}{machine_tag()}-{os.urandom(4).hex()}.tmp"
 
 
 def becomes(name: str) -> str | None:

@@ -10,6 +10,7 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Literal
 
@@ -18,7 +19,10 @@ import numpy as np
 from xmcbench.storage.lfs import is_lfs_pointer
 from xmcbench.storage.reading import ARRAYS, PIECEWISE, check_size, open_regular
 
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+#: The parser of a header, and the bytes that its length is written in, by the version of the format.
+_HEADERS = {(1, 0): (np.lib.format.read_array_header_1_0, 2), (2, 0): (np.lib.format.read_array_header_2_0, 4)}
+#: Bytes of a header that numpy parses. It reads longer ones, of up to 4 GiB, before it refuses them.
+_LONGEST_HEADER = 10_000
 _SUFFIX = ".npy"
 
 
@@ -128,7 +132,12 @@ def _header(name: str, stream: IO[bytes], size: int) -> tuple[tuple[int, ...], b
     version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
         raise ValueError(f"the array {name!r} is of version {version} of its format")
-    shape, in_columns, dtype = _HEADERS[version](stream)  # type: ignore[no-untyped-call]
+    parse, width = _HEADERS[version]
+    length = stream.read(width)
+    if int.from_bytes(length, "little") > _LONGEST_HEADER:
+        raise ValueError(f"the header of the array {name!r} is longer than {_LONGEST_HEADER:,} bytes")
+    header = BytesIO(length + stream.read(int.from_bytes(length, "little")))
+    shape, in_columns, dtype = parse(header)  # type: ignore[no-untyped-call]
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} holds Python objects, which are not read: they could run code")
     if any(each < 0 for each in shape) or math.prod(shape) * dtype.itemsize != size - stream.tell():

@@ -65,7 +65,6 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             with writing(path):
                 os.fsync(stream.fileno())
-                os.chmod(temporary, 0o644)  # a temporary file is private; a result is meant to be shared
                 os.replace(temporary, path)  # while it is held
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -92,7 +91,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 raise StorageError.from_os_error(error, path) from error
             raise
         try:
-            os.chmod(temporary, 0o755)
             if path.exists():
                 shutil.rmtree(path)
             os.replace(temporary, path)
@@ -161,7 +159,6 @@ def on_disk_of(path: Path, source: Path) -> Iterator[Path]:
             shutil.copyfileobj(read, stream)
             stream.flush()
             os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
             yield temporary
     finally:
         temporary.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ def check_size(size: int, limit: int, what: str = "it") -> None:
     allowed = raised(limit)
     if size > allowed:
         needed = -(-size >> 30) if size >= 1 << 30 else 1
-        raise Unreadable(f"{what} takes more than the limit of {_shown(allowed)}: {FLAG} {needed} raises it")
+        raise Unreadable(f"{what} takes more than the limit of {shown(allowed)}: {FLAG} {needed} raises it")
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -81,5 +81,6 @@ def read_text(path: Path, limit: int = DOCUMENT) -> str:
     return read_bytes(path, limit).decode("utf-8-sig")
 
 
-def _shown(size: int) -> str:
+def shown(size: int) -> str:
+    """A number of bytes in GiB or MiB."""
     return f"{size / (1 << 30):,.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):,.1f} MiB"

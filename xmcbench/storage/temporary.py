@@ -1,5 +1,7 @@
 """Temporary files and folders: held by a lock while their process lives, removed by the next one where it was killed.
 
+The next one is whoever makes a file or folder at the same place.
+
 The lock is the system's, on the file or folder itself, so it goes with the process however that ends. Some file systems
 have no locks, or do not show those of other machines. A process therefore touches its folders every few minutes, and
 the name says on which machine one was made. What another machine made, or what cannot be locked, is only removed when
@@ -20,11 +22,12 @@ from pathlib import Path
 from xmcbench.environment import machine_tag
 from xmcbench.errors import StorageError
 from xmcbench.processes.heartbeat import Heart, now
-from xmcbench.processes.temporary_name import BESIDE
+from xmcbench.processes.temporary_name import BESIDE, tagged, unused_name
 from xmcbench.storage.lock import NO_LOCKS
 
 #: The names of folders in the system's folder.
-_SCRATCH = re.compile(r"xmcbench-(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
+_PRIVATE = "xmcbench-"
+_SCRATCH = re.compile(_PRIVATE + r"(?P<machine>[0-9a-f]{6})-[a-z0-9_]{8}\.tmp")
 
 #: Seconds between two touches of a folder, and after how many untouched seconds one is removed that may be in use.
 _BEAT_S, _OLD_S = 300.0, 86400.0
@@ -46,35 +49,52 @@ class _Folder:
 
 _folders: dict[Path, _Folder] = {}
 
+#: The folders that this process has swept when it made something in them, and for which names.
+_swept: set[tuple[Path, re.Pattern[str]]] = set()
+
 
 def hold_file(target: Path) -> tuple[int, Path]:
-    """A new file beside ``target``, open for writing and held until it is closed: its descriptor and its path."""
+    """A new file beside ``target``, open for writing and held until it is closed: its descriptor and its path.
+
+    Its mode follows the umask.
+    """
+    _sweep_once(target.parent, BESIDE)
     while True:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.{machine_tag()}-", suffix=".tmp")
-        if _held(descriptor, name):
-            return descriptor, Path(name)
-        os.close(descriptor)
+        path = target.with_name(unused_name(target.name))
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            if _held(descriptor, path):
+                return descriptor, path
+            os.close(descriptor)
 
 
 def hold_folder(parent: Path, prefix: str) -> tuple[int, Path]:
     """A new folder in ``parent``, held until the returned descriptor is closed: that and its path.
 
-    prefix: a dot, and before it what the folder will become, if anything; or ``xmcbench-``.
+    prefix: a dot, and before it what the folder will become, if anything; or ``xmcbench-``. The mode of a folder
+    follows the umask; that of the latter, which is among the files of others, is private.
     """
+    private = prefix == _PRIVATE
+    _sweep_once(parent, _SCRATCH if private else BESIDE)
     while True:
-        name = tempfile.mkdtemp(dir=parent, prefix=f"{prefix}{machine_tag()}-", suffix=".tmp")
+        path = parent / tagged(prefix)
         try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            path.mkdir(0o700 if private else 0o777)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileExistsError:
+            continue
         except FileNotFoundError:
+            if not parent.is_dir():
+                raise
             continue  # another process took it for one that was left behind
-        if _held(descriptor, name):
-            folder = _folders[Path(name)] = _Folder(Path(name))
+        if _held(descriptor, path):
+            folder = _folders[path] = _Folder(path)
             _heart.add(folder)
-            return descriptor, folder.path
+            return descriptor, path
         os.close(descriptor)
 
 
-def _held(descriptor: int, name: str) -> bool:
+def _held(descriptor: int, name: Path) -> bool:
     """Lock a new file or folder; False where a sweep was faster."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +125,7 @@ def folder_in(parent: Path) -> Iterator[Path]:
 def scratch_folder() -> tuple[int, Path]:
     """A new folder in the system's folder of temporary files, held: as ``hold_folder``. Raises StorageError."""
     try:
-        return hold_folder(Path(tempfile.gettempdir()), "xmcbench-")
+        return hold_folder(Path(tempfile.gettempdir()), _PRIVATE)
     except OSError as error:
         raise StorageError.from_os_error(error, tempfile.gettempdir()) from error
 
@@ -140,6 +160,13 @@ def sweep(folder: Path, depth: int = 0) -> None:
         with suppress(OSError):
             for entry in [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]:
                 sweep(Path(entry.path), depth - 1)
+
+
+def _sweep_once(folder: Path, pattern: re.Pattern[str]) -> None:
+    """Sweep a folder before this process makes the first file or folder of its own there."""
+    if (folder, pattern) not in _swept:
+        _swept.add((folder, pattern))
+        _sweep(folder, pattern)
 
 
 def _sweep(folder: Path, pattern: re.Pattern[str]) -> None:

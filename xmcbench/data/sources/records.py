@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import at
+from xmcbench.data.rows import at, check_count
 from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.json_lines import read_objects, read_rows
 from xmcbench.errors import DataError
@@ -41,8 +41,8 @@ _PRINTED = re.compile(
 #: The code of a row without a label.
 _NO_LABEL = -1
 
-#: Rows of a Parquet file that are taken at a time.
-_ROWS = 4096
+#: Rows of a Parquet file that are decoded at a time.
+_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,7 @@ def _parquet(path: Path, columns: frozenset[str]) -> Iterator[Record]:
         chosen = [name for name in file.schema_arrow.names if name in columns]
 
         def batches() -> Iterator[pa.RecordBatch]:
+            check_count(file.metadata.num_rows)
             for group in range(file.num_row_groups):
                 check_size(file.metadata.row_group(group).total_byte_size, ARRAYS, "a row group of it")
             yield from file.iter_batches(batch_size=_ROWS, columns=chosen, use_threads=False)
@@ -212,17 +213,18 @@ def _arrow(path: Path, columns: frozenset[str]) -> Iterator[Record]:
 def _rows(path: Path, batches: Iterator[pa.RecordBatch], names: Mapping[str, tuple[str, ...]]) -> Iterator[Record]:
     import pyarrow as pa
 
+    from xmcbench.data.sources.portions import portions
+
     line = 0
     try:
-        for batch in batches:
-            check_size(batch.get_total_buffer_size(), ARRAYS, "a batch of rows")  # nbytes counts no views
-            batch.validate(full=True)  # offsets that lead out of a buffer would end the process
-            for start in range(0, batch.num_rows, _ROWS):
-                for cells in batch.slice(start, _ROWS).to_pylist():
-                    line += 1
-                    yield Record(path, line, cells, names)
+        for portion in portions(path, batches):
+            for cells in portion.to_pylist():
+                line += 1
+                yield Record(path, line, cells, names)
     except Unreadable as error:
         raise DataError(f"cannot read {path}: {error}") from None
+    except MemoryError:  # pyarrow's is an ArrowException too
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"cannot read {path}: {error}", "damaged? download it again") from None
 
@@ -234,7 +236,9 @@ def _opened(path: Path) -> Any:
     refuse_lfs_pointer(path, DataError)
     try:
         open_regular(path).close()
-        return parquet.ParquetFile(path)
+        return parquet.ParquetFile(path, memory_map=True)
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}", "expected a Parquet file") from None
 
@@ -248,6 +252,8 @@ def _streamed(path: Path) -> Iterator[Any]:
         open_regular(path).close()
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             yield stream
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}", "expected an Arrow stream") from None
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from xmcbench.data.compression import open_source, suffix_of
 from xmcbench.data.rows import at
 from xmcbench.data.sources.csv_rows import read_csv
+from xmcbench.data.sources.literals import check_literals
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.errors import DataError, Unavailable, UsageError
 from xmcbench.storage.reading import check_size
@@ -113,8 +114,11 @@ def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
             check_size(size, _GRAPH, "what it unpacks to")
             pieces.append(piece)
     content = b"".join(pieces)
+    check_literals(path, content, syntax)
     try:
         graph.parse(data=content, format=syntax)
+    except MemoryError:
+        raise
     except Exception as error:  # the parsers raise exceptions of their own, each of several kinds
         raise DataError(f"{path} is not SKOS in the syntax of its suffix: {error}") from None
     wanted = (language or LANGUAGE).lower()

@@ -70,7 +70,6 @@ class Depot:
         if not has(path, content):
             raise Lost(f"{name}: checksum mismatch on the way between machines")
         make_folder(target.parent)
-        os.chmod(path, 0o644)
         move(path, target)
 
     def forget(self, attempt: str) -> None:
@@ -89,7 +88,7 @@ class Depot:
     def _write(self, path: Path, number: int, data: bytes) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644), "wb") as stream:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as stream:
                 stream.seek(number * CHUNK)
                 stream.write(data)
         except OSError as error:

@@ -1,0 +1,80 @@
+import resource
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xmcbench.errors import DataError
+from xmcbench.storage import memory
+from xmcbench.storage.memory import bounded_memory
+from xmcbench.storage.reading import FLAG, VARIABLE, Unreadable
+
+counted = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux counts the memory of a process")
+MIB = 1 << 20
+
+
+def limit():
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+@counted
+def test_what_a_block_may_allocate_is_bounded_and_only_there(monkeypatch):
+    before = limit()
+    with bounded_memory(Path("x"), 64 * MIB):
+        assert len(np.ones(16 * MIB, np.int8))
+    refused = pytest.raises(DataError, match=rf"cannot read x: it takes more memory .* limit of 64\.0 MiB \({FLAG} 1 ")
+    with refused, bounded_memory(Path("x"), 64 * MIB):
+        np.ones(256 * MIB, np.int8)
+    assert limit() == before
+    assert len(np.ones(256 * MIB, np.int8))
+    monkeypatch.setattr(memory, "MEMORY", 64 * MIB)
+    with refused, bounded_memory(Path("x")):
+        np.ones(256 * MIB, np.int8)
+    monkeypatch.setenv(VARIABLE, "1")
+    with bounded_memory(Path("x")):
+        assert len(np.ones(256 * MIB, np.int8))
+
+
+@counted
+def test_the_lowest_limit_of_nested_blocks_holds():
+    with bounded_memory(Path("outer"), 128 * MIB):
+        outer = limit()
+        with bounded_memory(Path("inner"), 1024 * MIB):
+            assert limit() == outer
+        with pytest.raises(DataError, match="cannot read inner"), bounded_memory(Path("inner"), 16 * MIB):
+            np.ones(64 * MIB, np.int8)
+        assert limit() == outer
+        assert len(np.ones(64 * MIB, np.int8))
+
+
+@counted
+def test_a_block_that_another_thread_ends_first_leaves_no_limit():
+    before, entered, left = limit(), threading.Event(), threading.Event()
+
+    def other():
+        with bounded_memory(Path("other"), 512 * MIB):
+            entered.set()
+            left.wait(20)
+
+    thread = threading.Thread(target=other)
+    with bounded_memory(Path("this"), 1024 * MIB):
+        thread.start()
+        entered.wait(20)
+    left.set()
+    thread.join(20)
+    assert limit() == before
+
+
+def test_a_file_beyond_a_limit_is_named():
+    with pytest.raises(DataError, match="cannot read x: too much"), bounded_memory(Path("x")):
+        raise Unreadable("too much")
+
+
+def test_without_a_count_of_memory_there_is_no_limit(monkeypatch):
+    monkeypatch.setattr(memory, "_STATE", Path("/none"))
+    before = limit()
+    with bounded_memory(Path("x"), 1):
+        assert limit() == before
+    with pytest.raises(DataError, match="more memory than there is"), bounded_memory(Path("x")):
+        raise MemoryError

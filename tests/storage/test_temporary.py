@@ -1,0 +1,75 @@
+import os
+
+import pytest
+
+from xmcbench.environment import machine_tag
+from xmcbench.storage import temporary
+from xmcbench.storage.atomic import atomic_folder, write_text
+from xmcbench.storage.temporary import folder_in, hold_file, scratch
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch, tmp_path):
+    """As in a new process, which has not swept anything."""
+    monkeypatch.setattr(temporary, "_swept", set())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def scratched(_):
+    with scratch():
+        pass
+
+
+def made_inside(folder):
+    with folder_in(folder):
+        pass
+
+
+def made_beside(folder):
+    with atomic_folder(folder / "made"):
+        pass
+
+
+def written(folder):
+    write_text(folder / "made", "text")
+
+
+@pytest.mark.parametrize(
+    ("make", "prefix"), [(scratched, "xmcbench-"), (made_inside, "."), (made_beside, ".other."), (written, ".other.")]
+)
+def test_whoever_makes_the_next_one_removes_what_was_left(tmp_path, make, prefix):
+    left = tmp_path / f"{prefix}{machine_tag()}-abcdefgh.tmp"
+    (left / "inner").mkdir(parents=True)
+    held, busy = hold_file(tmp_path / "busy")
+    others = {tmp_path / name for name in (".other.tmp", f".{machine_tag()}-short.tmp", "xmcbench-results")}
+    for path in others:
+        path.touch()
+    temporary._swept.clear()
+    make(tmp_path)
+    assert {*tmp_path.iterdir()} - {tmp_path / "made"} == {*others, busy}
+    os.close(held)
+
+
+def test_a_process_sweeps_a_folder_once(tmp_path, monkeypatch):
+    """A run writes thousands of records into one folder."""
+    swept = []
+    monkeypatch.setattr(temporary, "_sweep", lambda folder, _: swept.append(folder))
+    for name in ("a", "b", "below/c"):
+        write_text(tmp_path / name, "text")
+    assert swept == [tmp_path, tmp_path / "below"]
+
+
+def test_a_scratch_folder_is_private(tmp_path):
+    before = os.umask(0)
+    try:
+        with scratch() as folder:
+            assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        temporary.hold_folder(tmp_path / "missing", ".")
+    with pytest.raises(FileNotFoundError):
+        hold_file(tmp_path / "missing" / "file")

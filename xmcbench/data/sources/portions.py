@@ -1,0 +1,105 @@
+"""Batches of Arrow rows, some at a time: as many as take a few megabytes as Python objects.
+
+What a batch takes in Arrow says little: a dictionary, a view or a list of nulls holds any number of values in a few
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmcbench import arrow
+from xmcbench.data.rows import check_count
+from xmcbench.storage.memory import bounded_memory
+from xmcbench.storage.reading import ARRAYS, STREAM, Unreadable, check_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Bytes of a portion; one row may take more. Bytes of a Python object beside its text.
+_PORTION, _OBJECT = 16 << 20, 32
+#: The types of texts: those with offsets, and of what type these are; and those with views.
+_OFFSETS = {"string": "i4", "binary": "i4", "large_string": "i8", "large_binary": "i8"}
+_VIEWS = ("string_view", "binary_view")
+#: Bytes of memory for the next batch: a column of a row group as it is stored, and what is decoded of it.
+_DECODING = 2 * ARRAYS
+
+
+def portions(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of a file, validated, in slices that can be turned into Python objects at once.
+
+    Raises DataError where decoding a batch takes too much memory, Unreadable for rows, a batch or a file beyond their
+    limits, and what pyarrow raises for damaged bytes.
+    """
+    rows = total = 0
+    while True:
+        with bounded_memory(path, _DECODING):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        rows += batch.num_rows
+        check_count(rows)
+        batch.validate(full=True)  # offsets that lead out of a buffer would end the process
+        sizes = np.full(batch.num_rows, _OBJECT, np.int64)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            sizes += _OBJECT + _sizes(name, column)
+        ends = _ends(sizes)
+        check_size(int(ends[-1]), ARRAYS, "a batch of rows")
+        total += int(ends[-1])
+        check_size(total, STREAM, "what it unpacks to")
+        first = 0
+        while first < batch.num_rows:
+            after = max(first + 1, int(np.searchsorted(ends, ends[first] + _PORTION, "right")) - 1)
+            yield batch.slice(first, after - first)
+            first = after
+
+
+def _sizes(column: str, array: pa.Array) -> np.ndarray:
+    """Bytes of text and of objects in each value of an array that has been validated: int64 [rows].
+
+    A null may count as any value. Raises Unreadable for a type that is no text, number or list, and for more values
+    than arrays may have.
+    """
+    import pyarrow as pa
+
+    check_size(_OBJECT * len(array), ARRAYS, "a batch of rows")
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    types, kind = pa.types, array.type
+    if types.is_dictionary(kind):
+        sizes = np.append(_sizes(column, array.dictionary), 0)  # the last one for an empty dictionary
+        codes = _buffer(array.indices, str(kind.index_type))
+        return sizes[np.clip(codes, 0, max(0, len(sizes) - 2))]
+    if types.is_list(kind) or types.is_large_list(kind):
+        return np.diff(_ends(_OBJECT + _sizes(column, array.values))[arrow.to_numpy(array.offsets)])
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        ends, first = _ends(_OBJECT + _sizes(column, array.values)), arrow.to_numpy(array.offsets).astype(np.int64)
+        return ends[first + arrow.to_numpy(array.sizes)] - ends[first]
+    if types.is_fixed_size_list(kind):
+        width = kind.list_size
+        inside = _sizes(column, array.values.slice(array.offset * width, len(array) * width))
+        return (_OBJECT + inside).reshape(len(array), width).sum(axis=1)
+    if str(kind) in _OFFSETS:
+        return np.diff(_buffer(array, _OFFSETS[str(kind)], more=1)).astype(np.int64)
+    if str(kind) in _VIEWS:
+        return _buffer(array, "i4, V12")["f0"].astype(np.int64)  # a view begins with its length
+    if types.is_nested(kind) or types.is_run_end_encoded(kind):
+        raise Unreadable(f"its column {column!r} is of the type {kind}: expected texts, integers, or lists of them")
+    return np.zeros(len(array), np.int64)
+
+
+def _buffer(array: pa.Array, kind: str, more: int = 0) -> np.ndarray:
+    """The numbers of each value of an array, and of ``more`` behind them."""
+    dtype = np.dtype(kind)
+    if not len(array):
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array) + more, array.offset * dtype.itemsize)
+
+
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    """Where each value ends, and before them where the first begins: int64 [values + 1]."""
+    return np.concatenate([[0], np.cumsum(sizes)])
