@@ -72,7 +72,7 @@ def test_a_hash_is_remembered(tmp_path, monkeypatch):
     path.write_text("text")
     monkeypatch.setattr("xmcbench.storage.fingerprint._SETTLED_S", -1)
     digest = fingerprint(path)
-    monkeypatch.setattr("xmcbench.data.store.sha256_file", lambda _: pytest.fail("hashed again"))
+    monkeypatch.setattr("xmcbench.storage.fingerprint.sha256_file", lambda _: pytest.fail("hashed again"))
     assert fingerprint(path) == digest
 
 

@@ -178,7 +178,6 @@ def test_rows_and_pairs_of_every_layout_are_bounded(tmp_path, own_cache, monkeyp
     [
         pa.array([{"a": 1}]),
         pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
-        pa.array([[1]], pa.list_view(pa.int64())),
         pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["x"])),
     ],
     ids=lambda column: str(column.type),

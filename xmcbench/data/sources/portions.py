@@ -74,15 +74,14 @@ def _sizes(column: str, array: pa.Array) -> np.ndarray:
         sizes = np.append(_sizes(column, array.dictionary), 0)  # the last one for an empty dictionary
         codes = _buffer(array.indices, str(kind.index_type))
         return sizes[np.clip(codes, 0, max(0, len(sizes) - 2))]
-    if types.is_list(kind) or types.is_large_list(kind):
-        return np.diff(_ends(_OBJECT + _sizes(column, array.values))[arrow.to_numpy(array.offsets)])
-    if types.is_list_view(kind) or types.is_large_list_view(kind):
-        ends, first = _ends(_OBJECT + _sizes(column, array.values)), arrow.to_numpy(array.offsets).astype(np.int64)
-        return ends[first + arrow.to_numpy(array.sizes)] - ends[first]
     if types.is_fixed_size_list(kind):
         width = kind.list_size
         inside = _sizes(column, array.values.slice(array.offset * width, len(array) * width))
         return (_OBJECT + inside).reshape(len(array), width).sum(axis=1)
+    is_view = types.is_list_view(kind) or types.is_large_list_view(kind)
+    if is_view or types.is_list(kind) or types.is_large_list(kind):
+        ends, first = _ends(_OBJECT + _sizes(column, array.values)), arrow.to_numpy(array.offsets).astype(np.int64)
+        return ends[first + arrow.to_numpy(array.sizes)] - ends[first] if is_view else np.diff(ends[first])
     if str(kind) in _OFFSETS:
         return np.diff(_buffer(array, _OFFSETS[str(kind)], more=1)).astype(np.int64)
     if str(kind) in _VIEWS:
