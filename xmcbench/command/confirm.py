@@ -1,18 +1,19 @@
-"""Run one cell of every stale row again, and keep the results that it covers if it gives the same result.
+"""Show that changed code gives the same results, so that its results are fresh again.
 
-A change of code makes the results of a method stale, even if it changes none of them. For each method, parameters,
-dataset and kind of supervision the cheapest cell is run again, from scratch: of those made on this class of machine, if
-there are any. The cells of one command share what they make, in a temporary folder. If at least 99.9% of the ranks of a
-cell equal the stored ones and no score changes by more than 0.05 points, the check is written into all records of its
-group, which are then fresh again. The others need `run --refresh`.
+A change of code makes the results of a method stale, even if it changes none of them. Canaries are tiny fixed cells
+that cover every path of a method. If today's code gives their stored outcomes, its source is added to
+`equivalent.json` in the runs folder, next to the earlier ones; records do not change. A method whose canaries differ
+stays stale: run its cells again with `--refresh`.
 
   xmcbench confirm --runs leaderboards
-  xmcbench confirm --runs leaderboards --dataset path/to/LF-YSO-25K --methods tfidf,bm25
+  xmcbench confirm --runs leaderboards --methods tfidf,bm25
+  xmcbench confirm --store tfidf               # the results are meant to change: keep the new outcomes
 
-The same code trains to different weights on a different processor. To compare on this machine, first run the older code
-here, in a separate runs folder:
+With --full, the cheapest cell of each method, parameters, dataset and kind of supervision is run again instead, from
+scratch: of those made on this class of machine, if there are any. If at least 99.9% of the ranks of each cell equal the
+stored ones and no figure changes by more than 0.05 points, the source is added. Plug-ins have no canaries and need it.
 
-  xmcbench confirm --runs leaderboards --reference older-code
+  xmcbench confirm --runs mine --full --plugin my_method.py
 """
 
 from __future__ import annotations
@@ -20,53 +21,98 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xmcbench.command import flags, request
 from xmcbench.errors import UnknownName, UsageError, XmcbenchError
 
-if TYPE_CHECKING:
-    from xmcbench.runner.confirmation import Verdict
-
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``xmcbench confirm``."""
+    """Add the arguments of ``xmcbench confirm``."""
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="default: ./runs")
+    parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="canaries at a time (default: 2)")
+    parser.add_argument(
+        "--store", metavar="A,B", help="store the outcomes of the canaries of these methods as the new reference"
+    )
+    parser.add_argument("--full", action="store_true", help="run whole cells again instead of canaries")
     parser.add_argument(
         "--dataset",
         action="append",
         default=[],
         metavar="NAME|PLACE",
-        help="only this dataset; may be repeated (default: all that are found by name)",
+        help="with --full: only this dataset; may be repeated (default: all that are found by name)",
     )
     flags.add_columns(parser)
-    parser.add_argument("--methods", default="all", metavar="A,B|all", help="only these (default: all)")
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="DIR",
-        help="a runs folder with results of the older code on this machine, to compare with where it has one",
-    )
     flags.add_plugin(parser)
     flags.add_limits(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would run, and do nothing")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check every group; 1 if one is not confirmed."""
-    from xmcbench.command import report
-    from xmcbench.records import Store
+    """Confirm methods; 1 if one is not confirmed."""
+    if arguments.store:
+        return _store(arguments)
     from xmcbench.records.store import NO_RUNS
-    from xmcbench.runner import confirmation
-    from xmcbench.storage.temporary import scratch
 
     if not (arguments.runs / "records").is_dir():
         raise UsageError(f"there are no records in {arguments.runs}", NO_RUNS)
-    if arguments.reference and not (arguments.reference / "records").is_dir():
-        raise UsageError(f"there are no records in {arguments.reference}", "run the older code with --runs DIR first")
+    if arguments.full:
+        return _full(arguments)
+    request.check_unused(
+        arguments,
+        "{} can only be used with --full",
+        "canaries have data of their own",
+        dataset=[],
+        plugin=[],
+        **flags.LIMITS,
+    )
+    return _canaries(arguments)
+
+
+def _store(arguments: argparse.Namespace) -> int:
+    from xmcbench.runner.canaries import store, stored_file
+    from xmcbench.runner.canary_protocol import store_protocol
+    from xmcbench.runner.confirmation import PROTOCOL, PROTOCOL_NAMES
+
+    names = request.methods(arguments.store)
+    if set(names) & PROTOCOL_NAMES:
+        store_protocol(stored_file(PROTOCOL))
+        print("ranks and metrics: outcome stored")
+    methods = [name for name in names if name not in PROTOCOL_NAMES]
+    for method, outcomes in store(methods, arguments.jobs).items() if methods else ():
+        lacking = [name for name, outcome in outcomes.items() if outcome.status != "ok"]
+        print(f"{method}: {len(outcomes) - len(lacking)} outcomes stored")
+        for name in lacking:
+            print(f"{method}: {name}: {outcomes[name].status}: {outcomes[name].reason}", file=sys.stderr)
+    return 0
+
+
+def _canaries(arguments: argparse.Namespace) -> int:
+    from xmcbench.runner import confirmation
+
+    registry, asked = request.registry(()), request.methods(arguments.methods)
+    changed = confirmation.changed_methods(registry, arguments.runs)
+    chosen = {name: source for name, source in changed.items() if asked == ("all",) or name in asked}
+    if not chosen:
+        print("nothing to confirm: no code has changed since its canaries were stored or confirmed")
+        return 0
+    print(f"canaries to run: {', '.join(chosen)}", file=sys.stderr)
+    if arguments.dry_run:
+        return 0
+    verdicts = confirmation.run_canaries(chosen, arguments.runs, arguments.jobs)
+    for verdict in verdicts:
+        print(f"{verdict.name}: {verdict}")
+    return int(not all(verdict.is_equal for verdict in verdicts))
+
+
+def _full(arguments: argparse.Namespace) -> int:
+    from xmcbench.command import report
+    from xmcbench.records import Store
+    from xmcbench.runner import confirmation
+    from xmcbench.storage.temporary import scratch
+
     methods, limits = request.methods(arguments.methods), request.limits(arguments)
     registry, store = request.registry(arguments.plugin), Store(arguments.runs)
-    reference = Store(arguments.reference) if arguments.reference else None
     datasets = request.named(arguments)
     records = store.records()
     ran = {record.cell.method for record in records}
@@ -88,31 +134,16 @@ def run(arguments: argparse.Namespace) -> int:
         for number, group in enumerate(found, 1):
             print(f"[{number}/{len(found)}] {group.name}, {group.records[0].measured.total_s:.0f} s when it last ran")
         return report.warn_left_out(store)
-    refused = 0
+    verdicts = []
     with scratch() as folder:
         fresh = Store(folder)
         for number, group in enumerate(found, 1):
-            place, name = f"[{number}/{len(found)}] {group.name}", group.records[0].cell.dataset
-            given = datasets.get(name, name)
+            name = group.records[0].cell.dataset
             try:
-                verdict = confirmation.confirm(group, given, store, registry, fresh, limits, reference)
+                verdict = confirmation.rerun(group, datasets.get(name, name), store, registry, fresh, limits)
             except XmcbenchError as error:
-                print(f"{place}: not confirmed: {error}", file=sys.stderr)
-                refused += 1
-                continue
-            refused += not verdict.stands or verdict.unwritten > 0
-            print(f"{place}: {_said(verdict)}", flush=True)
-    return max(report.warn_left_out(store), int(refused > 0))
-
-
-def _said(verdict: Verdict) -> str:
-    from xmcbench.output.quantities import counted
-
-    if verdict.problem:
-        return f"not confirmed: {verdict.problem}"
-    seen = f"{100 * verdict.same_ranks:.2f}% of the ranks are equal, figures differ by at most "
-    seen += f"{100 * verdict.largest_change:.3f} points"
-    if not verdict.stands:
-        return f"not confirmed: {seen}; run it again with --refresh"
-    held = f"; another run has {counted(verdict.unwritten, 'record')}: confirm again when it has ended"
-    return f"confirmed: {seen}{held if verdict.unwritten else ''}"
+                verdict = confirmation.Verdict(group, problem=str(error))
+            verdicts.append(verdict)
+            print(f"[{number}/{len(found)}] {group.name}: {verdict}", flush=True)
+    confirmation.record_reruns(verdicts, arguments.runs)
+    return max(report.warn_left_out(store), int(not all(verdict.is_equal for verdict in verdicts)))

@@ -8,7 +8,7 @@ with the stored ones. The cells share what they make, as those of one run do; no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,21 @@ from xmcbench.environment import Compute, hardware
 from xmcbench.errors import MethodError
 from xmcbench.output.quantities import counted
 from xmcbench.records import Record, Standing, Store
-from xmcbench.records.equivalence import FILE, Evidence, read_file, with_evidence, write_file
+from xmcbench.records.equivalence import (
+    FILE,
+    METRICS,
+    RANKS,
+    Evidence,
+    equal_sources,
+    read_equivalence,
+    read_file,
+    with_evidence,
+    write_file,
+)
+from xmcbench.runner.canaries import run_all, stored_file
+from xmcbench.runner.canary_cells import canaries
+from xmcbench.runner.canary_outcomes import Stored, compare
+from xmcbench.runner.canary_protocol import StoredProtocol, compare_protocol, protocol_sources, run_protocol
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Limits, Place
 from xmcbench.runner.plan import plan_again
@@ -29,6 +43,9 @@ from xmcbench.storage.canonical import canonical_json
 if TYPE_CHECKING:
     from xmcbench.plugins.registry import Registry
 
+#: The file of the canary of ranks and metrics.
+PROTOCOL = "protocol"
+PROTOCOL_NAMES = {RANKS, METRICS}
 #: Tolerance for rounding on another machine: the share of true pairs whose rank changes, and the change of any figure
 #: of the default filter, as a fraction (0.0005 is 0.05 points).
 MOST_OTHER_RANKS, LARGEST_CHANGE = 0.001, 0.0005
@@ -62,6 +79,71 @@ class Verdict:
     def is_equal(self) -> bool:
         """Whether the rerun gave the same result, within the tolerance."""
         return self.same_ranks >= 1 - MOST_OTHER_RANKS and self.largest_change <= LARGEST_CHANGE
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"not confirmed: {self.problem}"
+        seen = f"{100 * self.same_ranks:.2f}% of the ranks are equal, figures differ by at most "
+        seen += f"{100 * self.largest_change:.3f} points"
+        return f"confirmed: {seen}" if self.is_equal else f"not confirmed: {seen}; run it again with --refresh"
+
+
+@dataclass(frozen=True)
+class CanaryVerdict:
+    """The outcome of the canaries of a method. compared: their number. problems: what differs, or could not run."""
+
+    name: str
+    compared: int
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all canaries ran and gave the stored outcomes, within their tolerance."""
+        return self.compared > 0 and not self.problems
+
+    def __str__(self) -> str:
+        if self.is_equal:
+            return f"confirmed: equal on {counted(self.compared, 'canary', 'canaries')}"
+        return f"not confirmed: {'; '.join(self.problems) or 'it has no canaries'}"
+
+
+def changed_methods(registry: Registry, runs: Path) -> dict[str, str]:
+    """Return name -> source of today's code, where that is not known to give the stored outcomes of its canaries.
+
+    Names are those of methods with canaries, and of the code that makes ranks and figures. Raises StorageError.
+    """
+    equivalence = read_equivalence(runs)
+    stored = {name: Stored.read(stored_file(name)).source_sha256 for name in {one.method for one in canaries()}}
+    stored |= StoredProtocol.read(stored_file(PROTOCOL)).sources
+    today = {**registry.sources(stored.keys() - PROTOCOL_NAMES), **protocol_sources()}
+    return {
+        name: today[name]
+        for name, source in sorted(stored.items())
+        if source not in equal_sources(equivalence, name, today[name])
+    }
+
+
+def run_canaries(sources: Mapping[str, str], runs: Path, jobs: int = 2) -> list[CanaryVerdict]:
+    """Run the canaries of these names, and add the sources that gave the stored outcomes to the file of a runs folder.
+
+    sources: as ``changed_methods`` returns them. jobs: processes at a time. Raises StorageError.
+    """
+    verdicts = []
+    if protocol := PROTOCOL_NAMES & sources.keys():
+        stored = StoredProtocol.read(stored_file(PROTOCOL))
+        problems = compare_protocol(stored.outcome, run_protocol())
+        for name in sorted(protocol):
+            verdicts.append((CanaryVerdict(name, 1, tuple(problems[name])), stored.sources[name]))
+    methods = sources.keys() - PROTOCOL_NAMES
+    for name, outcomes in run_all(methods, jobs).items() if methods else ():
+        of_method = Stored.read(stored_file(name))
+        differing = {each.name: f"{each.name}: {each.what}" for each in compare(of_method.outcomes, outcomes)}
+        skipped = [f"{place}: skipped: {each.reason}" for place, each in outcomes.items() if each.status == "skipped"]
+        verdicts.append((CanaryVerdict(name, len(outcomes), (*differing.values(), *skipped)), of_method.source_sha256))
+    for verdict, before in verdicts:
+        if verdict.is_equal:
+            record_evidence(runs, verdict.name, before, sources[verdict.name], "canaries", verdict.compared, 1.0, 0.0)
+    return [verdict for verdict, _ in verdicts]
 
 
 def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
