@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - other scripts have letters that look like ours
 """Draw the texts of the canaries out of LF-Debian-20K: frequent labels, instances that have several, and awkward texts.
 
     python tests/canaries/make_texts.py datasets/lf-debian-20k leaderboards/canaries/texts.json
@@ -38,10 +39,20 @@ AWKWARD = [
     ("russian", "Словарь русского языка", "Программа читает словари. Она бесплатна!", ["goldendict"]),
     ("greek", "Λεξικό ΕΛΛΗΝΙΚΟΣ", "Το λεξικό είναι δωρεάν. Οι λέξεις είναι πολλές.", ["dict"]),
     ("turkish", "İstanbul rehberi", "ILIK çay içilir. Şehirde kedi çoktur.", []),
-    ("emoji", "fonts 😀 for 👩‍👩‍👧 emoji", "Shows 😀😀. Combining e\u0301 and ﬁ ligatures, ½ and Ⅷ, 𝐛𝐨𝐥𝐝.", ["ghostscript"]),
+    (
+        "emoji",
+        "fonts 😀 for 👩‍👩‍👧 emoji",
+        "Shows 😀😀. Combining e\u0301 and ﬁ ligatures, ½ and Ⅷ, 𝐛𝐨𝐥𝐝.",
+        ["ghostscript"],
+    ),
     ("repeated", "graph drawing", "The graph drawing tools. More graph drawing for all. It draws.", ["graphviz"]),
     ("again", "a web browser", "It is a web browser. You can use a web browser to read. Fast.", ["firefox-esr"]),
-    ("copy", "a web browser", "It is a web browser. You can use a web browser to read. Fast.", ["firefox-esr", "xdg-utils"]),
+    (
+        "copy",
+        "a web browser",
+        "It is a web browser. You can use a web browser to read. Fast.",
+        ["firefox-esr", "xdg-utils"],
+    ),
     ("abbreviations", "Dr. Smith et al.", "Mr. Brown wrote e.g. this, i.e. that. See p. 5 of vol. 2. It ends.", []),
     ("numbers", "2 + 2 = 4", "1.5 2.25 3.125. 10,000 lines; 100% of 64-bit x86_64 CPUs.", ["perl"]),
     ("underscores", "snake_case_names and camelCase", "foo_bar __init__ a_b_c. C++ C# .NET, node.js!", ["python3"]),

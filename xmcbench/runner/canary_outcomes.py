@@ -170,4 +170,7 @@ def _losses(notes: Mapping[str, object]) -> dict[str, str]:
     curves = {name: note["curve"] for name, note in notes.items() if isinstance(note, Mapping) and "curve" in note}
     if isinstance(notes.get("loss"), list):
         curves["loss"] = list(enumerate(notes["loss"], 1))  # type: ignore[call-overload]
-    return {name: ", ".join(" ".join(f"{each:g}" for each in point) for point in curve) for name, curve in curves.items()}
+    return {
+        name: ", ".join(" ".join(f"{number:g}" for number in point) for point in curve)
+        for name, curve in curves.items()
+    }
