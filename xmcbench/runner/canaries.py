@@ -1,0 +1,175 @@
+"""Canaries: tiny fixed cells of every built-in method, whose outcomes say whether changed code gives other results.
+
+A canary is a method with parameters that lead it through one path of its code, on 238 training texts. Its outcome, the
+ranks of the true pairs, the best scores and the losses, is stored in ``leaderboards/canaries``. Code with the stored
+outcomes is taken to give the results that the older code gave.
+
+    differences = compare(Stored.read(stored_file("ict")).outcomes, run_all(["ict"])["ict"])
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from xmcbench import parameters
+from xmcbench.environment import Compute, hardware, package_versions, thread_variables
+from xmcbench.errors import DataError, Unavailable, told
+from xmcbench.metrics import TruePairs, true_ranks
+from xmcbench.plugins.loading import load
+from xmcbench.runner.canary_cells import Canary, canaries, canary_folder, data
+from xmcbench.runner.canary_outcomes import Outcome, Stored
+from xmcbench.runner.parts import identity
+from xmcbench.runner.prediction import Phases, predict
+from xmcbench.storage.artifacts import Artifacts
+from xmcbench.storage.source import source_digest
+from xmcbench.topk import TopK
+
+#: Labels that are predicted for each text.
+_DEPTH = 20
+#: What canaries find in their environment, besides the number of threads.
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, Outcome]]:
+    """The outcomes of all canaries, or of those of the named methods, by method and name.
+
+    jobs: processes at a time. They are spawned: a script that calls this needs ``if __name__ == "__main__"``.
+    """
+    chosen = canaries(methods)
+    environment = {**thread_variables(1), "PYTHONHASHSEED": "0"}
+    # Processes start while there is work to hand out, in the environment of that moment.
+    with _environment(environment), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        outcomes = list(pool.map(run, chosen))
+    found: dict[str, dict[str, Outcome]] = {}
+    for canary, outcome in zip(chosen, outcomes, strict=True):
+        found.setdefault(canary.method, {})[canary.name] = outcome
+    return found
+
+
+def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, Outcome]]:
+    """Run canaries and write their outcomes, a file for each method; returns what ``run_all`` does.
+
+    Raises StorageError.
+    """
+    found = run_all(methods, jobs)
+    for method, outcomes in found.items():
+        kind = load(method)
+        imports = ["numpy", "scipy", "pyarrow", *kind.packages]
+        today = datetime.now(UTC).date().isoformat()
+        facts = (method, source_digest(kind), today, hardware().processor, package_versions(imports))
+        Stored(*facts, outcomes).write(stored_file(method))
+    return found
+
+
+def stored_file(method: str) -> Path:
+    """The file of the outcomes of a method's canaries, which may not exist. Raises DataError without its folder."""
+    return canary_folder() / f"{method}.json"
+
+
+def run(canary: Canary) -> Outcome:
+    """The outcome of a canary, in this process, on the CPU.
+
+    What cannot run here is ``skipped``, and a method that raises anything else has ``failed``: both with the reason.
+    """
+    packages = (*load(canary.method).packages, *canary.needs)
+    lacking = [package for package in packages if find_spec(package) is None]
+    if lacking:
+        return Outcome(status="skipped", reason=f"needs the package {lacking[0]}")
+    try:
+        with _threads(canary.threads), _constants(canary.constants):
+            return _run(canary)
+    except Unavailable as error:
+        return Outcome(status="skipped", reason=str(error))
+    except Exception as error:  # whatever changed code raises
+        return Outcome(status="failed", reason=told(error))
+
+
+def _run(canary: Canary) -> Outcome:
+    kind = load(canary.method)
+    method = kind(**canary.parameters())
+    method.require()
+    method.describe()
+    texts = data().texts()
+    known = parameters.identity(parameters.declared(kind), method.parameters())
+    parts = predict(
+        method,
+        texts,
+        data().pairs("train") if canary.setting == "full" else None,
+        _DEPTH,
+        seed=0,
+        artifacts=Artifacts(),
+        compute=Compute("cpu", canary.processes, canary.threads),
+        identity=identity(canary.method, known, method),
+        phases=Phases(),
+    )
+    found = TopK.joined(parts, _DEPTH, len(texts[2]))
+    ranks = true_ranks(found.indices, TruePairs.of(data().pairs("test")))
+    return Outcome.of(found, ranks, method.notes, canary.slack)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ |= {**_ENVIRONMENT, **values}
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
+
+
+@contextmanager
+def _threads(threads: int) -> Iterator[None]:
+    """So many threads, also in libraries that have read their variables before."""
+    from threadpoolctl import threadpool_limits
+
+    # numba refuses another number in its variable once it has started threads.
+    told = {name: value for name, value in thread_variables(threads).items() if name != "NUMBA_NUM_THREADS"}
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    with _environment(told), threadpool_limits(threads):
+        if torch:
+            torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(before)
+
+
+@contextmanager
+def _constants(values: Mapping[str, Any]) -> Iterator[None]:
+    """Constants of modules of methods with other values, also where they are the defaults of keywords."""
+    changed: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for path, value in values.items():
+            module, _, name = path.rpartition(".")
+            names = vars(import_module(f"xmcbench.methods.{module}"))
+            if name not in names:
+                raise DataError(f"canaries.toml names the constant {path}, which does not exist", "write its new name")
+            for defaults, keyword in [(names, name), *_defaults(names, names[name])]:
+                changed.append((defaults, keyword, defaults[keyword]))
+                defaults[keyword] = value
+        yield
+    finally:
+        for defaults, keyword, before in changed:
+            defaults[keyword] = before
+
+
+def _defaults(names: Mapping[str, Any], constant: object) -> list[tuple[dict[str, Any], str]]:
+    """The defaults of keywords, in the functions and classes of a module, that are this object."""
+    owners = [names, *(vars(each) for each in names.values() if isinstance(each, type))]
+    functions = [each for owner in owners for each in owner.values() if isinstance(each, FunctionType)]
+    tables = [each.__kwdefaults__ or {} for each in functions]
+    return [(table, keyword) for table in tables for keyword, default in table.items() if default is constant]

@@ -1,0 +1,176 @@
+"""Outcomes of canaries: what is kept of one, the files that have them, and how two are compared."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from xmcbench.errors import StorageError
+from xmcbench.storage.atomic import atomic_file
+from xmcbench.storage.reading import read_bytes
+from xmcbench.topk import TopK
+
+#: Labels of a text that are kept, and significant digits of their scores.
+_KEPT, _DIGITS = 5, 7
+#: Share of the labels, and of the ranks, that may be others although nothing changed: near ties fall otherwise on
+#: another processor. Where the tolerance of the scores is larger, twice that.
+_MOVED = 0.02
+#: Losses are rounded to five places.
+_ROUNDING = 2e-5
+
+
+class Outcome(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a canary gave.
+
+    ranks: of the true pairs, 0 beyond the last place. losses: of each training that the notes have, "step loss ..." for
+    each point of its curve. top: of each test text the best labels and their scores, as "8:0.91 3:0.5". tolerance: see
+    ``compare``. reason: why there is nothing else, where the status is not ``ok``.
+    """
+
+    status: Literal["ok", "failed", "skipped"] = "ok"
+    reason: str = ""
+    tolerance: float = 0.002
+    ranks: str = ""
+    losses: dict[str, str] = {}
+    top: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, found: TopK, ranks: np.ndarray, notes: Mapping[str, object], tolerance: float) -> Outcome:
+        """The outcome of predictions, the ranks of the true pairs and the notes of a method."""
+        rows = zip(found.indices[:, :_KEPT].tolist(), found.scores[:, :_KEPT].tolist(), strict=True)
+        top = tuple(
+            " ".join(f"{label}:{score:.{_DIGITS}g}" for label, score in zip(*row, strict=True) if label >= 0)
+            for row in rows
+        )
+        return cls(tolerance=tolerance, ranks=" ".join(map(str, ranks.tolist())), losses=_losses(notes), top=top)
+
+
+class Stored(Struct, frozen=True, forbid_unknown_fields=True):
+    """The outcomes of a method's canaries: by which source, when, and on which processor and packages they were made.
+
+    source_sha256: of the method alone, without the methods that it uses.
+    """
+
+    method: str
+    source_sha256: str
+    date: str
+    processor: str
+    packages: dict[str, str]
+    outcomes: dict[str, Outcome]
+
+    @classmethod
+    def read(cls, file: Path) -> Stored:
+        """Read what ``write`` wrote. Raises StorageError."""
+        try:
+            return msgspec.json.decode(read_bytes(file), type=cls)
+        except FileNotFoundError:
+            raise StorageError(f"no outcomes of canaries are stored in {file}", "xmcbench confirm --full") from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise StorageError(f"cannot read the outcomes of canaries in {file}: {error}") from error
+
+    def write(self, file: Path) -> None:
+        """Write a file with a line for each test text, so that a change can be read."""
+        content = json.dumps(msgspec.to_builtins(self), indent=1, ensure_ascii=False)
+        with atomic_file(file) as stream:
+            stream.write(f"{content}\n".encode())
+
+
+class Difference(Struct, frozen=True):
+    """What differs in a canary. size: how many times the tolerance, infinite for what has none."""
+
+    canary: str
+    what: str
+    size: float
+
+
+def compare(stored: Mapping[str, Outcome], new: Mapping[str, Outcome]) -> list[Difference]:
+    """The canaries whose outcome is another one than that stored; those that were skipped now are left out.
+
+    Rounding differs between processors, so scores may differ by ``tolerance`` times the standard deviation of all
+    stored scores, place by place, and losses by ``tolerance`` times what they are. A label may be another one where its
+    score is as near to that of the next place, and this in few places; ranks may differ where these labels do.
+    """
+    found = []
+    for name in {**stored, **new}:
+        if name not in new:
+            found.append(Difference(name, "it is not defined any more", math.inf))
+        elif new[name].status == "skipped":
+            continue
+        elif name not in stored or stored[name].status != "ok":
+            found.append(Difference(name, "no outcome is stored", math.inf))
+        elif new[name].status == "failed":
+            found.append(Difference(name, f"it failed: {new[name].reason}", math.inf))
+        else:
+            parts = list(_differences(stored[name], new[name]))
+            if parts:
+                found.append(Difference(name, ", ".join(what for what, _ in parts), max(size for _, size in parts)))
+    return found
+
+
+def _differences(stored: Outcome, new: Outcome) -> Iterator[tuple[str, float]]:
+    """What exceeds the tolerance, in words and as a multiple of it."""
+    most = max(_MOVED, 2 * new.tolerance)
+    (labels, scores), (other_labels, other_scores) = _table(stored.top), _table(new.top)
+    if labels.shape != other_labels.shape or ((labels < 0) != (other_labels < 0)).any():
+        yield "other texts have predictions, or another number", math.inf
+        return
+    there = labels >= 0
+    unit = new.tolerance * float(scores[there].std() if there.any() else 1) or 1.0
+    far = float(np.abs(np.where(there, scores - other_scores, 0)).max(initial=0)) / unit
+    if far > 1:
+        yield f"scores by {far * new.tolerance:.2g} of their deviation", far
+    moved = labels != other_labels
+    filled = np.where(there, scores, -1e30)  # far from every score; behind the last place any label could be near
+    near = np.abs(np.diff(filled, axis=1, append=filled[:, -1:])) <= 2 * unit
+    near[:, 1:] |= near[:, :-1]
+    if (moved & there & ~near).any():
+        yield f"{int((moved & ~near).sum())} labels of {there.sum()} without a tie", math.inf
+    elif moved.sum() > math.ceil(most * there.sum()):
+        yield f"{moved.sum()} labels of {there.sum()}", float(moved.sum() / (most * there.sum()))
+    ranks, other_ranks = stored.ranks.split(), new.ranks.split()
+    others = sum(rank != other for rank, other in zip(ranks, other_ranks, strict=True))
+    if others > math.ceil(most * len(ranks)):
+        yield f"{others} ranks of {len(ranks)}", others / (most * len(ranks))
+    yield from _of_losses(stored, new)
+
+
+def _of_losses(stored: Outcome, new: Outcome) -> Iterator[tuple[str, float]]:
+    for name in sorted({*stored.losses, *new.losses}):
+        before, after = (
+            np.array([float(number) for number in each.losses.get(name, "").replace(",", " ").split()])
+            for each in (stored, new)
+        )
+        if before.shape != after.shape:
+            yield f"the number of losses of {name}", math.inf
+        elif len(before):
+            far = float((np.abs(before - after) / (new.tolerance * np.abs(before) + _ROUNDING)).max())
+            if far > 1:
+                yield f"losses of {name} by {far * new.tolerance:.2g} of what they are", far
+
+
+def _table(top: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, int64 [N, places], -1 for none, and scores, float64; 0 for none."""
+    labels, scores = np.full((len(top), _KEPT), -1), np.zeros((len(top), _KEPT))
+    for row, line in enumerate(top):
+        for place, entry in enumerate(line.split()):
+            label, _, score = entry.partition(":")
+            labels[row, place], scores[row, place] = int(label), float(score)
+    return labels, scores
+
+
+def _losses(notes: Mapping[str, object]) -> dict[str, str]:
+    """The curves of the trainings, by the name of the note; and the losses of GloVe, one an epoch."""
+    curves = {name: note["curve"] for name, note in notes.items() if isinstance(note, Mapping) and "curve" in note}
+    if isinstance(notes.get("loss"), list):
+        curves["loss"] = list(enumerate(notes["loss"], 1))  # type: ignore[call-overload]
+    return {
+        name: ", ".join(" ".join(f"{number:g}" for number in point) for point in curve)
+        for name, curve in curves.items()
+    }
