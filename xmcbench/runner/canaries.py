@@ -22,7 +22,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from xmcbench import parameters
 from xmcbench.environment import Compute, hardware, package_versions, thread_variables
 from xmcbench.errors import DataError, Unavailable, told
 from xmcbench.metrics import TruePairs, true_ranks
@@ -101,7 +100,6 @@ def _run(canary: Canary) -> Outcome:
     method.require()
     method.describe()
     texts = data().texts()
-    known = parameters.identity(parameters.declared(kind), method.parameters())
     parts = predict(
         method,
         texts,
@@ -110,7 +108,7 @@ def _run(canary: Canary) -> Outcome:
         seed=0,
         artifacts=Artifacts(),
         compute=Compute("cpu", canary.processes, canary.threads),
-        identity=identity(canary.method, known, method),
+        identity=identity(canary.method, method),
         phases=Phases(),
     )
     found = TopK.joined(parts, _DEPTH, len(texts[2]))
