@@ -31,6 +31,9 @@ from xmcbench.errors import DataError, StorageError, UsageError
 QUICK = Patience(timeout_s=0.3, slowest=64, attempts=3, pause_s=0.0)
 CONTENT = bytes(range(256)) * 400
 
+#: What is no head of an answer.
+HEADS = {"of no protocol": b"SSH-2.0-x\r\n\r\n", "of no answer": b"HTTP/1.1 200 OK\r\nCon"}
+
 
 class Server:
     """Serves ``content``. Each request takes the next behavior of ``script``, or none: then all goes well."""
@@ -48,8 +51,8 @@ class Server:
         if asked and handler.headers.get("If-Range") == self.tag and behavior != "forgets":
             start = int(asked.removeprefix("bytes=").partition("-")[0])
         self.go_on.wait(20)
-        if behavior.isdecimal():
-            handler.send_error(int(behavior))
+        if behavior in HEADS or behavior.isdecimal():
+            handler.wfile.write(HEADS[behavior]) if behavior in HEADS else handler.send_error(int(behavior))
             return
         if start >= len(content):
             handler.send_response(416)
@@ -68,7 +71,8 @@ class Server:
             handler.send_header("Content-Encoding", "gzip")
         if behavior == "redirects to a file":
             handler.send_header("Location", "file:///etc/passwd")
-        length = {"too long": len(body) + 10, "too short": len(body) - 10}.get(behavior, len(body))
+        lengths = {"too long": len(body) + 10, "too short": len(body) - 10, "of a bad length": "-5"}
+        length = lengths.get(behavior, len(body))
         if behavior != "of no length":
             handler.send_header("Content-Length", str(length))
         handler.end_headers()
@@ -111,7 +115,7 @@ def server():
     http.server_close()
 
 
-@pytest.mark.parametrize("behavior", ["drops", "stalls", "drips", "too long", "503", "429"])
+@pytest.mark.parametrize("behavior", ["drops", "stalls", "drips", "too long", "503", "429", "of no answer"])
 def test_a_download_goes_on_where_it_broke_off(server, tmp_path, behavior):
     server.script = [behavior]
     path = download(server.url, tmp_path / "file", patience=QUICK)
@@ -182,6 +186,8 @@ def test_what_may_be_of_another_file_is_not_gone_on_with(server, tmp_path, way):
         ("404", "the server answers 404"),
         ("403", "the server answers 403"),
         ("encodes", "a content encoding that was not requested"),
+        ("of a bad length", "the head of the answer is not HTTP: bad Content-Length"),
+        ("of no protocol", "the head of the answer is not HTTP: illegal status line"),
     ],
 )
 def test_an_answer_that_another_attempt_would_not_change_is_final(server, tmp_path, behavior, message):

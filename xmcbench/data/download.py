@@ -20,6 +20,9 @@ from xmcbench.storage.atomic import make_folder, write_json
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.reading import STREAM, Unreadable, check_size, read_text
 
+#: What httpx says of a connection that is lost before the head of an answer; other errors of protocol there are final.
+_LOST = "Server disconnected"
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -101,11 +104,13 @@ def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) 
     headers = {"Accept-Encoding": "identity"}
     if start:
         headers |= {"Range": f"bytes={start}-", "If-Range": version}
+    has_head = False
     try:
         with (
             httpx.Client(timeout=patience.timeout_s, follow_redirects=True, max_redirects=5) as client,
             client.stream("GET", url, headers=headers) as response,
         ):
+            has_head = True
             complete = response.headers.get("Content-Range") == f"bytes */{start}"
             if start and response.status_code == 416 and complete:
                 return  # all of it is here: the process ended before the file was renamed
@@ -117,6 +122,8 @@ def _attempt(url: str, part: Path, about: Path, patience: Patience, limit: int) 
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
         raise _Refused(visible(str(error))) from None
     except httpx.HTTPError as error:
+        if isinstance(error, httpx.RemoteProtocolError) and not has_head and not str(error).startswith(_LOST):
+            raise _Refused(f"the head of the answer is not HTTP: {visible(str(error))}") from None
         raise _Broken(visible(str(error)) or type(error).__name__) from None
 
 

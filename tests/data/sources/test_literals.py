@@ -32,6 +32,7 @@ def rdf(label="tea", before="", dtd="", encoding="UTF-8"):
         ("vocabulary.nt", "#" * (LIMIT + 1), "line 1: has a literal"),
         ("vocabulary.ttl", f'#"""\n<http://a/1> {LABEL} """{BLANK}""" .', "line 2: has a literal"),
         ("vocabulary.ttl", f"<http://a/'> {LABEL} '''{BLANK}", "line 1: has a literal"),
+        ("vocabulary.ttl", f'<http://a/1> {LABEL} """{BLANK}"', "line 1: has a literal"),
         ("vocabulary.ttl", f'<http://a/1> {LABEL} "{"x" * LIMIT}" .', "line 1: has a literal"),
     ],
 )

@@ -81,6 +81,29 @@ def test_portions_are_the_rows_whatever_their_types_and_sizes(column, most, monk
 
 
 @pytest.mark.parametrize(
+    ("value", "kind", "size"),
+    [
+        (1, pa.int64(), 0),
+        (None, pa.null(), 0),
+        ("abc", pa.string(), 3),
+        ("abc", pa.large_string(), 3),
+        ("abc", pa.string_view(), 3),
+        ("abc", pa.dictionary(pa.int8(), pa.string()), 3),
+        ([1, 2, 3], pa.list_(pa.int64()), 3 * 32),
+        (["abc"], pa.large_list(pa.string()), 32 + 3),
+        (["abc", "d"], pa.list_(pa.string(), 2), 2 * 32 + 4),
+    ],
+    ids=str,
+)
+def test_a_portion_has_as_many_rows_as_fit(value, kind, size, monkeypatch):
+    """A row and each of its values count as 32 bytes, besides what is in them."""
+    rows = batch(text=pa.array([value] * 4, kind))
+    for most, expected in ((2 * (64 + size), [2, 2]), (2 * (64 + size) - 1, [1, 1, 1, 1])):
+        monkeypatch.setattr(bounds, "_PORTION", most)
+        assert [part.num_rows for part in portions(Path("x"), iter([rows]))] == expected
+
+
+@pytest.mark.parametrize(
     "columns",
     [
         {"text": codes(100, ["x" * MIB]), "labels": codes(100, ["a"])},
@@ -153,6 +176,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path, own_cache, monkeypatch)
     for split in ("train", "test"):
         parquet.write_table(many, tmp_path / f"{split}.parquet")
     monkeypatch.setattr("xmcbench.data.sources.records.Record", None)
+    monkeypatch.setattr("xmcbench.data.sources.records._ROWS", 10)  # of Parquet, the first batch is not too many
     for place in (folder, tmp_path):
         with pytest.raises(DataError, match="reading 101 rows and 0 pairs takes more than the limit"):
             load_dataset(place)

@@ -73,11 +73,12 @@ def _sizes(column: str, array: pa.Array) -> np.ndarray:
     if types.is_dictionary(kind):
         sizes = np.append(_sizes(column, array.dictionary), 0)  # the last one for an empty dictionary
         codes = _buffer(array.indices, str(kind.index_type))
-        return sizes[np.clip(codes, 0, max(0, len(sizes) - 2))]
+        return np.take(sizes, np.clip(codes, 0, max(0, len(sizes) - 2)))
     if types.is_fixed_size_list(kind):
         width = kind.list_size
         inside = _sizes(column, array.values.slice(array.offset * width, len(array) * width))
-        return (_OBJECT + inside).reshape(len(array), width).sum(axis=1)
+        of_rows: np.ndarray = (_OBJECT + inside).reshape(len(array), width).sum(axis=1)
+        return of_rows
     is_view = types.is_list_view(kind) or types.is_large_list_view(kind)
     if is_view or types.is_list(kind) or types.is_large_list(kind):
         ends, first = _ends(_OBJECT + _sizes(column, array.values)), arrow.to_numpy(array.offsets).astype(np.int64)

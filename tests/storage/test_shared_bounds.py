@@ -1,0 +1,66 @@
+"""Small files that took gigabytes or hours, made by others: each ends in one line, soon, and in little memory."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DATA = Path(os.environ.get("XMCBENCH_TEST_DATA", Path(__file__).parents[2].parent / "shared" / "data")).resolve()
+BOUNDS = DATA.parent / "cases" / "bounds"
+
+REFUSED = {
+    "arrow-null-rows": "reading 50,000,000 rows and 0 pairs takes more than the limit",
+    "arrow-zstd-bomb": "it takes more memory than there is, or than the limit",
+    "parquet-dictionary-bomb": "a batch of rows takes more than the limit",
+    "skos-billion-laughs": "vocabulary.rdf, line 2: has a DTD, which is not read",
+    "skos-million-laughs": "vocabulary.rdf, line 2: has a DTD, which is not read",
+    "nt-1MB-literal": "vocabulary.nt, line 1: has a literal of more than 64 KiB",
+}
+
+
+@pytest.fixture
+def run(tmp_path, own_cache):
+    """Run the command line: what it printed on stderr, its seconds, and its highest memory in bytes."""
+
+    def ended(*words):
+        start = time.monotonic()
+        with (tmp_path / "stderr").open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "xmcbench", *map(str, words)], cwd=tmp_path, stdout=stream, stderr=stream
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 1
+        return (tmp_path / "stderr").read_text(), time.monotonic() - start, usage.ru_maxrss << 10
+
+    return ended
+
+
+def case(name, tmp_path):
+    """A copy of a case; skips where it is not on the machine."""
+    if not (BOUNDS / name).is_dir():
+        pytest.skip(f"no {name} in {BOUNDS}: it was made for an attack on xmcbench")
+    return shutil.copytree(BOUNDS / name, tmp_path / "case")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_hostile_dataset_is_refused_soon_and_in_little_memory(run, tmp_path, name):
+    printed, seconds, memory = run("data", "info", case(name, tmp_path))
+    assert REFUSED[name] in printed
+    assert seconds < 60
+    assert memory < 1 << 30
+
+
+def test_a_hostile_archive_is_refused_soon_and_in_little_memory(run, inside, tmp_path):
+    archive = case("npz-header-bomb", tmp_path) / "runs.tar.gz"
+    assert inside("data", "synth", "syn", "--instances", "400", "--labels", "120").returncode == 0
+    printed, seconds, memory = run("leaderboard", "add", archive, "--out", "board", "--dataset", "syn", "--check")
+    assert printed.count("refused") == 1
+    assert "the header of the array 'indices' is longer than 10,000 bytes" in printed
+    assert printed.count("would be added") == 5
+    assert seconds < 60
+    assert memory < 1 << 30
