@@ -103,6 +103,21 @@ def test_it_needs_nothing_but_itself(board):
     assert {*outside} <= homepages
 
 
+def test_choices_that_change_nothing_are_not_there(record):
+    """A page with one setting, and one with rows that are all alike."""
+
+    def choices(records):
+        made = files(pages(records), "html")["tiny.html"]
+        return dict(re.findall(r'<select name="(\w+)">(.*?)</select>', made))
+
+    full = Setting.of("full")
+    assert {*choices([record("a"), record("b")])} == {"metric"}
+    assert {*choices([record("a"), record("b", setting=full)])} == {"setting"}
+    found = choices([record("a"), record("b"), record("c", supervision="required")])
+    assert re.findall('value="([^"]+)"', found["kind"]) == ["works without pairs", "needs pairs"]
+    assert re.findall('value="([^"]+)"', found["metric"])[:2] == ["P@1", "P@3"]
+
+
 def test_a_remark_is_shown_as_it_is_and_leads_to_pages(record):
     remark = "See [the index](README.md#x) and [more](https://a.b/c.md). <b>no</b>\n\n| a | b |\n|---|---|\n| 1 | 2 |"
     remark += "\n\n    code"

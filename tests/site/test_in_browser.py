@@ -72,7 +72,7 @@ def opened(browser, site):
 def test_the_site_is_small_and_the_same_when_built_again(site):
     assert sorted(path.name for path in site.glob("*.html")) == PAGES
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
-    assert size < 3_000_000
+    assert size < 5_000_000
     for name, content in made().items():
         assert (site / name).read_bytes() == content.encode(), name
 
@@ -140,6 +140,55 @@ def test_sorting_and_filters_are_in_the_address(opened):
     assert again.locator("section[data-setting=full]").is_visible()
     link = page.locator("nav a", has_text="LF-YSO-25K")
     assert "setting=ez" in link.get_attribute("href")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_choice_changes_what_is_shown(opened, name):
+    """On pages of published rows, "Methods" filtered nothing."""
+    page = opened(name)
+    everything = page.locator("main").inner_text()
+    for choice in page.locator(".controls select").all():
+        values = choice.locator("option").evaluate_all("all => all.map(each => each.value)")
+        assert len(values) > 1
+        shown = set()
+        for value in values[1:]:
+            choice.select_option(value)
+            shown.add(page.locator("main").inner_text())
+        choice.select_option("")
+        shown.add(everything)
+        label = choice.get_attribute("name")
+        assert len(shown) > 1, f"{name}: {label}"
+        assert label == "metric" or len(shown) == len(values), f"{name}: {label}"
+
+
+def test_a_choice_that_a_page_does_not_offer_changes_nothing(opened):
+    name = "lf-wikipedia-500k.html"
+    everything = opened(name).locator("main tbody tr:visible").count()
+    page = opened(name, address="#kind=from+scratch&setting=nowhere&metric=X@1")
+    assert page.get_by_label("Methods").count() == 0
+    assert page.locator("main tbody tr:visible").count() == everything > 0
+    assert "kind=from+scratch" in page.locator("nav a", has_text="LF-Debian-20K").first.get_attribute("href")
+
+
+def test_a_browser_runs_nothing_but_what_the_page_came_with(browser, site, tmp_path):
+    """Whatever else gets into the HTML: the policy names the script and the style by their digests."""
+    content = (site / "index.html").read_text()
+    foreign = "<script>document.title = 'changed'</script><style>main { display: none }</style>"
+    foreign += "<img src='x.png' onerror=\"document.title = 'changed'\"><p style='color: red'>end</p>"
+    changed = tmp_path / "changed.html"
+    changed.write_text(content.replace("</main>", f"{foreign}</main>"))
+    context = browser.new_context()
+    page = context.new_page()
+    refused = []
+    page.on("console", lambda message: refused.append(message.text) if message.type == "error" else None)
+    page.goto(changed.as_uri())
+    assert page.title() != "changed"
+    assert page.locator("main").is_visible()
+    assert page.locator("thead button").count() > 0  # its own script has run
+    for kind in ("script", "style", "image", "style attribute"):
+        assert any("Content Security Policy" in each and kind.split()[0] in each.lower() for each in refused), kind
+    assert len(refused) >= 4
+    context.close()
 
 
 def column(table, name):

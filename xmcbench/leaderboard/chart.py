@@ -126,7 +126,7 @@ def _flat(line: Line, number: int, left: int, y: Place) -> list[str]:
     parts = []
     if point.high > point.low:
         corners = f"M{left} {y(point.low)}H{_RIGHT}V{y(point.high)}H{left}Z"
-        parts.append(f'<path class="b{_color(number)}" style="fill-opacity:.15" d="{corners}"/>')
+        parts.append(f'<path class="b{_color(number)}" fill-opacity=".15" d="{corners}"/>')
     return [*parts, _stroke(f"M{left} {y(point.value)}H{_RIGHT}", number, flat=True)]
 
 
@@ -140,7 +140,7 @@ def _curved(line: Line, number: int, x: Place, y: Place) -> list[str]:
                 upper = [f"{x(point.x)} {y(point.high)}" for point in run]
                 lower = [f"{x(point.x)} {y(point.low)}" for point in reversed(run)]
                 corners = "M" + "L".join([*upper, *lower]) + "Z"
-                parts.append(f'<path class="b{_color(number)}" style="fill-opacity:.18" d="{corners}"/>')
+                parts.append(f'<path class="b{_color(number)}" fill-opacity=".18" d="{corners}"/>')
     parts += [_stroke(path, number, flat=False) for path in strokes]
     points = [point for run in line.runs for point in run]
     every = 1 if len(points) <= _MARKED else -(-len(points) // 8)

@@ -6,6 +6,8 @@
   const sections = [...document.querySelectorAll("section[data-setting]")];
   const original = new Map(tables.map((table) => [table, [...table.tBodies[0].rows]]));
 
+  const choices = ["setting", "kind", "metric"];
+  const control = (name) => form?.elements.namedItem(name);
   const columns = (table) => [...table.tHead.rows[0].cells];
   const name = (head) => head.dataset.name;
   const value = (row, column) => {
@@ -37,9 +39,13 @@
 
   function apply() {
     const chosen = new URLSearchParams(location.hash.slice(1));
-    const setting = sections.some((each) => each.dataset.setting === chosen.get("setting")) ? chosen.get("setting") : "";
+    // What a page does not offer, as a link from another one may ask for, changes nothing.
+    const choice = (name) => {
+      const value = chosen.get(name) || "";
+      return [...(control(name)?.options ?? [])].some((each) => each.value === value) ? value : "";
+    };
+    const [setting, kind, metric] = choices.map(choice);
     sections.forEach((each) => { each.hidden = Boolean(setting) && each.dataset.setting !== setting; });
-    const kind = chosen.get("kind") || "";
     let shown = 0;
     tables.forEach((table) => {
       const filtered = original.get(table).some((row) => row.dataset.kinds);
@@ -48,7 +54,6 @@
         shown += row.hidden || table.closest("[hidden]") ? 0 : 1;
       });
     });
-    const metric = chosen.get("metric") || "";
     const [which, column, direction] = (chosen.get("sort") || "").split("~");
     tables.forEach((table) => {
       const place = columns(table).findIndex((head) => name(head) === metric);
@@ -57,15 +62,13 @@
       } else sort(table, place, place < 0 ? "" : "descending");
     });
     if (form) {
-      form.elements.setting.value = setting;
-      form.elements.kind.value = kind;
-      form.elements.metric.value = metric;
+      choices.forEach((name) => { if (control(name)) control(name).value = choice(name); });
       form.querySelector(".status").textContent = `${shown} ${shown === 1 ? "row" : "rows"} shown`;
     }
     document.querySelectorAll("nav a[href]").forEach((link) => {
       const rest = new URLSearchParams(chosen);
       rest.delete("sort");
-      const kept = [...rest].some(([key]) => ["setting", "kind", "metric"].includes(key));
+      const kept = [...rest].some(([key]) => choices.includes(key));
       link.setAttribute("href", link.getAttribute("href").split("#")[0] + (kept ? `#${rest}` : ""));
     });
   }
@@ -85,6 +88,7 @@
       const mark = head.querySelector("sup");
       if (mark) mark.remove();
       head.dataset.name = head.textContent.trim();
+      if (!head.dataset.name) return; // a button needs a name
       const button = document.createElement("button");
       button.type = "button";
       button.append(...head.childNodes);
@@ -96,8 +100,6 @@
     });
   });
   if (form) {
-    const metrics = new Set(tables.flatMap((table) => columns(table).map(name)).filter((each) => /^[A-Za-z]+@\d+$/.test(each)));
-    metrics.forEach((each) => form.elements.metric.append(new Option(each, each)));
     form.hidden = false;
     form.addEventListener("change", (event) => choose({ [event.target.name]: event.target.value, sort: "" }));
     form.addEventListener("reset", (event) => {

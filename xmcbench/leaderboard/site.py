@@ -6,6 +6,7 @@ filters; it loads nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The page of this name is the first one of a site.
 _INDEX = "README"
+#: A column by which all tables of a page can be sorted.
+_METRIC = re.compile(r"[A-Za-z]+@\d+")
 
 
 def site(pages: Sequence[Page], cited: Sequence[Source], figures: str) -> dict[str, str]:
@@ -44,12 +47,8 @@ def _page(page: Page, pages: Sequence[Page], cited: Sequence[Source], figures: s
     parts = ['<a class="skip" href="#main">Skip to the content</a>', f"<header>{_navigation(page, pages)}</header>"]
     body = [document.heading(1, page.title), *_controls(page), *_sections(page.blocks, cited, figures)]
     parts.append(f'<main id="main">\n{chr(10).join(body)}\n</main>')
-    script = _resource("site.js")
-    # In a script nothing is a reference; only its end tag must not occur.
-    assert "</" not in script
-    parts.append(f"<script>\n{script}</script>")
     style = _resource("site.css") + (canvas.rules() if any(isinstance(each, Figures) for each in page.blocks) else "")
-    return document.page(page.title, parts, style=style)
+    return document.page(page.title, parts, style=style, script=_resource("site.js"))
 
 
 def _navigation(page: Page, pages: Iterable[Page]) -> str:
@@ -61,18 +60,33 @@ def _navigation(page: Page, pages: Iterable[Page]) -> str:
 
 
 def _controls(page: Page) -> list[str]:
-    """What a reader can choose on a page with several settings; the script shows it."""
-    settings = [(each.key, each.text) for each in page.blocks if isinstance(each, Heading) and each.key]
+    """Return what a reader can choose on a page with settings, without choices that change nothing.
+
+    The script shows it.
+    """
+    settings = [(block.key, block.text) for block in page.blocks if isinstance(block, Heading) and block.key]
     if not settings:
         return []
-    kinds = [(each, each) for each in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE)]
+    tables = [block for block in page.blocks if isinstance(block, Table)]
+    sorts = [line.kinds for table in tables for line in table.lines if line.kinds]
+    kinds = [
+        kind for kind in (NO_PAIRS, NEEDS_PAIRS, SCRATCH, OUTSIDE) if 0 < sum(kind in of for of in sorts) < len(sorts)
+    ]
+    columns = dict.fromkeys(column.text for table in tables for column in table.columns if len(table.lines) > 1)
+    metrics = [name for name in columns if _METRIC.fullmatch(name)]
     chosen = [
-        _select("setting", "Setting", "all settings", settings),
-        _select("kind", "Methods", "all methods", kinds),
-        _select("metric", "Sort by", "the order of the page", []),
+        *([_select("setting", "Setting", "all settings", settings)] if len(settings) > 1 else []),
+        *([_select("kind", "Methods", "all methods", zip(kinds, kinds, strict=True))] if kinds else []),
+        *(
+            [_select("metric", "Sort by", "the order of the page", zip(metrics, metrics, strict=True))]
+            if metrics
+            else []
+        ),
     ]
     rest = '<button type="reset">Show all</button><p class="status" role="status"></p>'
-    return [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}{rest}</form>']
+    return (
+        [f'<form class="controls" aria-label="What is shown" hidden>{"".join(chosen)}{rest}</form>'] if chosen else []
+    )
 
 
 def _select(name: str, label: str, everything: str, options: Iterable[tuple[str, str]]) -> str:

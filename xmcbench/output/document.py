@@ -1,4 +1,7 @@
-"""HTML pages that need nothing but themselves: no script, no request, light and dark, legible on a phone.
+"""HTML pages that need nothing but themselves: no request, light and dark, legible on a phone.
+
+A Content-Security-Policy names the page's style and its script, if it has one, by their digests: whatever else comes
+into a page, a browser neither loads nor runs it.
 
 A page is made of fragments of HTML. The functions below make them from text and escape it; only ``page``, ``section``
 and ``scrolling`` take what is HTML already.
@@ -6,7 +9,9 @@ and ``scrolling`` take what is HTML already.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 
 from xmcbench.output.escaping import html
 
@@ -43,16 +48,27 @@ article h3 { margin: 0 0 .3em; font-size: 1rem; }
 """
 
 
-def page(title: str, body: Iterable[str], *, style: str = "", head: str = "", mark: str = "") -> str:
-    """A whole page. body: fragments of HTML. style: CSS besides ``STYLE``. head: HTML. mark: says what made it."""
+def page(title: str, body: Iterable[str], *, style: str = "", script: str = "", mark: str = "") -> str:
+    """Return a whole page. body: fragments of HTML. style: CSS besides ``STYLE``. mark: says what made it."""
     comment = f"<!-- {html(mark).replace('--', '- -')} -->\n" if mark else ""
+    # Inside these elements nothing is a reference; only their end tags must not occur.
+    assert "</" not in style + script
+    styles, scripts = f"\n{STYLE}{style}", f"\n{script}"
+    allowed = [f"style-src {_digest(styles)}", *([f"script-src {_digest(scripts)}"] if script else [])]
+    policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n{comment}<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html(title)}</title>\n<style>\n{STYLE}{style}</style>\n{head}</head>\n<body>\n"
-        + "\n".join(body)
+        f"<title>{html(title)}</title>\n<style>{styles}</style>\n</head>\n<body>\n"
+        + "\n".join([*body, *([f"<script>{scripts}</script>"] if script else [])])
         + "\n</body>\n</html>\n"
     )
+
+
+def _digest(content: str) -> str:
+    """Return the source expression of an inline element: the SHA-256 of its content, in base64."""
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
 def heading(level: int, text: str, anchor: str = "") -> str:

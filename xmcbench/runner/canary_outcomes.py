@@ -168,8 +168,8 @@ def _table(top: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
 def _losses(notes: Mapping[str, object]) -> dict[str, str]:
     """The curves of the trainings, by the name of the note; and the losses of GloVe, one an epoch."""
     curves = {name: note["curve"] for name, note in notes.items() if isinstance(note, Mapping) and "curve" in note}
-    if isinstance(notes.get("loss"), list):
-        curves["loss"] = list(enumerate(notes["loss"], 1))  # type: ignore[call-overload]
+    if isinstance(losses := notes.get("loss"), list):
+        curves["loss"] = list(enumerate(losses, 1))
     return {
         name: ", ".join(" ".join(f"{number:g}" for number in point) for point in curve)
         for name, curve in curves.items()

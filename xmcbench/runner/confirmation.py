@@ -137,9 +137,9 @@ def run_canaries(sources: Mapping[str, str], runs: Path, jobs: int = 2) -> list[
     methods = sources.keys() - PROTOCOL_NAMES
     for name, outcomes in run_all(methods, jobs).items() if methods else ():
         of_method = Stored.read(stored_file(name))
-        differing = {each.name: f"{each.name}: {each.what}" for each in compare(of_method.outcomes, outcomes)}
+        differing = [f"{found.canary}: {found.what}" for found in compare(of_method.outcomes, outcomes)]
         skipped = [f"{place}: skipped: {each.reason}" for place, each in outcomes.items() if each.status == "skipped"]
-        verdicts.append((CanaryVerdict(name, len(outcomes), (*differing.values(), *skipped)), of_method.source_sha256))
+        verdicts.append((CanaryVerdict(name, len(outcomes), (*differing, *skipped)), of_method.source_sha256))
     for verdict, before in verdicts:
         if verdict.is_equal:
             record_evidence(runs, verdict.name, before, sources[verdict.name], "canaries", verdict.compared, 1.0, 0.0)

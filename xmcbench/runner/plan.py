@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -241,7 +241,8 @@ def _left_out(found: Sequence[tuple[Request, Skipped]], running: Set[str]) -> li
 
 def _identity(entry: Entry, values: Mapping[str, object]) -> Values:
     """Return the parameters that identify a cell: with the content of the files and models that they name."""
-    return parameters.identity(entry.usable().parameters, {**values, **entry.contents(values)})
+    whole: dict[str, Any] = {**values, **entry.contents(values)}
+    return parameters.identity(entry.usable().parameters, whole)
 
 
 def _planned(
