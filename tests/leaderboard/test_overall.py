@@ -134,6 +134,67 @@ def test_datasets_for_tuning_do_not_count(results, altered):
     assert overall.overall(records, EZ, "P@1").datasets == ("A", "B")
 
 
+def ranking(records, ranked=None):
+    """The page of rankings in Markdown, and its figures."""
+    made = files(pages(records, (), ranked=ranked), "markdown", ())
+    return {name: text for name, text in made.items() if "over-datasets" in name and name != "README.md"}
+
+
+def test_a_record_of_a_new_dataset_changes_no_listed_ranking(results, record, altered):
+    """Without a list, a method on a dataset that no other has run on emptied the ranking."""
+    records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    others = [
+        altered(record(method=method, setting=setting), (("cell", "dataset"), "New"))
+        for method, setting in (("one", EZ), ("new", EZ), ("new", Setting.of("full")))
+    ]
+    ranked = {"ez": ["A", "B", "C"]}
+    before = ranking(records, ranked)
+    assert "over A, B, C" in before["over-datasets.md"]
+    assert ranking([*records, *others], ranked) == before
+    assert ranking([*records, others[1]]) == {}
+    assert ranking([*records, *others], {"ez": ["A", "B"]}).keys() == before.keys()
+
+
+def test_the_list_of_the_board(record, altered):
+    """A record of another dataset leaves the rankings of the committed records as they are."""
+    records, ranked = Store(BOARD).records(), overall.read_list(BOARD)
+    assert "ez" in ranked
+    before = ranking(records, ranked)
+    assert before["over-datasets.md"].count("\n## ") == len(ranked)
+    new = [altered(record(setting=Setting.of("ez")), (("cell", "dataset"), "New"))]
+    assert ranking([*records, *new], ranked) == before
+
+
+def test_a_list_that_does_not_fit_is_refused(results, tmp_path, inside):
+    records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4))
+    for ranked, said in (
+        ({"ez": ["A", "D"]}, "overall.toml: D has no result in the setting"),
+        ({"ez": ["A"]}, "overall.toml: a ranking needs two datasets"),
+        ({"full": ["A", "B"]}, "overall.toml names 'full', a setting without results .those with: ez"),
+    ):
+        with pytest.raises(StorageError, match=said):
+            pages(records, (), ranked=ranked)
+    assert overall.read_list(tmp_path) == {}
+    for text in ("ez = ", "ez = 'A'", "ez = [1]", "[ez]\nA = 1"):
+        (tmp_path / "overall.toml").write_text(text)
+        with pytest.raises(StorageError, match="overall.toml is not a list of datasets"):
+            overall.read_list(tmp_path)
+
+
+def test_commands_take_the_datasets_of_the_list(inside, results):
+    store = Store(Path("runs"))
+    for each in results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4)):
+        store.write(each)
+    where = ("rank", "--setting", "ez", "--json")
+    assert json.loads(inside(*where).stdout)["datasets"] == ["A", "B", "C"]
+    (store.root / "overall.toml").write_text('ez = ["B", "A"]\n')
+    assert json.loads(inside(*where).stdout)["datasets"] == ["B", "A"]
+    assert json.loads(inside(*where, "--dataset", "A,C").stdout)["datasets"] == ["A", "C"]
+    ended = inside("leaderboard", "--runs", "runs")
+    assert ended.returncode == 0, ended.stderr
+    assert "over B, A;" in (store.root / "over-datasets.md").read_text()
+
+
 def test_the_diagram_and_the_page(results, check_boxes):
     records = results(one=(0.9, 0.1, 0.5), two=(0.8, 0.2, 0.4), three=(0.1, 0.05, 0.1), four=(0.05, 0.01, 0.0))
     made = overall.overall(records, EZ, "P@1")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from xmcbench.leaderboard.files import files
+from xmcbench.leaderboard.overall import read_list
 from xmcbench.leaderboard.pages import pages
 from xmcbench.leaderboard.remarks import read_remarks
 from xmcbench.records import Store
@@ -24,7 +25,8 @@ PAGES = sorted(path.stem.replace("README", "index") + ".html" for path in BOARD.
 
 
 def made():
-    return files(pages(Store(BOARD).records(), remarks=read_remarks(BOARD / "remarks")), "html")
+    records, remarks = Store(BOARD).records(), read_remarks(BOARD / "remarks")
+    return files(pages(records, remarks=remarks, ranked=read_list(BOARD)), "html")
 
 
 @pytest.fixture(scope="module")

@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xmcbench.errors import UsageError
     from xmcbench.leaderboard.consistency import latest
     from xmcbench.leaderboard.files import differences, files, write
+    from xmcbench.leaderboard.overall import read_list
     from xmcbench.leaderboard.pages import pages
     from xmcbench.leaderboard.remarks import read_remarks
     from xmcbench.records import Store
@@ -120,7 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     # The commands on the pages name the folder: its path would depend on where and how this one was called.
     name = runs.resolve().name
     place = "" if name == BOARD.name else name
-    board = pages(records, remarks=read_remarks(runs / "remarks"), standing=standing, measured_only=own, runs=place)
+    remarks, ranked = read_remarks(runs / "remarks"), read_list(runs)
+    board = pages(records, remarks=remarks, standing=standing, measured_only=own, runs=place, ranked=ranked)
     made = files(board, arguments.format)
     report.note_unknown(records, standing)
     stale = sum(bool(standing.problem(record)) for record in records if record.ok)

@@ -1,7 +1,7 @@
 """Rank methods over several datasets: average rank, win rate, Friedman's test and the critical difference.
 
 Figures of different datasets are not averaged, only ranks. A method that lacks a result on one of the datasets is left
-out of the ranking and listed.
+out of the ranking and listed. The datasets are those that overall.toml in --runs names for the setting, if it does.
 
   xmcbench rank --setting ez --runs leaderboards
   xmcbench rank --setting fs --ratio 0.01 --metric R@100 --dataset lf-debian-2k,lf-debian-20k --svg ranks.svg
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset",
         metavar="NAME[,NAME..]",
-        help="default: all datasets with results in the setting, except -dev datasets",
+        help="default: those of overall.toml, otherwise all with results in the setting, except -dev datasets",
     )
     flags.add_setting(parser, several=False, required=True, help="zero-shot, few-shot or all pairs")
     flags.add_metric(parser)
@@ -53,14 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     spelled = {record.cell.dataset.casefold(): record.cell.dataset for record in records}
     standing = request.registry(arguments.plugin).standing(arguments.runs)
     given = [name.strip() for name in (arguments.dataset or "").split(",") if name.strip()]
+    setting = request.only_setting(arguments)
+    listed = overall.read_list(arguments.runs).get(setting.slug)
+    datasets = [spelled.get(name.casefold(), name) for name in given] or listed
     with store.noting_left_out():
-        made = overall.overall(
-            records,
-            request.only_setting(arguments),
-            arguments.metric,
-            [spelled.get(name.casefold(), name) for name in given] or None,
-            standing,
-        )
+        made = overall.overall(records, setting, arguments.metric, datasets, standing)
     kinds = {made.setting.kind, "ez"}  # a method that ignores pairs has its zero-shot result in any setting
     ranked = [each for each in records if each.cell.dataset in made.datasets and each.cell.setting.kind in kinds]
     report.note_unknown(ranked, standing)

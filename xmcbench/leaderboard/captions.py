@@ -58,11 +58,12 @@ BORROWED = "measured without pairs, which this method ignores"
 
 OVERALL = """\
 Methods are ranked on each dataset, and the ranks are averaged. Figures of different datasets are never averaged. A
-method is ranked if it has a result with the same parameters on every dataset of the setting; the others are listed
-below the tables. Datasets for tuning (`-dev`) are left out. Friedman's test asks whether all methods perform alike.
-Methods that a bar joins differ by less than the critical difference of Nemenyi's test, which is large when there are
-few datasets. Both tests assume independent datasets, and datasets drawn from one another are not independent.
-`xmcbench rank` does the same for any datasets and metrics."""
+method is ranked if it has a result with the same parameters on every dataset that counts in the setting; the others are
+listed below the tables. The datasets that count are those of `overall.toml` beside the records, so that a new dataset
+changes no ranking. Without this file all count, except those for tuning (`-dev`). Friedman's test asks whether all
+methods perform alike. Methods that a bar joins differ by less than the critical difference of Nemenyi's test, which is
+large when there are few datasets. Both tests assume independent datasets, and datasets drawn from one another are not
+independent. `xmcbench rank` does the same for any datasets and metrics."""
 
 CURVE = (
     "Bands reach from the lowest seed to the highest. A method that ignores pairs has one result for all shares, so "

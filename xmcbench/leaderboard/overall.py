@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
+import msgspec
 import numpy as np
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import StorageError, UsageError
 from xmcbench.leaderboard import captions, consistency
 from xmcbench.leaderboard.plot import Marked, WithoutNotes
 from xmcbench.leaderboard.rows import borrowed_from, for_tuning, grouped, names
@@ -18,6 +21,10 @@ from xmcbench.metrics.friedman import Friedman
 from xmcbench.output import escaping
 from xmcbench.records import Record, Standing
 from xmcbench.setting import Setting
+from xmcbench.storage.reading import read_text
+
+#: The file beside the records that says which datasets count, by setting.
+LIST = "overall.toml"
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,17 @@ class Overall(WithoutNotes):
         if self.difference is None:
             return []
         return friedman.cliques(np.array([each.rank for each in self.methods]), self.difference)
+
+
+def read_list(board: Path) -> dict[str, tuple[str, ...]]:
+    """Return the datasets that count in each setting, by its slug; none without a list. Raises StorageError."""
+    path = board / LIST
+    try:
+        return msgspec.convert(tomllib.loads(read_text(path)), dict[str, tuple[str, ...]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path} is not a list of datasets: {error}", 'a line is `ez = ["NAME", "NAME"]`') from error
 
 
 def overall(

@@ -34,13 +34,16 @@ def pages(
     standing: Standing | None = None,
     measured_only: bool = False,
     runs: str = "",
+    ranked: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Page]:
     """The index, a page for each dataset that has records or published rows, the ranking, the ablation, the claims.
 
     A pure function of records, published figures (default: those that come with xmcbench) and remarks (name of a page
     -> text; default: none). standing: today's code, by which stale rows are marked. measured_only: leave out datasets
     and ablations that have published rows only. runs: the folder of the records for printed commands, if not their
-    default. Raises StorageError for records that do not fit on one board and for a remark without a page.
+    default. ranked: slug of a setting -> the datasets that the ranking is over; default is all, in every setting.
+    Raises StorageError for records that do not fit on one board, for a remark without a page, and for a ranking over
+    datasets without results.
     """
     printed = tuple(sources() if published is None else published)
     datasets: dict[str, list[Record]] = {}
@@ -60,8 +63,9 @@ def pages(
     ablations = ablation.page(datasets, printed, standing)
     if measured_only and not any(ablation.parted(each, printed)[1] for each in datasets.values()):
         ablations = None
-    ranked = _overall_page([ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)], standing)
-    others = [each for each in (ranked, ablations, claimed) if each]
+    measured = [ablation.parted(datasets[name], printed)[0] for name in sorted(datasets)]
+    ranking = _overall_page(measured, standing, ranked or {})
+    others = [each for each in (ranking, ablations, claimed) if each]
     board = [_index(datasets, printed, names, others), *made, *others]
     return _with_remarks(board, told)
 
@@ -157,15 +161,26 @@ def _dataset_page(name: str, records: Sequence[Record], context: Context, remark
     return Page(name.lower(), name, (*blocks, *cited))
 
 
-def _overall_page(records: Iterable[Sequence[Record]], standing: Standing) -> Page | None:
-    """Rankings over datasets, setting by setting; None if no setting has two methods on two datasets."""
+def _overall_page(
+    groups: Iterable[Sequence[Record]], standing: Standing, ranked: Mapping[str, Sequence[str]]
+) -> Page | None:
+    """Return the rankings over datasets, setting by setting; None if no setting has two methods on two datasets."""
     blocks: list[Block] = []
-    found = [record for group in records for record in group]
-    for setting in by_setting(found):
-        try:
-            made = [overall.overall(found, setting, metric, standing=standing) for metric in RANKED_BY]
-        except UsageError:  # one dataset, or no two methods on all
+    found = [record for records in groups for record in records]
+    settings = by_setting(found)
+    if unknown := sorted(ranked.keys() - {setting.slug for setting in settings}):
+        known = ", ".join(setting.slug for setting in settings)
+        raise StorageError(f"{overall.LIST} names {unknown[0]!r}, a setting without results", f"those with: {known}")
+    for setting in settings:
+        datasets = ranked.get(setting.slug)
+        if ranked and datasets is None:
             continue
+        try:
+            made = [overall.overall(found, setting, metric, datasets, standing) for metric in RANKED_BY]
+        except UsageError as error:
+            if datasets is not None:
+                raise StorageError(f"{overall.LIST}: {error.message}", error.hint) from error
+            continue  # one dataset, or no two methods on all
         blocks += [
             Heading(2, setting.title.capitalize(), setting.slug),
             Figures(tuple(made)),
