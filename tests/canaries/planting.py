@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: What runs in a copy: the names of the methods whose source differs from that of the arguments, or their canaries.
-_SOURCES = "import json; from xmcbench.plugins.registry import Registry; print(json.dumps(Registry().sources()))"
+#: A program that prints the source digest of every method.
+SOURCES = "import json; from xmcbench.plugins.registry import Registry; print(json.dumps(Registry().sources()))"
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,24 @@ def plant(fault: Fault, folder: Path) -> None:
     file.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
 
 
-def see(fault: Fault, sources: dict[str, str], work: Path) -> Seen:
-    """Plant a fault in a copy of its own and run the canaries of the methods whose source it changes."""
+def see(fault: Fault, sources: dict[str, str], work: Path, only: Collection[str] = ()) -> Seen:
+    """Plant a fault in a copy of its own and run the canaries of the methods whose source it changes.
+
+    sources: of the methods without it. only: methods, if not all of these.
+    """
     with tempfile.TemporaryDirectory(dir=work) as place:
         folder = Path(place) / "tree"
         copy(folder)
         plant(fault, folder)
-        told = json.loads(_python(folder, "-c", _SOURCES))
-        changed = [name for name in sources if told.get(name) != sources[name]]
-        found = json.loads(_python(folder, __file__, "--inside", *changed))
+        told = json.loads(python(folder, "-c", SOURCES))
+        changed = [name for name in only or sources if told.get(name) != sources[name]]
+        found = json.loads(python(folder, __file__, "--inside", *changed))
     different = sorted(found["different"], key=lambda each: -each["size"])
     names = tuple(each["canary"] for each in different)
     return Seen(fault, found["run"], names, different[0]["what"] if different else "")
 
 
-def _python(folder: Path, *words: str) -> str:
+def python(folder: Path, *words: str) -> str:
     """What a Python prints that imports the package of a copy."""
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
     # Bytecode of another fault, of a file with the same size and time, would be taken for that of this one.
@@ -136,7 +140,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as work, ThreadPoolExecutor(asked.jobs) as pool:
         folder = Path(work) / "unchanged"
         copy(folder)
-        sources = json.loads(_python(folder, "-c", _SOURCES))
+        sources = json.loads(python(folder, "-c", SOURCES))
         for seen in pool.map(lambda fault: see(fault, sources, Path(work)), chosen):
             rows.append(seen.row())
             unseen += not seen.different

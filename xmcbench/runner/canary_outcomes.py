@@ -26,7 +26,7 @@ _MOVED = 0.02
 _ROUNDING = 2e-5
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     """What a canary gave.
 
     ranks: of the true pairs, 0 beyond the last place. losses: of each training that the notes have, "step loss ..." for
@@ -77,7 +77,12 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
 
     def write(self, file: Path) -> None:
         """Write a file with a line for each test text, so that a change can be read."""
-        content = json.dumps(msgspec.to_builtins(self), indent=1, ensure_ascii=False)
+        usual = msgspec.to_builtins(Outcome())
+        outcomes = {
+            name: {key: value for key, value in msgspec.to_builtins(outcome).items() if value != usual[key]}
+            for name, outcome in self.outcomes.items()
+        }
+        content = json.dumps({**msgspec.to_builtins(self), "outcomes": outcomes}, indent=1, ensure_ascii=False)
         with atomic_file(file) as stream:
             stream.write(f"{content}\n".encode())
 
