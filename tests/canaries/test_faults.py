@@ -23,7 +23,7 @@ def test_the_text_of_every_fault_is_there_once():
 
 def test_there_is_a_fault_in_every_package():
     folders = {file.parent.relative_to(METHODS).as_posix() for file in METHODS.rglob("*.py")}
-    assert folders == {Path(fault.file).parent.as_posix() for fault in faults()}
+    assert folders - {"presets"} == {Path(fault.file).parent.as_posix() for fault in faults()}
 
 
 @pytest.fixture(scope="module")

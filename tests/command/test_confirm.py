@@ -52,7 +52,7 @@ def runs(inside, tiny, code, tmp_path, kept):
 
 
 @pytest.mark.parametrize(
-    "words", [("ls", "results"), ("confirm",), ("leaderboard", "--runs", "runs", "--out", "board")]
+    "words", [("ls", "results"), ("confirm", "--full"), ("leaderboard", "--runs", "runs", "--out", "board")]
 )
 def test_what_cannot_be_judged_is_named(inside, code, runs, words):
     """Results of a plug-in that was not named were called fresh."""
@@ -83,26 +83,24 @@ def test_one_cell_vouches_for_all_that_the_same_code_made(inside, tiny, code, ru
     before = runs.records()
     path = code("renamed")
     assert statuses(inside, path) == ["stale"] * 4
-    words = ("confirm", "--dataset", tiny, "--plugin", path)
+    words = ("confirm", "--full", "--dataset", tiny, "--plugin", path)
     planned = inside(*words, "--dry-run")
     assert [line.partition(" on ")[0] for line in planned.stdout.splitlines()] == ["[1/2] Base", "[2/2] Base"]
-    assert runs.records() == before
     ended = inside(*words)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.count(": confirmed: 100.00% of the ranks are equal") == 2
     assert statuses(inside, path) == ["ok"] * 4
-    for old, new in zip(before, runs.records(), strict=True):
-        (check,) = new.checks
-        assert (check.same_ranks, check.largest_change) == (1.0, 0.0)
-        assert check.key in {each.key for each in before}
-        assert (new.metrics, new.measured, new.method) == (old.metrics, old.measured, old.method)
+    assert runs.records() == before
+    (listed,) = json.loads((runs.root / "equivalent.json").read_text())["base"]
+    assert [entry["kind"] for entry in listed] == ["first", "reruns"]
+    assert listed[1]["compared"] == 2
     assert inside(*words).stdout == "nothing to confirm: no result is stale because of changed code\n"
     assert statuses(inside, code()) == ["ok"] * 4  # the code that made them still vouches for them
 
 
 def test_another_result_is_not_confirmed(inside, tiny, code, runs):
     before, path = runs.records(), code(seed=6)
-    ended = inside("confirm", "--dataset", tiny, "--plugin", path)
+    ended = inside("confirm", "--full", "--dataset", tiny, "--plugin", path)
     assert (ended.returncode, ended.stdout.count("not confirmed: ")) == (1, 2)
     assert "run it again with --refresh" in ended.stdout
     assert runs.records() == before
@@ -112,7 +110,7 @@ def test_another_result_is_not_confirmed(inside, tiny, code, runs):
 def test_a_cell_that_fails_now_is_not_confirmed(inside, tiny, code, runs):
     before, path = runs.records(), code()
     path.write_text(path.read_text().replace("self.labels = len(raw_Y)", "raise ValueError('broken')"))
-    ended = inside("confirm", "--dataset", tiny, "--plugin", path)
+    ended = inside("confirm", "--full", "--dataset", tiny, "--plugin", path)
     assert (ended.returncode, ended.stdout.count("not confirmed: failed: ValueError: broken")) == (1, 2)
     assert runs.records() == before
 
@@ -123,42 +121,29 @@ def test_only_what_is_asked_for_is_checked(inside, code, runs, tmp_path, monkeyp
         (("--methods", "base:quick"), "unknown method 'base:quick' in runs"),
         (("--dataset", "lf-debian-2k"), "runs has no record of LF-Debian-2K"),
     ):
-        ended = inside("confirm", *words, "--plugin", code("renamed"))
+        ended = inside("confirm", "--full", *words, "--plugin", code("renamed"))
         assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    ended = inside("confirm", "--plugin", code("renamed"), "--runs", runs.root)
+    ended = inside("confirm", "--full", "--plugin", code("renamed"), "--runs", runs.root)
     assert ended.returncode == 1  # tiny is not a dataset name
-    assert ended.stderr.count("not confirmed: unknown dataset 'tiny'") == 2
+    assert ended.stdout.count("not confirmed: unknown dataset 'tiny'") == 2
     assert inside("confirm", "--runs", "none").returncode == 2
 
 
 def test_what_cannot_be_read_is_said(inside, code, runs):
     runs.record_path(runs.records()[0].cell).with_name("bad.json").write_text("{}")
-    ended = inside("confirm", "--plugin", code())
+    ended = inside("confirm", "--full", "--plugin", code())
     assert (ended.returncode, ended.stdout) == (1, "nothing to confirm: no result is stale because of changed code\n")
     assert ended.stderr.count("left out: ") == 1
-
-
-def test_what_another_run_has_is_not_written_and_said(inside, tiny, code, runs):
-    path, held = code("renamed"), runs.records()[0]
-    words = ("confirm", "--runs", "runs", "--plugin", path, "--dataset", tiny)
-    with runs.claim(held.cell):
-        ended = inside(*words)
-    assert ended.returncode == 1
-    (line,) = [line for line in ended.stdout.splitlines() if "another run has 1 record" in line]
-    assert ": confirmed: 100.00%" in line
-    assert [bool(each.checks) for each in runs.records()] == [each != held for each in runs.records()]
-    assert inside(*words).returncode == 0
-    assert all(each.checks for each in runs.records())
 
 
 def test_changed_data_are_not_blamed_on_parameters(inside, tiny, code, runs):
     (tiny / "tst.json").write_bytes(gzip.decompress((tiny / "tst.json.gz").read_bytes()).split(b"\n", 1)[1])
     (tiny / "tst.json.gz").unlink()
-    ended = inside("confirm", "--runs", "runs", "--plugin", code("renamed"), "--dataset", tiny)
+    ended = inside("confirm", "--full", "--runs", "runs", "--plugin", code("renamed"), "--dataset", tiny)
     assert ended.returncode == 1
-    assert ended.stderr.count("not confirmed: the data of tiny have changed since Base was run on them") == 2
+    assert ended.stdout.count("not confirmed: the data of tiny have changed since Base was run on them") == 2
 
 
 def test_the_board_runs_again_what_is_stale_and_nothing_else(inside, tiny, code, runs):
@@ -195,3 +180,26 @@ def test_a_result_gives_way_to_another_result_only(inside, tiny, code, runs, wor
     assert ended.returncode == 1
     assert "failed: ValueError: broken" in ended.stdout + ended.stderr
     assert runs.records() == before
+
+
+def test_canaries_take_no_flag_of_whole_cells(inside, code, runs, tiny):
+    for words, flag in ((("--dataset", tiny), "--dataset"), (("--plugin", code()), "--plugin")):
+        ended = inside("confirm", *words)
+        assert (ended.returncode, f"{flag} can only be used with --full" in ended.stderr) == (2, True), ended.stderr
+
+
+def test_the_canaries_of_changed_code_are_run(inside, runs, monkeypatch):
+    """Canaries themselves are tested elsewhere: here, one method has changed."""
+    from xmcbench.runner import confirmation
+    from xmcbench.runner.confirmation import CanaryVerdict
+
+    monkeypatch.setattr(confirmation, "changed_methods", lambda registry, runs: {"tfidf": "2" * 64, "bm25": "3" * 64})
+    verdicts = {"tfidf": CanaryVerdict("tfidf", 3), "bm25": CanaryVerdict("bm25", 2, ("lucene: 3 ranks of 9",))}
+    monkeypatch.setattr(confirmation, "run_canaries", lambda chosen, runs, jobs: [verdicts[name] for name in chosen])
+    ended = inside("confirm")
+    assert ended.returncode == 1
+    assert ended.stdout == "tfidf: confirmed: equal on 3 canaries\nbm25: not confirmed: lucene: 3 ranks of 9\n"
+    assert inside("confirm", "--methods", "tfidf").returncode == 0
+    assert inside("confirm", "--methods", "knn").stdout.startswith("nothing to confirm")
+    dry = inside("confirm", "--dry-run")
+    assert (dry.stdout, "canaries to run: tfidf, bm25" in dry.stderr) == ("", True)

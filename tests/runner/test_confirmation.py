@@ -1,6 +1,7 @@
 """Which records one check covers, and what lets them stand."""
 
-import shutil
+from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -9,8 +10,18 @@ import pytest
 from xmcbench.environment import Compute, hardware
 from xmcbench.plugins.registry import Registry
 from xmcbench.records import Standing, Store
+from xmcbench.records.equivalence import FILE, read_file, with_evidence, write_file
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner import confirmation
+from xmcbench.runner.canaries import stored_file
+from xmcbench.runner.canary_outcomes import Outcome, Stored
+from xmcbench.runner.canary_protocol import (
+    ProtocolOutcome,
+    StoredProtocol,
+    compare_protocol,
+    run_protocol,
+    store_protocol,
+)
 from xmcbench.runner.confirmation import Group, Verdict, groups
 from xmcbench.runner.execution import execute
 from xmcbench.runner.place import Place
@@ -36,8 +47,8 @@ METHOD = """
     [(1.0, 0.0, True), (0.999, 0.0005, True), (0.9989, 0.0, False), (1.0, 0.000501, False)],
 )
 def test_a_result_stands_within_the_tolerance(same_ranks, largest_change, stands):
-    assert Verdict(Group(()), same_ranks, largest_change).stands is stands
-    assert not Verdict(Group(()), problem="it did not run").stands
+    assert Verdict(Group(()), same_ranks, largest_change).is_equal is stands
+    assert not Verdict(Group(()), problem="it did not run").is_equal
 
 
 def test_one_check_covers_the_cells_of_a_method_with_or_without_pairs(record, altered):
@@ -78,26 +89,37 @@ def group(run_here, plugin, tmp_path):
 
 
 @pytest.fixture
-def confirm(tmp_path_factory):
-    """Each check in a runs folder of its own, as if by a command of its own."""
+def rerun(tmp_path_factory):
+    """Each rerun in a runs folder of its own, as if by a command of its own."""
 
-    def check(group, dataset, store, registry, **options):
-        return confirmation.confirm(group, dataset, store, registry, Store(tmp_path_factory.mktemp("fresh")), **options)
+    def run(group, dataset, store, registry, **options):
+        return confirmation.rerun(group, dataset, store, registry, Store(tmp_path_factory.mktemp("fresh")), **options)
 
-    return check
+    return run
 
 
-def test_a_check_is_written_into_all_that_it_covers(confirm, group, tiny):
+def test_equal_reruns_add_the_source_and_change_no_record(rerun, group, tiny):
     checked, registry, store = group
-    verdict = confirm(checked, str(tiny), store, registry)
+    before = store.records()
+    verdict = rerun(checked, str(tiny), store, registry)
     assert (verdict.same_ranks, verdict.largest_change, verdict.problem) == (1.0, 0.0, "")
-    for record in store.records():
-        (check,) = record.checks
-        assert (check.key, check.same_ranks, check.largest_change) == (checked.records[0].key, 1.0, 0.0)
-        assert check.source_sha256 == record.method.source_sha256
+    older = msgspec.structs.replace(before[0].method, source_sha256="1" * 64)
+    of_older = Group((msgspec.structs.replace(before[0], method=older),))
+    confirmation.record_reruns([replace(verdict, group=of_older)], store.root)
+    first, added = read_file(store.root / FILE)["chance"][0]
+    assert (first.source, first.kind) == ("1" * 64, "first")
+    assert (added.source, added.kind, added.compared) == (before[0].method.source_sha256, "reruns", 1)
+    assert store.records() == before
 
 
-def test_the_cell_runs_as_it_did_then(confirm, group, tiny, monkeypatch):
+def test_one_rerun_that_differs_keeps_the_source_out(rerun, group, tiny):
+    checked, registry, store = group
+    verdict = rerun(checked, str(tiny), store, registry)
+    confirmation.record_reruns([verdict, replace(verdict, same_ranks=0.5)], store.root)
+    assert read_file(store.root / FILE) == {}
+
+
+def test_the_cell_runs_as_it_did_then(rerun, group, tiny, monkeypatch):
     """On the device and on as many processes."""
     checked, registry, store = group
     places = []
@@ -110,14 +132,14 @@ def test_the_cell_runs_as_it_did_then(confirm, group, tiny, monkeypatch):
     first = checked.records[0]
     environment = msgspec.structs.replace(first.environment, compute=Compute(device="cpu", processes=3))
     first = store.write(msgspec.structs.replace(first, environment=environment))
-    assert confirm(Group((first,)), str(tiny), store, registry).stands
+    assert rerun(Group((first,)), str(tiny), store, registry).is_equal
     environment = msgspec.structs.replace(first.environment, compute=None)
     first = store.write(msgspec.structs.replace(first, environment=environment))
-    assert confirm(Group((first,)), str(tiny), store, registry).stands
+    assert rerun(Group((first,)), str(tiny), store, registry).is_equal
     assert [place.compute for place in places] == [Compute(device="cpu", processes=3), Compute()]
 
 
-def test_a_result_that_is_another_stands_no_more(confirm, group, tiny):
+def test_a_result_that_is_another_stands_no_more(rerun, group, tiny):
     checked, registry, store = group
     record = checked.records[0]
     ranks = store.ranks(record, store.truth(record))
@@ -128,15 +150,14 @@ def test_a_result_that_is_another_stands_no_more(confirm, group, tiny):
     values = {**record.metrics["none"].values, "P@1": record.metrics["none"].values["P@1"] + 0.25}
     metrics = {**record.metrics, "none": msgspec.structs.replace(record.metrics["none"], values=values)}
     first = store.write(msgspec.structs.replace(record, ranks=facts, metrics=metrics))
-    verdict = confirm(Group((first, *checked.records[1:])), str(tiny), store, registry)
+    verdict = rerun(Group((first, *checked.records[1:])), str(tiny), store, registry)
     assert verdict.same_ranks == pytest.approx(59 / 60)
     assert verdict.largest_change == pytest.approx(0.25 if first.protocol.filter == "none" else 0.0)
-    assert not verdict.stands
-    assert not any(each.checks for each in store.records())
+    assert not verdict.is_equal
 
 
 @pytest.mark.parametrize("changed", ["none", "file"])
-def test_a_result_that_is_another_under_one_filter_stands_no_more(confirm, run_here, plugin, tiny, tmp_path, changed):
+def test_a_result_that_is_another_under_one_filter_stands_no_more(rerun, run_here, plugin, tiny, tmp_path, changed):
     (tiny / "filter_labels_test.txt").write_text("0 1\n")
     file, store = plugin(METHOD), Store(tmp_path / "runs")
     (record,) = run_here(file, methods=["chance"])
@@ -146,81 +167,87 @@ def test_a_result_that_is_another_under_one_filter_stands_no_more(confirm, run_h
     other.save(store.ranks_path(record.cell))
     facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
     first = store.write(msgspec.structs.replace(record, ranks=facts))
-    verdict = confirm(Group((first,)), str(tiny), store, Registry([file]))
+    verdict = rerun(Group((first,)), str(tiny), store, Registry([file]))
     assert verdict.same_ranks == pytest.approx(np.mean(each <= 5))
-    assert not verdict.stands
+    assert not verdict.is_equal
 
 
-def test_a_cell_that_does_not_run_any_more_says_why(confirm, group, tiny, plugin):
+def test_a_cell_that_does_not_run_any_more_says_why(rerun, group, tiny, plugin):
     checked, _, store = group
     broken = Registry([plugin(METHOD.replace("self.labels = len(raw_Y)", "raise ValueError('gone')"), "broken.py")])
-    assert confirm(checked, str(tiny), store, broken).problem == "failed: ValueError: gone"
+    assert rerun(checked, str(tiny), store, broken).problem == "failed: ValueError: gone"
 
 
 @pytest.fixture
-def elsewhere(group):
-    """The group as another machine would have made it: with other ranks and figures."""
-    checked, registry, store = group
-    made = []
-    for record in checked.records:
-        ranks = store.ranks(record, store.truth(record))
-        other = Ranks({name: np.where(each > 5, 0, each) for name, each in ranks.by_filter.items()}, ranks.seen)
-        other.save(store.ranks_path(record.cell))
-        facts = msgspec.structs.replace(record.ranks, sha256=other.digest)
-        made.append(store.write(msgspec.structs.replace(record, ranks=facts)))
-    return Group(tuple(made)), registry, store
+def canary_runs(tmp_path, monkeypatch):
+    """Stored outcomes of two methods and of the protocol; what runs now is given: name -> outcomes."""
+    stored = {"tfidf": {"a": Outcome(ranks="1 2"), "b": Outcome(ranks="3")}, "bm25": {"a": Outcome(ranks="1")}}
+    for name, outcomes in stored.items():
+        Stored(name, "1" * 64, "2026-01-02", "P", {}, outcomes).write(tmp_path / f"{name}.json")
+    store_protocol(tmp_path / "protocol.json")
+    monkeypatch.setattr(confirmation, "stored_file", lambda name: tmp_path / f"{name}.json")
+    monkeypatch.setattr(confirmation, "canaries", lambda: [SimpleNamespace(method=name) for name in stored])
+
+    def run(found, names):
+        monkeypatch.setattr(confirmation, "run_all", lambda methods, jobs: {name: found[name] for name in methods})
+        return confirmation.run_canaries(dict.fromkeys(names, "2" * 64), tmp_path)
+
+    return run, stored, tmp_path
 
 
-@pytest.fixture
-def reference(group, tmp_path):
-    """What the older code gives here, for the second cell of the group alone; to be asked for before ``elsewhere``."""
-    checked, _, store = group
-    shutil.copytree(store.root, tmp_path / "older")
-    older = Store(tmp_path / "older")
-    older.record_path(checked.records[0].cell).unlink()
-    return older
+def test_equal_canaries_add_the_source(canary_runs):
+    run, stored, runs = canary_runs
+    changed = confirmation.changed_methods(Registry(), runs)
+    assert changed.keys() == {"tfidf", "bm25"}
+    (verdict,) = run(stored, ["tfidf"])
+    assert verdict.is_equal
+    assert str(verdict) == "confirmed: equal on 2 canaries"
+    (listed,) = read_file(runs / FILE)["tfidf"]
+    assert [(entry.source, entry.kind, entry.compared) for entry in listed] == [
+        ("1" * 64, "first", 0),
+        ("2" * 64, "canaries", 2),
+    ]
+    write_file(
+        runs / FILE, with_evidence({}, "tfidf", "1" * 64, msgspec.structs.replace(listed[1], source=changed["tfidf"]))
+    )
+    assert confirmation.changed_methods(Registry(), runs).keys() == {"bm25"}
 
 
-def test_a_result_from_another_machine_is_compared_with_one_of_this_machine(confirm, reference, elsewhere, tiny):
-    """The cell that the reference has is run, though it is not the cheapest."""
-    checked, registry, store = elsewhere
-    assert not confirm(checked, str(tiny), store, registry).stands
-    verdict = confirm(checked, str(tiny), store, registry, reference=reference)
-    assert (verdict.same_ranks, verdict.largest_change) == (1.0, 0.0)
-    for record in store.records():
-        (check,) = record.checks
-        assert check.key == checked.records[1].key
-        assert check.machine == record.environment.hardware.kind
+@pytest.mark.parametrize(
+    ("outcome", "problem"),
+    [
+        (Outcome(ranks="2 1"), "a: 2 ranks of 2"),
+        (Outcome(status="skipped", reason="no torch"), "a: skipped: no torch"),
+        (Outcome(status="failed", reason="ValueError: no"), "a: it failed: ValueError: no"),
+    ],
+)
+def test_a_canary_that_differs_or_did_not_run_keeps_the_source_out(canary_runs, outcome, problem):
+    run, stored, runs = canary_runs
+    (verdict,) = run({"tfidf": {**stored["tfidf"], "a": outcome}}, ["tfidf"])
+    assert not verdict.is_equal
+    assert str(verdict) == f"not confirmed: {problem}"
+    assert read_file(runs / FILE) == {}
 
 
-def test_a_reference_by_other_code_is_not_used(confirm, reference, elsewhere, tiny):
-    checked, registry, store = elsewhere
-    for record in reference.records():
-        method = msgspec.structs.replace(record.method, source_sha256="0" * 64)
-        reference.write(msgspec.structs.replace(record, method=method))
-    assert not confirm(checked, str(tiny), store, registry, reference=reference).stands
+def test_ranks_and_metrics_are_confirmed_by_themselves(canary_runs, monkeypatch):
+    run, _, _ = canary_runs
+    assert [str(verdict) for verdict in run({}, ["ranks", "metrics"])] == ["confirmed: equal on 1 canary"] * 2
+    right = run_protocol()
+    figures = {name: dict(values) for name, values in right.figures.items()}
+    figures["self"]["P@1"] = [0.5, 0.4, 0.6]
+    monkeypatch.setattr(confirmation, "run_protocol", lambda: ProtocolOutcome(right.ranks, figures))
+    ranks, metrics = sorted(run({}, ["ranks", "metrics"]), key=lambda verdict: verdict.name, reverse=True)
+    assert ranks.is_equal
+    assert "P@1 under the filter self" in str(metrics)
+    others = {**right.ranks, "file": right.ranks["none"]}
+    monkeypatch.setattr(confirmation, "run_protocol", lambda: ProtocolOutcome(others, right.figures))
+    (ranks,) = run({}, ["ranks"])
+    assert str(ranks) == "not confirmed: ranks under the filter file"
 
 
-def test_what_somebody_else_recorded_meanwhile_stays_as_it_is(confirm, group, tiny, monkeypatch):
-    checked, registry, store = group
-    theirs = []
-
-    def executed(planned, place):
-        if not theirs:
-            measured = msgspec.structs.replace(checked.records[1].measured, total_s=12345.0)
-            theirs.append(store.write(msgspec.structs.replace(checked.records[1], measured=measured)))
-        return execute(planned, place)
-
-    monkeypatch.setattr(confirmation, "execute", executed)
-    assert confirm(checked, str(tiny), store, registry).stands
-    assert store.find(checked.records[0].cell).checks
-    assert store.find(checked.records[1].cell) == theirs[0]
-
-
-def test_a_check_against_the_record_itself_names_no_machine(confirm, group, tiny, tmp_path):
-    checked, registry, store = group
-    assert confirm(checked, str(tiny), store, registry, reference=Store(tmp_path / "none")).stands
-    assert [each.checks[0].machine for each in store.records()] == [None, None]
+def test_the_protocol_of_today_gives_the_stored_outcome():
+    stored = StoredProtocol.read(stored_file("protocol"))
+    assert compare_protocol(stored.outcome, run_protocol()) == {"ranks": [], "metrics": []}
 
 
 SHARING = METHOD.replace(
@@ -237,7 +264,7 @@ def test_what_one_cell_makes_another_uses(run_here, plugin, tmp_path, tiny):
     records = run_here(file, methods=["chance"], seeds=(0, 1))
     store, fresh = Store(tmp_path / "runs"), Store(tmp_path / "fresh")
     for record in records:
-        assert confirmation.confirm(Group((record,)), str(tiny), store, Registry([file]), fresh).stands
+        assert confirmation.rerun(Group((record,)), str(tiny), store, Registry([file]), fresh).is_equal
     before, after = ({each.notes["drawn"] for each in found.records()} for found in (store, fresh))
     assert len(before) == len(after) == 1
     assert before != after
