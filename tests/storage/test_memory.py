@@ -3,6 +3,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from xmcbench.errors import DataError
@@ -34,6 +35,14 @@ def test_what_a_block_may_allocate_is_bounded_and_only_there(monkeypatch):
     monkeypatch.setenv(VARIABLE, "1")
     with bounded_memory(Path("x")):
         assert len(np.ones(256 * MIB, np.int8))
+
+
+def test_arrow_takes_from_the_system_what_it_uses_and_no_more():
+    """Its other pools reserve gigabytes, which would count."""
+    before = pa.default_memory_pool().backend_name
+    with bounded_memory(Path("x")):
+        assert pa.default_memory_pool().backend_name == "system"
+    assert pa.default_memory_pool().backend_name == before
 
 
 @counted

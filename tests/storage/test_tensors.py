@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -77,3 +79,14 @@ def test_what_is_not_such_a_file_is_said(tmp_path):
     path.unlink()
     with pytest.raises(DataError, match="cannot read .*/x: "):
         load_arrays(path)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_a_file_has_the_mode_that_the_umask_says(tmp_path, umask, mode):
+    """Cells of other users read it, where they share a folder."""
+    before = os.umask(umask)
+    try:
+        save_arrays(tmp_path / "a.safetensors", {"a": np.zeros(2)})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.safetensors").stat().st_mode & 0o777 == mode

@@ -23,8 +23,11 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 f"the array {name!r} has the type {each.dtype}", "arrays must hold numbers; store text as bytes"
             )
     try:
+        path.touch()  # with the mode that the umask says; what takes its place is private
+        mode = path.stat().st_mode
         save_file(plain, path)
-    except SafetensorError as error:
+        path.chmod(mode)
+    except (SafetensorError, OSError) as error:
         raise StorageError(
             f"cannot write {path}: {error}",
             "free some space, then run again: training continues from the last checkpoint",
