@@ -484,3 +484,26 @@ def test_earlier_results_stay_those_of_a_method_that_grew_a_parameter(tiny, plug
 @pytest.mark.parametrize(("value", "shown"), [("/m/minilm/", "minilm"), ("a/b", "b"), ("plain", "plain"), ("/", "/")])
 def test_a_path_is_short_in_the_name_of_a_row(value, shown):
     assert rows._short(value) == shown
+
+
+@pytest.mark.parametrize("outdated", [True, False])
+def test_a_result_whose_ranks_are_damaged_runs_again_where_its_figures_have_to_be_computed(
+    run_here, chance, tmp_path, tiny, monkeypatch, outdated
+):
+    """They cannot be; where they are those of today's metrics, nothing needs the ranks."""
+    (record,) = run_here(chance, methods=["chance"])
+    store, registry = Store(tmp_path / "runs"), Registry([chance])
+    monkeypatch.setattr("xmcbench.runner.plan.is_outdated", lambda *_: outdated)
+
+    def planned():
+        (cell,) = plan([Request(str(tiny), Setting.of("ez"), ["chance"])], registry, store).cells
+        assert cell.record == record
+        return cell.state, cell.damage
+
+    assert planned() == ("cached", "")
+    ranks = store.ranks_path(record.cell)
+    ranks.write_bytes(b"x")
+    state, damage = planned()
+    assert (state, str(ranks) in damage) == (("to run", True) if outdated else ("cached", False))
+    ranks.unlink()
+    assert planned()[0] == state

@@ -315,6 +315,12 @@ COMMON = {
     "head": "cls", "seed": 1, "backbone": lambda world: world.other_weights,
 }  # fmt: skip
 DOCUMENTS = {"raw_X": lambda world: Texts.from_lists(world.stories[0].titles, [*world.stories[0].contents][::-1])}
+SAME_RANKING = {
+    "raw_X": lambda world: Texts.from_lists(
+        world.stories[0].titles, [f"{text} everywhere" for text in world.stories[0].contents]
+    ),
+    "raw_Y": lambda world: Texts.from_lists([f"{title} everyone" for title in world.stories[1].titles]),
+}
 LABELS = {"raw_Y": lambda world: Texts.from_lists([f"{title} story" for title in world.stories[1].titles])}
 ALONE = {**COMMON, **DOCUMENTS, "batch": 5, "learning_rate": 2e-3, "steps": 3}
 CONTEXTS = {"title_dropout": 0.1, "min_sentences": 1, "sentences": "punkt"}
@@ -368,19 +374,27 @@ learned(
 SELF_TRAINING = "methods.maclr.self_training:SelfTraining"
 STAGE = (f"{SELF_TRAINING}._pseudo_task", "training", MACLR)
 AFTER = {"within": f"{SELF_TRAINING}._second_stage", "pseudo_mix": "sum", "pseudo_twice": False}
-HARD = {"hard_negatives": 1, "hard_first": 1, "hard_last": 4}
+HARD = {"hard_negatives": 1, "hard_first": 1, "hard_last": 4, "pseudo_top": 1}
 SOFT = {"pseudo_loss": "soft", "soft_labels": 3}
 learned(*STAGE, SECOND, DOCUMENTS, LABELS, within=AFTER["within"])
-learned(*STAGE, {"hard_negatives": 2, "hard_first": 2, "hard_last": 5, "negatives": "all"}, **AFTER, **HARD)
-learned(*STAGE, {"soft_labels": 2, "soft_sharpness": 9.0, "steps": 5}, **AFTER, **SOFT)
+learned(
+    *STAGE,
+    {"hard_negatives": 2, "hard_first": 2, "hard_last": 5, "negatives": "all", "pseudo_bm25": True},
+    **AFTER,
+    **HARD,
+)
+learned(*STAGE, {"soft_labels": 2, "soft_sharpness": 9.0, "pseudo_bm25": True}, **AFTER, **SOFT)
+# Without a Stage I, its weights say nothing of the inputs; nor do pseudo labels of a word that all texts have.
+learned(*STAGE, SAME_RANKING, {"negatives": "all"}, **AFTER, steps=0, pseudo_encoder=False)
 learned(
     f"{SELF_TRAINING}._nearest_by_encoder",
     "nearest",
     MACLR,
-    {name: COMMON[name] for name in ("instance_length", "label_length", "head", "precision", "seed")},
-    {"steps": 5, "pseudo_top": 2},
+    {name: COMMON[name] for name in ("backbone", "instance_length", "label_length", "head", "precision", "seed")},
+    {"pseudo_top": 2},
     DOCUMENTS,
     LABELS,
+    steps=0,
 )
 learned(
     "methods.encoder.dual_encoder:DualEncoder._train_on_pairs",

@@ -90,6 +90,31 @@ def test_too_frequent_features_are_dropped_as_in_pecos():
     assert ours(training, ["all", "most", "half"], max_df=0.75).getnnz(axis=1).tolist() == [0, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "documents", "max_df", "most"),
+    [
+        ("sklearn", 10, 0.5, 5),
+        ("sklearn", 9, 0.5, 4),
+        ("sklearn", 8, 1.0, 8),
+        ("pecos", 10, 0.5, 5),
+        ("pecos", 9, 0.5, 5),
+        ("pecos", 11, 0.5, 6),
+    ],
+)
+def test_a_feature_in_just_as_many_documents_as_may_have_it_is_kept(recipe, documents, max_df, most):
+    """``max_df`` of the documents, rounded half up by PECOS; the next one is dropped, as in the references."""
+    counts = range(1, documents + 1)
+    training = [" ".join(f"in{count}" for count in counts if row < count) for row in range(documents)]
+    words = [f"in{count}" for count in counts]
+    found = ours(training, words, 1, max_df, recipe).getnnz(axis=1)
+    assert found.tolist() == [int(count <= most) for count in counts]
+    if recipe == "sklearn":
+        expected = TfidfVectorizer(max_df=max_df).fit(training).transform(words)
+    else:
+        expected = pecos(training, words, [{**BLOCKS[0], "max_df_ratio": max_df}])
+    assert np.array_equal(found, expected.getnnz(axis=1))
+
+
 @pytest.mark.parametrize(("ngrams", "max_df"), [(2, 1.0), (1, 1.0), (2, 0.3)])
 @pytest.mark.parametrize("seed", range(4))
 def test_equals_scikit_learn(seed, ngrams, max_df):

@@ -35,6 +35,28 @@ def test_equals_dense_search_with_many_ties(seed, k):
     assert_same(found, exact(queries, labels, k))
 
 
+@pytest.mark.parametrize("labels", [2, 1000, 300_000])
+@pytest.mark.parametrize("best", [1.0, 1 + 2.0**-23, 3.0])
+def test_the_least_difference_of_two_scores_decides_before_the_label_id(labels, best):
+    """Two values next to each other in float32; the larger one has the label with the largest discount."""
+    best = np.float32(best)
+    scores = csr_matrix(([np.nextafter(best, np.float32(0)), best], [0, 0], [0, *([1] * (labels - 1)), 2]))
+    for k in (1, 2):  # the first one alone, too: what is found is put in order again
+        found = SparseIndex(scores).search(csr_matrix(np.ones((1, 1), np.float32)), k)
+        assert found.indices.tolist() == [[labels - 1, 0][:k]]
+        assert found.scores.tolist() == [[best, np.nextafter(best, np.float32(0))][:k]]
+
+
+@pytest.mark.parametrize("labels", [2, 4_000_000])
+def test_two_label_ids_next_to_each_other_decide_between_equal_scores(labels):
+    starts = np.zeros(labels + 1, np.int32)
+    starts[-2:] = 3, 6
+    equal = csr_matrix((np.tile(np.float32([0.1, 0.7, 0.2]), 2), np.tile([0, 1, 2], 2), starts))
+    for k in (1, 2):
+        found = SparseIndex(equal).search(csr_matrix(np.float32([[0.3, 0.3, 0.9]])), k)
+        assert found.indices.tolist() == [[labels - 2, labels - 1][:k]]
+
+
 def test_equals_dense_search_on_reals():
     queries = random(200, 300, 0.05, format="csr", dtype=np.float32, random_state=0)
     labels = random(500, 300, 0.02, format="csr", dtype=np.float32, random_state=1)
