@@ -155,7 +155,7 @@ def _write_dense(layer: Mapping[str, Any], width: int, folder: Path) -> None:
     content = {"in_features": width, "bias": True, **{name: each for name, each in layer.items() if name != "kind"}}
     _write(folder / "config.json", content)
     random = np.random.default_rng(3)
-    weights = {"linear.weight": (layer["out_features"], width)}
+    weights: dict[str, tuple[int, ...]] = {"linear.weight": (layer["out_features"], width)}
     weights |= {"linear.bias": (layer["out_features"],)} if content["bias"] else {}
     drawn = {name: random.random(shape, np.float32) - np.float32(0.5) for name, shape in weights.items()}
     save_file(drawn, folder / "model.safetensors")
