@@ -1,6 +1,6 @@
 """Plant faults, one at a time, and see which canaries differ.
 
-    python tests/canaries/planting.py [--jobs 2] [--only TEXT] [--out table.md]
+    python tests/canaries/planting.py [--jobs 2] [--only TEXT] [--enough 4] [--out table.md]
 
 A fault of faults.toml is a text in a file below methods/ that is replaced by another one. It is planted in a copy of
 the package, where the canaries of the methods run whose source it changes. Those with several processes take longest,
@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+#: More canaries than there are.
+ALL = 10**6
 #: A program that prints the source digest of every method.
 SOURCES = "import json; from xmcbench.plugins.registry import Registry; print(json.dumps(Registry().sources()))"
 
@@ -77,10 +79,11 @@ def plant(fault: Fault, folder: Path) -> None:
     file.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
 
 
-def see(fault: Fault, sources: dict[str, str], work: Path, only: Collection[str] = ()) -> Seen:
+def see(fault: Fault, sources: dict[str, str], work: Path, only: Collection[str] = (), enough: int = ALL) -> Seen:
     """Plant a fault in a copy of its own and run the canaries of the methods whose source it changes.
 
-    sources: of the methods without it. only: methods, if not all of these.
+    sources: of the methods without it. only: methods, if not all of these. enough: canaries that differ, after which no
+    other one runs.
     """
     with tempfile.TemporaryDirectory(dir=work) as place:
         folder = Path(place) / "tree"
@@ -88,7 +91,7 @@ def see(fault: Fault, sources: dict[str, str], work: Path, only: Collection[str]
         plant(fault, folder)
         told = json.loads(python(folder, "-c", SOURCES))
         changed = [name for name in only or sources if told.get(name) != sources[name]]
-        found = json.loads(python(folder, __file__, "--inside", *changed))
+        found = json.loads(python(folder, __file__, "--enough", str(enough), "--inside", *changed))
     different = sorted(found["different"], key=lambda each: -each["size"])
     names = tuple(each["canary"] for each in different)
     return Seen(fault, found["run"], names, different[0]["what"] if different else "")
@@ -106,7 +109,7 @@ def python(folder: Path, *words: str) -> str:
     return ended.stdout.splitlines()[-1]
 
 
-def inside(methods: list[str]) -> None:
+def inside(methods: list[str], enough: int) -> None:
     """In a copy: run the canaries of these methods and print how they compare."""
     from xmcbench.runner.canaries import run, stored_file
     from xmcbench.runner.canary_cells import canaries
@@ -115,7 +118,7 @@ def inside(methods: list[str]) -> None:
     different, number = [], 0
     for several in (False, True):
         for canary in canaries(methods):
-            if (canary.processes > 1) is several and not (several and different):
+            if (canary.processes > 1) is several and len(different) < (1 if several else enough):
                 stored = Stored.read(stored_file(canary.method)).outcomes
                 number += 1
                 found = compare({canary.name: stored[canary.name]}, {canary.name: run(canary)})
@@ -129,10 +132,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="faults with this text in their file or description")
     parser.add_argument("--out", type=Path, help="a file for the table")
-    parser.add_argument("--inside", nargs="*")
+    parser.add_argument("--enough", type=int, default=ALL, help="canaries that differ, after which no other one runs")
+    parser.add_argument("--inside", nargs="*", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside is not None:
-        inside(asked.inside)
+        inside(asked.inside, asked.enough)
         return 0
     chosen = [fault for fault in faults() if asked.only in f"{fault.file}: {fault.what}"]
     rows = ["| fault | canaries that differ | largest difference |", "|---|---|---|"]
@@ -141,7 +145,7 @@ def main() -> int:
         folder = Path(work) / "unchanged"
         copy(folder)
         sources = json.loads(python(folder, "-c", SOURCES))
-        for seen in pool.map(lambda fault: see(fault, sources, Path(work)), chosen):
+        for seen in pool.map(lambda fault: see(fault, sources, Path(work), enough=asked.enough), chosen):
             rows.append(seen.row())
             unseen += not seen.different
             print(seen.row(), flush=True)

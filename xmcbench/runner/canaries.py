@@ -129,14 +129,12 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _threads(threads: int) -> Iterator[None]:
-    """So many threads, also in libraries that have read their variables before."""
-    from threadpoolctl import threadpool_limits
-
+    """So many threads, in torch also where it has read its variable before."""
     # numba refuses another number in its variable once it has started threads.
     told = {name: value for name, value in thread_variables(threads).items() if name != "NUMBA_NUM_THREADS"}
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
-    with _environment(told), threadpool_limits(threads):
+    with _environment(told):
         if torch:
             torch.set_num_threads(threads)
         try:

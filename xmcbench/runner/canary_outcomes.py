@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -170,11 +170,11 @@ def _table(top: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     return labels, scores
 
 
-def _losses(notes: Mapping[str, object]) -> dict[str, str]:
+def _losses(notes: Mapping[str, Any]) -> dict[str, str]:
     """The curves of the trainings, by the name of the note; and the losses of GloVe, one an epoch."""
     curves = {name: note["curve"] for name, note in notes.items() if isinstance(note, Mapping) and "curve" in note}
-    if isinstance(losses := notes.get("loss"), list):
-        curves["loss"] = list(enumerate(losses, 1))
+    if "loss" in notes:
+        curves["loss"] = list(enumerate(notes["loss"], 1))
     return {
         name: ", ".join(" ".join(f"{number:g}" for number in point) for point in curve)
         for name, curve in curves.items()
