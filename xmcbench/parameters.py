@@ -299,7 +299,8 @@ def naming_files(known: Mapping[str, Parameter], values: Mapping[str, object]) -
 
 def _exists(path: str) -> bool:
     try:
-        return Path(path).expanduser().exists()
+        found = Path(path).expanduser()
+        return found.parent != found and found.exists()  # neither "." nor the root
     except (OSError, ValueError, RuntimeError):  # too long, a null byte, no such user: no name of a file
         return False
 

@@ -427,7 +427,7 @@ def test_two_places_of_one_dataset_are_refused(inside, tiny, runs, tmp_path):
     """The second replaced the first, whose records were then of other data."""
     other = shutil.copytree(tiny, tmp_path / "other" / "tiny")
     places = ("--dataset", tiny, "--dataset", other)
-    for words in (("leaderboard", "add", "sent", "--out", "board"), ("confirm", "--runs", "sent")):
+    for words in (("leaderboard", "add", "sent", "--out", "board"), ("confirm", "--full", "--runs", "sent")):
         ended = inside(*words, *places)
         assert ended.returncode == 2
         assert f"{tiny} and {other} are two datasets with the name tiny (choose one of them)" in ended.stderr

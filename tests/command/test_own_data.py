@@ -72,7 +72,7 @@ def test_every_command_reads_the_columns_of_a_table(inside, tiny, tmp_path):
         ("export", "run", "tfidf", "--out", "run.txt", "--force"),
         ("score", "--predictions", predictions),
         ("reproduce", record.key[:12], "--runs", "runs"),
-        ("confirm", "--methods", "tfidf"),
+        ("confirm", "--full", "--methods", "tfidf"),
         ("leaderboard", "--runs", "runs"),
         ("leaderboard", "add", "runs", "--out", "board"),
     )

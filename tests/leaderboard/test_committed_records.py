@@ -83,7 +83,7 @@ def test_every_figure_of_the_board_follows_from_its_ranks():
 
 def test_a_record_without_ranks_is_marked():
     """It is of a time before ranks were kept: its figures cannot be computed again."""
-    standing = Registry().standing()
+    standing = Registry().standing(BOARD)
     without = [record for record in Store(BOARD).records() if record.ranks is None]
     assert [record.cell.path for record in without if not standing.problem(record)] == []
 

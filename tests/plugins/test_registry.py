@@ -153,7 +153,7 @@ def test_a_file_goes_before_an_installed_plugin_of_its_name_and_says_so(installe
     assert registry.notes == [note]
     ended = inside("run", "--dataset", "lf-debian-2k", "--setting", "ez", "--methods", "popular", "--plugin", path)
     assert f"xmcbench: {note}\n" in ended.stderr
-    for words in (("ls", "methods"), ("doctor",), ("check", path), ("confirm", "--runs", "runs")):
+    for words in (("ls", "methods"), ("doctor",), ("check", path), ("confirm", "--full", "--runs", "runs")):
         said = inside(*words, *(() if words[0] == "check" else ("--plugin", path))).stderr
         assert said.count(note) == 1, (words, said)
     with pytest.raises(UsageError, match=r"two methods are called 'popular': .*plugin\.py:4 and .*other\.py:4"):
@@ -216,8 +216,9 @@ def test_a_file_that_starts_a_command_on_import_does_not_start_it_again(xmcbench
     assert "it starts a run on import (move that below `if __name__" in (tmp_path / "said").read_text()
 
 
-def test_today_s_code_knows_what_each_preset_sets(plugin):
+def test_today_s_code_knows_what_each_preset_sets(plugin, tmp_path):
     path = plugin(GOOD.format(name="A") + "        steps: int = 9\n        presets = {'quick': {'steps': 2}}\n")
-    standing = Registry([path, plugin("raise SystemExit(3)", "broken.py")]).standing(["a", "bm25"])
+    registry = Registry([path, plugin("raise SystemExit(3)", "broken.py")])
+    standing = registry.standing(tmp_path, ["a", "bm25"])
     assert standing.presets["a"] == {"": {"steps": 9}, "quick": {"steps": 2}}
     assert standing.presets.keys() == standing.sources.keys() == {"a", "bm25"}

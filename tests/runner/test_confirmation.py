@@ -14,7 +14,7 @@ from xmcbench.records.equivalence import FILE, read_file, with_evidence, write_f
 from xmcbench.records.ranks import Ranks
 from xmcbench.runner import confirmation
 from xmcbench.runner.canaries import stored_file
-from xmcbench.runner.canary_outcomes import Outcome, Stored
+from xmcbench.runner.canary_outcomes import CanaryOutcome, Stored
 from xmcbench.runner.canary_protocol import (
     ProtocolOutcome,
     StoredProtocol,
@@ -181,7 +181,10 @@ def test_a_cell_that_does_not_run_any_more_says_why(rerun, group, tiny, plugin):
 @pytest.fixture
 def canary_runs(tmp_path, monkeypatch):
     """Stored outcomes of two methods and of the protocol; what runs now is given: name -> outcomes."""
-    stored = {"tfidf": {"a": Outcome(ranks="1 2"), "b": Outcome(ranks="3")}, "bm25": {"a": Outcome(ranks="1")}}
+    stored = {
+        "tfidf": {"a": CanaryOutcome(ranks="1 2"), "b": CanaryOutcome(ranks="3")},
+        "bm25": {"a": CanaryOutcome(ranks="1")},
+    }
     for name, outcomes in stored.items():
         Stored(name, "1" * 64, "2026-01-02", "P", {}, outcomes).write(tmp_path / f"{name}.json")
     store_protocol(tmp_path / "protocol.json")
@@ -216,9 +219,9 @@ def test_equal_canaries_add_the_source(canary_runs):
 @pytest.mark.parametrize(
     ("outcome", "problem"),
     [
-        (Outcome(ranks="2 1"), "a: 2 ranks of 2"),
-        (Outcome(status="skipped", reason="no torch"), "a: skipped: no torch"),
-        (Outcome(status="failed", reason="ValueError: no"), "a: it failed: ValueError: no"),
+        (CanaryOutcome(ranks="2 1"), "a: 2 ranks of 2"),
+        (CanaryOutcome(status="skipped", reason="no torch"), "a: skipped: no torch"),
+        (CanaryOutcome(status="failed", reason="ValueError: no"), "a: it failed: ValueError: no"),
     ],
 )
 def test_a_canary_that_differs_or_did_not_run_keeps_the_source_out(canary_runs, outcome, problem):

@@ -141,8 +141,8 @@ def test_what_a_cell_may_not_read_and_what_it_needs(run_here, at_hand, methods, 
     assert hidden >= {each.resolve() for each in load_dataset(str(tiny)).sources}
     (training,) = (store.root / "trained").iterdir()
     environment = [Path(sys.prefix), Path(sys.base_prefix)]
-    shared, own, syntax, plugin, predictions, *rest = at_hand.needed
-    assert [shared.name, own, syntax.name, plugin.name] == ["artifacts", training.resolve(), "sources", "plugin.py"]
+    shared, own, plugin, predictions, *rest = at_hand.needed
+    assert [shared.name, own, plugin.name] == ["artifacts", training.resolve(), "plugin.py"]
     assert [predictions.name, *rest[:-1], rest[-1].name] == ["ez", *environment, "huggingface"]
     assert all(each.is_absolute() for each in (*at_hand.hidden, *at_hand.needed))
     assert at_hand.module == "xmcbench.runner.worker"

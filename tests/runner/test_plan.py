@@ -393,7 +393,7 @@ def test_what_runs_again(tiny, plugin, tmp_path, record, altered, monkeypatch, s
     requests = [Request(str(tiny), Setting.of("ez"), ["one"])]
     (cell,) = plan(requests, registry, store).cells
     today = cell.source_sha256 if source == "today" else "0" * 64
-    made = altered(record(status=status), (("method", "source_sha256"), today))
+    made = altered(record("one", status=status), (("method", "source_sha256"), today))
     monkeypatch.setattr(Store, "find", lambda *_: made)
     found = [plan(requests, registry, store, **how).cells[0] for how in ({}, {"refresh": True}, {"force": True})]
     assert tuple(each.state for each in found) == states

@@ -12,6 +12,22 @@ import pytest
 DATA = Path(os.environ.get("XMCBENCH_TEST_DATA", Path(__file__).parents[2].parent / "shared" / "data")).resolve()
 BOUNDS = DATA.parent / "cases" / "bounds"
 
+#: Runs the command, and writes its peak of memory in KiB. What the system says of an ended process begins with the
+#: memory of the process that started it.
+PEAK = """
+import sys
+from pathlib import Path
+from xmcbench.command.main import main
+
+try:
+    code = main(sys.argv[2:])
+except SystemExit as ended:
+    code = ended.code
+status = Path("/proc/self/status").read_text()
+Path(sys.argv[1]).write_text(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+sys.exit(code)
+"""
+
 REFUSED = {
     "arrow-null-rows": "reading 50,000,000 rows and 0 pairs takes more than the limit",
     "arrow-zstd-bomb": "it takes more memory than there is, or than the limit",
@@ -29,13 +45,11 @@ def run(tmp_path, own_cache):
     def ended(*words):
         start = time.monotonic()
         with (tmp_path / "stderr").open("wb") as stream:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "xmcbench", *map(str, words)], cwd=tmp_path, stdout=stream, stderr=stream
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
+            command = [sys.executable, "-c", PEAK, str(tmp_path / "peak"), *map(str, words)]
+            process = subprocess.run(command, cwd=tmp_path, stdout=stream, stderr=stream, check=False)
         assert process.returncode == 1
-        return (tmp_path / "stderr").read_text(), time.monotonic() - start, usage.ru_maxrss << 10
+        peak = int((tmp_path / "peak").read_text()) << 10
+        return (tmp_path / "stderr").read_text(), time.monotonic() - start, peak
 
     return ended
 

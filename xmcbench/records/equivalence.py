@@ -65,7 +65,7 @@ def read_file(path: Path) -> Equivalence:
     """Return the lists of one file; none where there is no file. Raises StorageError for a damaged one."""
     try:
         return msgspec.json.decode(read_bytes(path), type=dict[str, tuple[tuple[Evidence, ...], ...]])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read {path}: {error}", "restore the file") from error

@@ -27,7 +27,7 @@ from xmcbench.errors import DataError, Unavailable, told
 from xmcbench.metrics import TruePairs, true_ranks
 from xmcbench.plugins.loading import load
 from xmcbench.runner.canary_cells import Canary, canaries, canary_folder, data
-from xmcbench.runner.canary_outcomes import Outcome, Stored
+from xmcbench.runner.canary_outcomes import CanaryOutcome, Stored
 from xmcbench.runner.parts import identity
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.storage.artifacts import Artifacts
@@ -40,7 +40,7 @@ _DEPTH = 20
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, Outcome]]:
+def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
     """The outcomes of all canaries, or of those of the named methods, by method and name.
 
     jobs: processes at a time. They are spawned: a script that calls this needs ``if __name__ == "__main__"``.
@@ -50,13 +50,13 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
     # Processes start while there is work to hand out, in the environment of that moment.
     with _environment(environment), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         outcomes = list(pool.map(run, chosen))
-    found: dict[str, dict[str, Outcome]] = {}
+    found: dict[str, dict[str, CanaryOutcome]] = {}
     for canary, outcome in zip(chosen, outcomes, strict=True):
         found.setdefault(canary.method, {})[canary.name] = outcome
     return found
 
 
-def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, Outcome]]:
+def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, dict[str, CanaryOutcome]]:
     """Run canaries and write their outcomes, a file for each method; returns what ``run_all`` does.
 
     Raises StorageError.
@@ -76,7 +76,7 @@ def stored_file(method: str) -> Path:
     return canary_folder() / f"{method}.json"
 
 
-def run(canary: Canary) -> Outcome:
+def run(canary: Canary) -> CanaryOutcome:
     """The outcome of a canary, in this process, on the CPU.
 
     What cannot run here is ``skipped``, and a method that raises anything else has ``failed``: both with the reason.
@@ -84,17 +84,17 @@ def run(canary: Canary) -> Outcome:
     packages = (*load(canary.method).packages, *canary.needs)
     lacking = [package for package in packages if find_spec(package) is None]
     if lacking:
-        return Outcome(status="skipped", reason=f"needs the package {lacking[0]}")
+        return CanaryOutcome(status="skipped", reason=f"needs the package {lacking[0]}")
     try:
         with _threads(canary.threads), _constants(canary.constants):
             return _run(canary)
     except Unavailable as error:
-        return Outcome(status="skipped", reason=str(error))
+        return CanaryOutcome(status="skipped", reason=str(error))
     except Exception as error:  # whatever changed code raises
-        return Outcome(status="failed", reason=told(error))
+        return CanaryOutcome(status="failed", reason=told(error))
 
 
-def _run(canary: Canary) -> Outcome:
+def _run(canary: Canary) -> CanaryOutcome:
     kind = load(canary.method)
     method = kind(**canary.parameters())
     method.require()
@@ -113,7 +113,7 @@ def _run(canary: Canary) -> Outcome:
     )
     found = TopK.joined(parts, _DEPTH, len(texts[2]))
     ranks = true_ranks(found.indices, TruePairs.of(data().pairs("test")))
-    return Outcome.of(found, ranks, method.notes, canary.slack)
+    return CanaryOutcome.of(found, ranks, method.notes, canary.slack)
 
 
 @contextmanager

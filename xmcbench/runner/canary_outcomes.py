@@ -26,7 +26,7 @@ _MOVED = 0.02
 _ROUNDING = 2e-5
 
 
-class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
+class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True):
     """What a canary gave.
 
     ranks: of the true pairs, 0 beyond the last place. losses: of each training that the notes have, "step loss ..." for
@@ -42,7 +42,7 @@ class Outcome(Struct, frozen=True, forbid_unknown_fields=True):
     top: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, found: TopK, ranks: np.ndarray, notes: Mapping[str, object], tolerance: float) -> Outcome:
+    def of(cls, found: TopK, ranks: np.ndarray, notes: Mapping[str, object], tolerance: float) -> CanaryOutcome:
         """The outcome of predictions, the ranks of the true pairs and the notes of a method."""
         rows = zip(found.indices[:, :_KEPT].tolist(), found.scores[:, :_KEPT].tolist(), strict=True)
         top = tuple(
@@ -63,7 +63,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
     date: str
     processor: str
     packages: dict[str, str]
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, CanaryOutcome]
 
     @classmethod
     def read(cls, file: Path) -> Stored:
@@ -77,7 +77,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
 
     def write(self, file: Path) -> None:
         """Write a file with a line for each test text, so that a change can be read."""
-        usual = msgspec.to_builtins(Outcome())
+        usual = msgspec.to_builtins(CanaryOutcome())
         outcomes = {
             name: {key: value for key, value in msgspec.to_builtins(outcome).items() if value != usual[key]}
             for name, outcome in self.outcomes.items()
@@ -95,7 +95,7 @@ class Difference(Struct, frozen=True):
     size: float
 
 
-def compare(stored: Mapping[str, Outcome], new: Mapping[str, Outcome]) -> list[Difference]:
+def compare(stored: Mapping[str, CanaryOutcome], new: Mapping[str, CanaryOutcome]) -> list[Difference]:
     """The canaries whose outcome is another one than that stored; those that were skipped now are left out.
 
     Rounding differs between processors, so scores may differ by ``tolerance`` times the standard deviation of all
@@ -119,7 +119,7 @@ def compare(stored: Mapping[str, Outcome], new: Mapping[str, Outcome]) -> list[D
     return found
 
 
-def _differences(stored: Outcome, new: Outcome) -> Iterator[tuple[str, float]]:
+def _differences(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, float]]:
     """What exceeds the tolerance, in words and as a multiple of it."""
     most = max(_MOVED, 2 * new.tolerance)
     (labels, scores), (other_labels, other_scores) = _table(stored.top), _table(new.top)
@@ -146,7 +146,7 @@ def _differences(stored: Outcome, new: Outcome) -> Iterator[tuple[str, float]]:
     yield from _of_losses(stored, new)
 
 
-def _of_losses(stored: Outcome, new: Outcome) -> Iterator[tuple[str, float]]:
+def _of_losses(stored: CanaryOutcome, new: CanaryOutcome) -> Iterator[tuple[str, float]]:
     for name in sorted({*stored.losses, *new.losses}):
         before, after = (
             np.array([float(number) for number in each.losses.get(name, "").replace(",", " ").split()])

@@ -164,7 +164,10 @@ def _check_contents(job: Job, method: Method) -> None:
     found = contents(method)
     for name, given in job.names.items():
         if found.get(name) != job.parameters[name]:
-            raise DataError(f"{given} ({job.method}.{name}) has changed since the run was planned", "run again")
+            raise DataError(
+                f"{given} ({job.method}.{name}) has changed since the run was planned",
+                "run again; a method that writes there leaves it out of `inputs`",
+            )
 
 
 def _check_unchanged(job: Job, known: Collection[str]) -> None:

@@ -292,7 +292,7 @@ def located(folder: Path, name: str) -> Path:
 
 def stores(folder: Path) -> list[Path]:
     """The folders of artifacts below a runs folder: the shared one, and those of trainings."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         names = sorted(filter(_HASH.fullmatch, os.listdir(folder / TRAINED)))
         return [folder / SHARED, *(folder / TRAINED / name for name in names)]
     return [folder / SHARED]

@@ -57,7 +57,11 @@ def _files(folder: Path) -> Iterator[Path]:
         if real in seen:  # a link to a folder above it
             continue
         seen.add(real)
-        yield from (Path(parent, name) for name in names if not name.startswith(".") and Path(parent, name).is_file())
+        yield from (
+            Path(parent, name)
+            for name in names
+            if not name.startswith(".") and os.path.isfile(os.path.join(parent, name))
+        )
 
 
 def _remembered(paths: tuple[Path, ...], digest_of: Callable[[], str]) -> str:

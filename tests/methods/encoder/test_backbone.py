@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,6 +121,7 @@ def hub(monkeypatch, tmp_path):
             asked.append(model)
             if error:
                 raise error
+            return SimpleNamespace(sha="0" * 40)
 
         monkeypatch.setattr(HfApi, "model_info", model_info)
         return asked

@@ -170,7 +170,7 @@ def test_a_hybrid_of_a_hybrid_is_an_error_of_the_request(inside, tiny, methods):
     assert ended.stderr == "xmcbench: error: hybrid cannot be a part of itself (name other methods)\n"
 
 
-def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
+def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch, tmp_path):
     def digests():
         registry = Registry()  # it looks at each file once
         return registry.source("hybrid", {"parts": "tfidf,bm25"}), registry.source("hybrid", {"parts": "glove,bm25"})
@@ -194,7 +194,7 @@ def test_a_hybrid_is_stale_when_a_part_has_changed(monkeypatch):
         parameters={"parts": "tfidf,bm25"},
         seed=0,
     )
-    assert [name for name, _ in Registry().standing().through(cell)] == ["hybrid", "tfidf", "bm25"]
+    assert [name for name, _ in Registry().standing(tmp_path).through(cell)] == ["hybrid", "tfidf", "bm25"]
 
 
 def test_a_hybrid_is_stale_when_a_preset_of_a_part_has_other_values(monkeypatch):

@@ -16,7 +16,7 @@ from xmcbench.plugins.loading import load
 from xmcbench.plugins.registry import Registry
 from xmcbench.runner.canaries import run_all, stored_file
 from xmcbench.runner.canary_cells import Canary, canaries, canary_folder, data
-from xmcbench.runner.canary_outcomes import Difference, Outcome, Stored, compare
+from xmcbench.runner.canary_outcomes import CanaryOutcome, Difference, Stored, compare
 
 ROOT = Path(__file__).parents[2]
 METHODS = sorted(Registry().sources())
@@ -139,7 +139,7 @@ def run_alone(canary):
     return run(canary)
 
 
-STORED = Outcome(
+STORED = CanaryOutcome(
     ranks="1 0 3 2",
     losses={"training": "1 0.5, 2 0.25"},
     top=("7:0.9 3:0.5 4:0.5 1:0.2 2:0.1", "", "5:0.8", "1:0.7 2:0.6 3:0.5 4:0.4 5:0.3"),
@@ -161,7 +161,7 @@ def test_near_ties_may_fall_otherwise_in_few_places():
     swapped = "7:0.9 4:0.5 3:0.5 1:0.2 2:0.1", *STORED.top[1:]
     assert [each.what for each in compared(top=swapped)] == ["2 labels of 11"]
     many = [STORED.top[0]] * 40
-    stored = Outcome(ranks=STORED.ranks, top=(*many, *STORED.top))
+    stored = CanaryOutcome(ranks=STORED.ranks, top=(*many, *STORED.top))
     assert compare({"a": stored}, {"a": msgspec.structs.replace(stored, top=(*many, *swapped))}) == []
     # The last of five has a next place that nobody knows.
     last = "1:0.7 2:0.6 3:0.5 4:0.4 9:0.3"
@@ -190,7 +190,7 @@ def test_differences(changes, what):
 def test_what_cannot_be_compared():
     assert compare({}, {"a": STORED}) == [Difference("a", "no outcome is stored", math.inf)]
     assert compare({"a": STORED}, {}) == [Difference("a", "it is not defined any more", math.inf)]
-    skipped = Outcome(status="skipped", reason="needs the package gensim")
+    skipped = CanaryOutcome(status="skipped", reason="needs the package gensim")
     assert compare({"a": STORED}, {"a": skipped}) == []
     assert compare({"a": skipped}, {"a": STORED}) == [Difference("a", "no outcome is stored", math.inf)]
 
