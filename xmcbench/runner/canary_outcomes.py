@@ -26,7 +26,7 @@ _MOVED = 0.02
 _ROUNDING = 2e-5
 
 
-class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True):
+class CanaryOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a canary gave.
 
     ranks: of the true pairs, 0 beyond the last place. losses: of each training that the notes have, "step loss ..." for
