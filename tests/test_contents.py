@@ -119,6 +119,14 @@ def test_a_model_that_is_not_downloaded_counts_by_the_commit_of_the_hub(monkeypa
     hub._asked.cache_clear()
 
 
+def test_without_the_client_of_the_hub_its_models_count_by_their_name(monkeypatch):
+    """Pages must come out the same where the packages of a method are missing."""
+    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    monkeypatch.setattr("xmcbench.plugins.hub.find_spec", lambda name: None)
+    assert model_input("model", "mine/model") == {}
+    assert Registry()["ict"].contents({"backbone": "mine/model"}) == {}
+
+
 PLUGIN = """
     from xmcbench import Method, TopK
     import numpy as np

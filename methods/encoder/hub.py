@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +95,8 @@ def require_on_hub(model: str, command: str) -> None:
 
 def revision(model: str) -> str:
     """Return the commit of a model: of its copy in the cache, else of the hub; empty where neither is to be had."""
+    if find_spec("huggingface_hub") is None:
+        return ""
     cached = _cached(model)
     return cached.name if cached else _asked(model).revision
 

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from xmcbench.method import Method
@@ -24,7 +25,7 @@ def offline_without_address(method: type[Method]) -> Iterator[None]:
 
     A proxy looks up the address itself: with one, the client is left as it is.
     """
-    if "huggingface_hub" not in method.packages:
+    if "huggingface_hub" not in method.packages or find_spec("huggingface_hub") is None:
         yield
         return
     from huggingface_hub import constants
