@@ -93,7 +93,7 @@ def test_one_cell_vouches_for_all_that_the_same_code_made(inside, tiny, code, ru
     assert runs.records() == before
     (listed,) = json.loads((runs.root / "equivalent.json").read_text())["base"]
     assert [entry["kind"] for entry in listed] == ["first", "reruns"]
-    assert listed[1]["compared"] == 2
+    assert listed[1]["outcome"].startswith("100.00% of the ranks are equal")
     assert inside(*words).stdout == "nothing to confirm: no result is stale because of changed code\n"
     assert statuses(inside, code()) == ["ok"] * 4  # the code that made them still vouches for them
 
@@ -191,11 +191,14 @@ def test_canaries_take_no_flag_of_whole_cells(inside, code, runs, tiny):
 def test_the_canaries_of_changed_code_are_run(inside, runs, monkeypatch):
     """Canaries themselves are tested elsewhere: here, one method has changed."""
     from xmcbench.runner import confirmation
-    from xmcbench.runner.confirmation import CanaryVerdict
+    from xmcbench.runner.confirmation import Verdict
 
     monkeypatch.setattr(confirmation, "changed_methods", lambda registry, runs: {"tfidf": "2" * 64, "bm25": "3" * 64})
-    verdicts = {"tfidf": CanaryVerdict("tfidf", 3), "bm25": CanaryVerdict("bm25", 2, ("lucene: 3 ranks of 9",))}
-    monkeypatch.setattr(confirmation, "run_canaries", lambda chosen, runs, jobs: [verdicts[name] for name in chosen])
+    verdicts = {
+        "tfidf": Verdict("tfidf", "1" * 64, "2" * 64, True, "equal on 3 canaries"),
+        "bm25": Verdict("bm25", "1" * 64, "3" * 64, False, "lucene: 3 ranks of 9"),
+    }
+    monkeypatch.setattr(confirmation, "run_canaries", lambda chosen, jobs: [verdicts[name] for name in chosen])
     ended = inside("confirm")
     assert ended.returncode == 1
     assert ended.stdout == "tfidf: confirmed: equal on 3 canaries\nbm25: not confirmed: lucene: 3 ranks of 9\n"

@@ -16,7 +16,7 @@ ONE, TWO, THREE = ("1" * 64, "2" * 64, "3" * 64)
 
 
 def evidence(source, kind="canaries"):
-    return Evidence(source=source, kind=kind, date="2026-01-02", processor="P", compared=3)
+    return Evidence(source=source, kind=kind, date="2026-01-02", processor="P", outcome="equal on 3 canaries")
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):

@@ -99,9 +99,10 @@ def _canaries(arguments: argparse.Namespace) -> int:
     print(f"canaries to run: {', '.join(chosen)}", file=sys.stderr)
     if arguments.dry_run:
         return 0
-    verdicts = confirmation.run_canaries(chosen, arguments.runs, arguments.jobs)
+    verdicts = confirmation.run_canaries(chosen, arguments.jobs)
+    confirmation.record_evidence(verdicts, "canaries", arguments.runs)
     for verdict in verdicts:
-        print(f"{verdict.name}: {verdict}")
+        print(f"{verdict.method}: {verdict}")
     return int(not all(verdict.is_equal for verdict in verdicts))
 
 
@@ -138,12 +139,13 @@ def _full(arguments: argparse.Namespace) -> int:
     with scratch() as folder:
         fresh = Store(folder)
         for number, group in enumerate(found, 1):
-            name = group.records[0].cell.dataset
+            record = group.records[0]
+            name, source = record.cell.dataset, record.method.source_sha256
             try:
                 verdict = confirmation.rerun(group, datasets.get(name, name), store, registry, fresh, limits)
             except XmcbenchError as error:
-                verdict = confirmation.Verdict(group, problem=str(error))
+                verdict = confirmation.Verdict(record.cell.method, source, "", False, str(error))
             verdicts.append(verdict)
             print(f"[{number}/{len(found)}] {group.name}: {verdict}", flush=True)
-    confirmation.record_reruns(verdicts, arguments.runs)
+    confirmation.record_evidence(verdicts, "reruns", arguments.runs)
     return max(report.warn_left_out(store), int(not all(verdict.is_equal for verdict in verdicts)))

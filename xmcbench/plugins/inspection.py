@@ -26,7 +26,7 @@ from xmcbench.plugins.loading import Imported, from_file, from_point, import_fil
 from xmcbench.processes.secrets import without_secrets
 from xmcbench.processes.supervisor import supervise
 from xmcbench.storage.atomic import atomic_file
-from xmcbench.storage.source import source_digest
+from xmcbench.storage.source import source_of
 from xmcbench.storage.temporary import scratch
 
 #: Seconds that a plug-in has to be imported and to answer.
@@ -240,7 +240,7 @@ def _inspected(imported: Imported) -> Inspected:
         return Inspected(name=name, origin=origin, problem=problem)
     about = Description.of(imported.method)
     try:
-        source = source_digest(imported.method)
+        source = source_of(imported.method).digest
     except (ImportError, OSError) as error:
         return Inspected(name=name, origin=origin, problem=f"has no source that can be read: {error}")
     return Inspected(name=name, origin=origin, description=about, source_sha256=source)

@@ -27,21 +27,18 @@ RANKS, METRICS = "ranks", "metrics"
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class Evidence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Evidence(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A source, and the evidence that it gives the same results as the first one of its list.
 
     source: SHA-256 of the code; None for ranks from before their source was recorded. kind: ``first`` of the list, or
-    compared by ``canaries`` or ``reruns``. compared: their number. same_ranks: the share of equal ranks of true pairs.
-    largest_change: of any score (canaries) or figure (reruns), relative or as a fraction. processor: where they ran.
+    compared by ``canaries`` or ``reruns``. processor: where they ran. outcome: how equal the results are.
     """
 
     source: Sha256 | None
     kind: Literal["first", "canaries", "reruns"]
     date: str
     processor: str
-    compared: int = 0
-    same_ranks: float = 1.0
-    largest_change: float = 0.0
+    outcome: str = ""
 
 
 #: Method -> lists of sources, those of one list with equal results.
@@ -86,7 +83,7 @@ def with_evidence(equivalence: Equivalence, name: str, before: str | None, evide
     """Return the lists with one more source, in the list of an earlier one, or in a list that these two begin."""
     lists = [*equivalence.get(name, ())]
     if not any(entry.source == before for listed in lists for entry in listed):
-        lists.append((Evidence(source=before, kind="first", date=evidence.date, processor=evidence.processor),))
+        lists.append((Evidence(before, "first", evidence.date, evidence.processor),))
     for place, listed in enumerate(lists):
         if before in [entry.source for entry in listed]:
             lists[place] = (*(entry for entry in listed if entry.source != evidence.source), evidence)

@@ -31,7 +31,7 @@ from xmcbench.runner.canary_outcomes import CanaryOutcome, Stored
 from xmcbench.runner.parts import identity
 from xmcbench.runner.prediction import Phases, predict
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.source import source_digest
+from xmcbench.storage.source import source_of
 from xmcbench.topk import TopK
 
 #: Labels that are predicted for each text.
@@ -66,7 +66,7 @@ def store(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, di
         kind = load(method)
         imports = ["numpy", "scipy", "pyarrow", *kind.packages]
         today = datetime.now(UTC).date().isoformat()
-        facts = (method, source_digest(kind), today, hardware().processor, package_versions(imports))
+        facts = (method, source_of(kind).digest, today, hardware().processor, package_versions(imports))
         Stored(*facts, outcomes).write(stored_file(method))
     return found
 

@@ -8,9 +8,10 @@ with the stored ones. The cells share what they make, as those of one run do; no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -67,44 +68,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a rerun. problem: why the cell has no result; empty if it has. source: of today's code."""
+    """The comparison of today's results of a method with stored ones.
 
-    group: Group
-    same_ranks: float = 0.0
-    largest_change: float = 1.0
-    problem: str = ""
-    source: str = ""
+    before: source of the stored results. source: of today's code. outcome: how equal they are, or what differs.
+    """
 
-    @property
-    def is_equal(self) -> bool:
-        """Whether the rerun gave the same result, within the tolerance."""
-        return self.same_ranks >= 1 - MOST_OTHER_RANKS and self.largest_change <= LARGEST_CHANGE
+    method: str
+    before: str | None
+    source: str
+    is_equal: bool
+    outcome: str
 
     def __str__(self) -> str:
-        if self.problem:
-            return f"not confirmed: {self.problem}"
-        seen = f"{100 * self.same_ranks:.2f}% of the ranks are equal, figures differ by at most "
-        seen += f"{100 * self.largest_change:.3f} points"
-        return f"confirmed: {seen}" if self.is_equal else f"not confirmed: {seen}; run it again with --refresh"
-
-
-@dataclass(frozen=True)
-class CanaryVerdict:
-    """The outcome of the canaries of a method. compared: their number. problems: what differs, or could not run."""
-
-    name: str
-    compared: int
-    problems: tuple[str, ...] = ()
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether all canaries ran and gave the stored outcomes, within their tolerance."""
-        return self.compared > 0 and not self.problems
-
-    def __str__(self) -> str:
-        if self.is_equal:
-            return f"confirmed: equal on {counted(self.compared, 'canary', 'canaries')}"
-        return f"not confirmed: {'; '.join(self.problems) or 'it has no canaries'}"
+        return f"{'confirmed' if self.is_equal else 'not confirmed'}: {self.outcome}"
 
 
 def changed_methods(registry: Registry, runs: Path) -> dict[str, str]:
@@ -123,27 +99,29 @@ def changed_methods(registry: Registry, runs: Path) -> dict[str, str]:
     }
 
 
-def run_canaries(sources: Mapping[str, str], runs: Path, jobs: int = 2) -> list[CanaryVerdict]:
-    """Run the canaries of these names, and add the sources that gave the stored outcomes to the file of a runs folder.
+def run_canaries(sources: Mapping[str, str], jobs: int = 2) -> list[Verdict]:
+    """Run the canaries of these names and compare them with the stored outcomes.
 
     sources: as ``changed_methods`` returns them. jobs: processes at a time. Raises StorageError.
     """
     verdicts = []
+
+    def judge(name: str, before: str, compared: int, problems: Sequence[str]) -> None:
+        outcome = "; ".join(problems) or f"equal on {counted(compared, 'canary', 'canaries')}"
+        verdicts.append(Verdict(name, before, sources[name], not problems, outcome))
+
     if protocol := PROTOCOL_NAMES & sources.keys():
         stored = StoredProtocol.read(stored_file(PROTOCOL))
         problems = compare_protocol(stored.outcome, run_protocol())
         for name in sorted(protocol):
-            verdicts.append((CanaryVerdict(name, 1, tuple(problems[name])), stored.sources[name]))
+            judge(name, stored.sources[name], 1, problems[name])
     methods = sources.keys() - PROTOCOL_NAMES
     for name, outcomes in run_all(methods, jobs).items() if methods else ():
         of_method = Stored.read(stored_file(name))
         differing = [f"{found.canary}: {found.what}" for found in compare(of_method.outcomes, outcomes)]
-        skipped = [f"{place}: skipped: {each.reason}" for place, each in outcomes.items() if each.status == "skipped"]
-        verdicts.append((CanaryVerdict(name, len(outcomes), (*differing, *skipped)), of_method.source_sha256))
-    for verdict, before in verdicts:
-        if verdict.is_equal:
-            record_evidence(runs, verdict.name, before, sources[verdict.name], "canaries", verdict.compared, 1.0, 0.0)
-    return [verdict for verdict, _ in verdicts]
+        skipped = [f"{canary}: skipped: {new.reason}" for canary, new in outcomes.items() if new.status == "skipped"]
+        judge(name, of_method.source_sha256, len(outcomes), [*differing, *skipped])
+    return verdicts
 
 
 def groups(records: Iterable[Record], standing: Standing) -> list[Group]:
@@ -176,56 +154,31 @@ def rerun(
     planned = plan_again(before, dataset, registry, fresh)
     compute = before.environment.compute or Compute()
     (after,) = execute(planned, Place(fresh, limits or Limits(), compute))
+    verdict = partial(Verdict, before.cell.method, before.method.source_sha256, after.method.source_sha256)
     if not after.ok:
-        return Verdict(group, problem=f"{after.status}: {after.reason}")
+        return verdict(False, f"{after.status}: {after.reason}")
     truth = fresh.truth(after)
     if before.ranks is None or after.ranks is None or before.ranks.truth_sha256 != after.ranks.truth_sha256:
         raise MethodError(f"{before.name} was scored against other true pairs", "run it again")
     old, new = store.ranks(before, truth).by_filter, fresh.ranks(after, truth).by_filter
-    shares = [float(np.mean(old[name] == new[name])) for name in new]
+    same = min(float(np.mean(old[name] == new[name])) for name in new)
     values = [record.metrics[before.protocol.filter].values for record in (before, after)]
     change = max(abs(values[0][name] - values[1][name]) for name in values[1])
-    return Verdict(group, min(shares), change, source=after.method.source_sha256)
+    found = f"{100 * same:.2f}% of the ranks are equal, figures differ by at most {100 * change:.3f} points"
+    is_equal = same >= 1 - MOST_OTHER_RANKS and change <= LARGEST_CHANGE
+    return verdict(is_equal, found if is_equal else f"{found}; run it again with --refresh")
 
 
-def record_reruns(verdicts: Iterable[Verdict], runs: Path) -> None:
-    """Add the sources whose reruns were all equal to the file of a runs folder.
-
-    A source is that of a method, or of a method with its parts: all groups that it made must have come out equal.
-    Raises StorageError.
-    """
-    by_source: dict[tuple[str, str], list[Verdict]] = {}
+def record_evidence(verdicts: Iterable[Verdict], kind: Literal["canaries", "reruns"], runs: Path) -> None:
+    """Add the sources whose comparisons were all equal to ``equivalent.json`` of a runs folder. Raises StorageError."""
+    by_source: dict[tuple[str, str | None], list[Verdict]] = {}
     for verdict in verdicts:
-        record = verdict.group.records[0]
-        by_source.setdefault((record.cell.method, record.method.source_sha256), []).append(verdict)
-    for (method, before), group in by_source.items():
-        if all(verdict.is_equal for verdict in group):
-            shares, changes = zip(*((verdict.same_ranks, verdict.largest_change) for verdict in group), strict=True)
-            for source in {verdict.source for verdict in group}:
-                record_evidence(runs, method, before, source, "reruns", len(group), min(shares), max(changes))
-
-
-def record_evidence(
-    runs: Path,
-    name: str,
-    before: str | None,
-    source: str,
-    kind: Literal["canaries", "reruns"],
-    compared: int,
-    same_ranks: float,
-    largest_change: float,
-) -> None:
-    """Add a source, and that it gives the same results as an earlier one, to the file of a runs folder.
-
-    Raises StorageError.
-    """
-    evidence = Evidence(
-        source=source,
-        kind=kind,
-        date=datetime.now(UTC).date().isoformat(),
-        processor=hardware().kind,
-        compared=compared,
-        same_ranks=same_ranks,
-        largest_change=largest_change,
-    )
-    write_file(runs / FILE, with_evidence(read_file(runs / FILE), name, before, evidence))
+        by_source.setdefault((verdict.method, verdict.before), []).append(verdict)
+    equivalence, today = read_file(runs / FILE), datetime.now(UTC).date().isoformat()
+    for (method, before), compared in by_source.items():
+        if all(verdict.is_equal for verdict in compared):
+            outcome = "; ".join(dict.fromkeys(verdict.outcome for verdict in compared))
+            for source in {verdict.source for verdict in compared}:
+                evidence = Evidence(source, kind, today, hardware().kind, outcome)
+                equivalence = with_evidence(equivalence, method, before, evidence)
+                write_file(runs / FILE, equivalence)

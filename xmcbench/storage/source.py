@@ -60,11 +60,6 @@ def source_of(*objects: object) -> Source:
     return Sources().of(*objects)
 
 
-def source_digest(method: type) -> str:
-    """SHA-256 (hex) of the source of a method. A result of another source is stale."""
-    return source_of(method).digest
-
-
 def joined(digests: Sequence[str], parts: Sequence[Mapping[str, object]] = ()) -> str:
     """The digest of several sources that a result runs through; of one it is that one.
 
