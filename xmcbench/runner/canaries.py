@@ -9,6 +9,7 @@ outcomes is taken to give the results that the older code gave.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -46,9 +47,13 @@ def run_all(methods: Collection[str] | None = None, jobs: int = 2) -> dict[str, 
     jobs: processes at a time. They are spawned: a script that calls this needs ``if __name__ == "__main__"``.
     """
     chosen = canaries(methods)
-    environment = {**thread_variables(1), "PYTHONHASHSEED": "0"}
+    # Packages warn of what their next version changes, once for each process.
+    environment = {**thread_variables(1), "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
     # Processes start while there is work to hand out, in the environment of that moment.
-    with _environment(environment), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    with (
+        _environment(environment),
+        ProcessPoolExecutor(jobs, get_context("spawn"), initializer=logging.disable) as pool,
+    ):
         outcomes = list(pool.map(run, chosen))
     found: dict[str, dict[str, CanaryOutcome]] = {}
     for canary, outcome in zip(chosen, outcomes, strict=True):
