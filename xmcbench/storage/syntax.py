@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 _DEEPEST = 20_000
 #: Fields of a node that no result depends on.
 _LEFT_OUT = ("annotation", "returns", "kind", "type_comment", "type_ignores")
+#: Nodes that may begin with a docstring.
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Syntax(NamedTuple):
@@ -69,11 +71,9 @@ def parsed(content: bytes, name: str, is_package: bool) -> Syntax:
     """Return the syntax of the source of a module. name: of the module. is_package: for an ``__init__.py``."""
     try:
         with _recursion(_DEEPEST):
-            tree = _WithoutTypeChecking().visit(ast.parse(content))
-            parts: list[str] = []
-            _write(tree, parts.append)
-            imports = dict.fromkeys(_imports(tree, name, is_package))
-            return Syntax(hashlib.sha256("".join(parts).encode()).hexdigest(), tuple(imports))
+            reading = _Reading(name, is_package)
+            reading.read(ast.parse(content))
+            return Syntax(hashlib.sha256("".join(reading.parts).encode()).hexdigest(), tuple(reading.imports))
     except (SyntaxError, ValueError, RecursionError):  # a compiled module, or one that will not import
         return Syntax(hashlib.sha256(content).hexdigest(), ())
 
@@ -89,47 +89,64 @@ def _recursion(limit: int) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-class _WithoutTypeChecking(ast.NodeTransformer):
-    """Removes what only type checkers import."""
+class _Reading:
+    """A syntax tree as text that is equal for all versions of Python that parse it alike, and the names it imports."""
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        self.generic_visit(node)
-        name = getattr(node.test, "id", None) or getattr(node.test, "attr", None)
-        return node.orelse if name == "TYPE_CHECKING" else node
+    def __init__(self, module: str, is_package: bool) -> None:
+        self.parts: list[str] = []
+        self.imports: dict[str, None] = {}
+        self._module, self._is_package = module, is_package
 
+    def read(self, node: object) -> None:
+        """Add a node, a list of nodes, or a value."""
+        # Not a generator: every run computes the digests of all methods, and nested generators take twice as long.
+        if isinstance(node, ast.AST):
+            self.parts.append(f"({type(node).__name__}")
+            for field in node._fields:
+                value: Any = getattr(node, field, None)
+                if field in _LEFT_OUT or value is None:
+                    continue
+                if isinstance(value, list):
+                    value = _kept(node, value)
+                    if not value:
+                        continue
+                self.parts.append(f" {field}=")
+                if (
+                    field == "body"
+                    and isinstance(node, _DOCUMENTED)
+                    and ast.get_docstring(node, clean=False) is not None
+                ):
+                    value = value[1:]
+                self.read(value)
+            self.parts.append(")")
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self.imports |= dict.fromkeys(self._imported(node))
+        elif isinstance(node, list):
+            for inner in node:
+                self.read(inner)
+        else:
+            self.parts.append(f"{type(node).__name__}:{node!r}")
 
-def _imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
-    for node in ast.walk(tree):
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            named = node.module or ""
-            if node.level:
-                levels = node.level - is_package  # in a package `.` is the package itself
-                named = f"{module.rsplit('.', levels)[0] if levels else module}.{named}".rstrip(".")
-            yield named
-            # `from package import module` names a module in the second half, `from module import name` does not.
-            yield from (f"{named}.{alias.name}" for alias in node.names)
+            return
+        named = node.module or ""
+        if node.level:
+            levels = node.level - self._is_package  # in a package `.` is the package itself
+            named = f"{self._module.rsplit('.', levels)[0] if levels else self._module}.{named}".rstrip(".")
+        yield named
+        # `from package import module` names a module in the second half, `from module import name` does not.
+        yield from (f"{named}.{alias.name}" for alias in node.names)
 
 
-def _write(node: object, write: Callable[[str], None]) -> None:
-    """Write a syntax tree as text that is equal for all versions of Python that parse it alike."""
-    # Not a generator: every run computes the digests of all methods, and nested generators take twice as long.
-    if isinstance(node, ast.AST):
-        write(f"({type(node).__name__}")
-        for field in node._fields:
-            value: Any = getattr(node, field, None)
-            if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
-                value = [part for part in value if getattr(part, "value", None) != ""]
-            if field in _LEFT_OUT or value is None or value == []:
-                continue
-            write(f" {field}=")
-            if field == "body" and isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                value = value[1:] if ast.get_docstring(node, clean=False) is not None else value
-            _write(value, write)
-        write(")")
-    elif isinstance(node, list):
-        for inner in node:
-            _write(inner, write)
-    else:
-        write(f"{type(node).__name__}:{node!r}")
+def _kept(node: ast.AST, nodes: list[Any]) -> list[Any]:
+    """Return the nodes of a list in a node, without imports for type checkers."""
+    if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has an empty text behind some, others have none
+        return [part for part in nodes if getattr(part, "value", None) != ""]
+    kept: list[Any] = []
+    for inner in nodes:
+        tested = inner.test if isinstance(inner, ast.If) else None
+        name = getattr(tested, "id", None) or getattr(tested, "attr", None)
+        kept += _kept(inner, inner.orelse) if name == "TYPE_CHECKING" else [inner]
+    return kept
