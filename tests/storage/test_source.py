@@ -16,7 +16,7 @@ from xmcbench.plugins.loading import from_file
 from xmcbench.plugins.registry import Registry
 from xmcbench.storage import source, syntax
 from xmcbench.storage.artifacts import Artifacts
-from xmcbench.storage.source import Sources, module_digest, modules_digest, source_digest, source_of
+from xmcbench.storage.source import Sources, module_digest, modules_digest, source_of
 from xmcbench.storage.syntax import Syntax, edited, keep_first, syntax_of
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def digests(write):
         from pack.one import One
         from pack.two import Two
 
-        return source_digest(One), source_digest(Two)
+        return source_of(One).digest, source_of(Two).digest
 
     return compute
 
@@ -199,7 +199,7 @@ def test_files_that_a_class_declares_count(digests, tmp_path):
     assert differing(digests(inherited), digests({**inherited, **files, "table.txt": "2"})) == [0, 1]
     (tmp_path / "pack" / "table.txt").unlink()
     with pytest.raises(OSError, match=r"table\.txt"):
-        source_digest(sys.modules["pack.one"].One)
+        source_of(sys.modules["pack.one"].One).digest
 
 
 def test_the_modules_of_a_list_count_without_what_they_import(write):
@@ -251,7 +251,7 @@ def test_a_package_of_somebody_counts_as_a_whole(tmp_path, monkeypatch):
             del sys.modules[name]
         from mypkg.methods.m import M
 
-        return source_digest(M)
+        return source_of(M).digest
 
     assert digest(1) == digest(1) != digest(2)
 
@@ -274,7 +274,7 @@ def test_a_package_in_a_folder_of_several_authors_counts_alone(tmp_path, monkeyp
             del sys.modules[name]
         from company.ours.m import M
 
-        return source_digest(M)
+        return source_of(M).digest
 
     assert digest(1, 1) == digest(1, 22) != digest(333, 1)
 
@@ -315,7 +315,7 @@ def of_plugin(plugin, tmp_path):
     def digest(text, name="plugin.py"):
         plugin(text, name)
         (entry,) = from_file(tmp_path / name)
-        return source_digest(entry.usable())
+        return source_of(entry.usable()).digest
 
     return digest
 
@@ -362,7 +362,7 @@ def test_what_is_beside_a_plugin_file_counts_behind_a_link(plugin, tmp_path):
     for rate in (1, 2):
         plugin(f"RATE = {rate}\n", "real/neighbor_d.py")
         (entry,) = from_file(tmp_path / "link" / "plugin.py")
-        found.append(source_digest(entry.usable()))
+        found.append(source_of(entry.usable()).digest)
     assert found[0] != found[1]
 
 
@@ -394,14 +394,14 @@ def test_built_in_methods_have_their_own():
 
 
 def test_the_modules_that_every_result_runs_through_count(monkeypatch):
-    before, parsed = source_digest(Path), source.syntax_of
+    before, parsed = source_of(Path).digest, source.syntax_of
     for changed in ("texts.py", "topk.py", "prediction.py"):
         monkeypatch.setattr(
             source,
             "syntax_of",
             lambda file, name, changed=changed: Syntax("changed", ()) if file.name == changed else parsed(file, name),
         )
-        assert source_digest(Path) != before, changed
+        assert source_of(Path).digest != before, changed
 
 
 def test_packages_of_others_are_named(write):
@@ -445,7 +445,7 @@ def test_versions_are_part_of_the_key_of_an_artifact_and_not_of_a_source(write, 
 
     def now():
         store = Artifacts(tmp_path / "artifacts")
-        return store.get("kind", {}, build).name, store.unfinished("kind", {}, One).name, source_digest(One)
+        return store.get("kind", {}, build).name, store.unfinished("kind", {}, One).name, source_of(One).digest
 
     before = now()
     version = environment._version
