@@ -2,7 +2,7 @@ import pytest
 
 from xmcbench.leaderboard.curves import as_csv, curve
 from xmcbench.leaderboard.published import MAIN
-from xmcbench.leaderboard.rows import borrowed_from, rows, silence, without_common
+from xmcbench.leaderboard.rows import apart, borrowed_from, rows, silence, without_common
 from xmcbench.leaderboard.tables import cost_table, metric_table
 from xmcbench.metrics import half_width
 from xmcbench.records import Standing
@@ -68,6 +68,13 @@ def test_rows_of_one_name_are_told_apart(record, altered):
     assert names == [
         f"Same (quick), k={k}, method={method}" for k, method in ((1, "tfidf"), (2, "tfidf"), (1, "other"))
     ]
+
+
+def test_digests_are_short_in_what_tells_rows_apart():
+    files, commits = (f"sha256:{'ab' * 32}", f"sha256:{'cd' * 32}"), (f"me/mini@{'1' * 40}", f"me/mini@{'2' * 40}")
+    assert apart([{"table": file} for file in files]) == [", table=sha256:abababababab", ", table=sha256:cdcdcdcdcdcd"]
+    assert apart([{"model": commit} for commit in commits]) == [f", model=me/mini@{digit * 12}" for digit in "12"]
+    assert apart([{"name": "deadbeefdeadbeef"}, {}]) == [", name=deadbeefdeadbeef", ""]
 
 
 def test_costs_of_two_machines_stay_apart(record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -14,6 +15,8 @@ from xmcbench.records.record import Figures, Measured
 from xmcbench.setting import Setting
 from xmcbench.storage.canonical import canonical_json
 
+#: A SHA-1 or SHA-256: the content of a file that a parameter names, the commit of a model.
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,52}\b")
 #: Share of test instances without a prediction from which a row says so.
 MANY_SILENT = 0.01
 
@@ -174,13 +177,19 @@ def shared_name(title: str, variants: Sequence[str]) -> str:
 
 
 def apart(parameters: Sequence[Mapping[str, object]]) -> list[str]:
-    """ ", name=value" of every parameter in which they are not all equal."""
+    """Return ", name=value" of every parameter in which they are not all equal; digests by their first 12 digits."""
     differing = [
         name
         for name in sorted(set().union(*parameters))
         if len({canonical_json([each[name]] if name in each else []) for each in parameters}) > 1
     ]
-    return ["".join(f", {name}={each[name]}" for name in differing if name in each) for each in parameters]
+    return [
+        "".join(f", {name}={_short(values[name])}" for name in differing if name in values) for values in parameters
+    ]
+
+
+def _short(value: object) -> str:
+    return _DIGEST.sub(r"\1", str(value))
 
 
 def silence(done: Sequence[Record]) -> tuple[str, ...]:

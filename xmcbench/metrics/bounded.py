@@ -6,7 +6,7 @@ Here only the bounds are used: a row's difference is in [-1, 1], for a ratio in 
 there one more is added that lies at the bound against the difference in question, and the rows are weighted at random
 by a Dirichlet distribution, all alike. The share of weighted means at or beyond 0 is the one-sided p (Gaffke, 2005,
 "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable"; Learned-Miller
-and Thomas, 2020, arXiv:1905.06208). No distribution within the bounds is known of which it rejects too often. Where
+and Thomas, 2019, arXiv:1905.06208). No distribution within the bounds is known of which it rejects too often. Where
 differences are -1, 0 and 1, as of P@1, it is the exact sign test.
 """
 
