@@ -91,3 +91,19 @@ def test_processors_of_one_name_are_told_apart(tmp_path, monkeypatch, flags, sai
     hardware.cache_clear()
     assert hardware().processor
     hardware.cache_clear()
+
+
+def test_a_machine_without_the_files_of_linux(tmp_path, monkeypatch):
+    def missing(path, *arguments, **named):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(environment.Path, "read_text", missing)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    machine.cache_clear()
+    try:
+        assert machine() == ""
+        assert machine_cores() == 7
+        assert available_memory() > 0
+    finally:
+        machine.cache_clear()

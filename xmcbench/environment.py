@@ -23,6 +23,8 @@ from xmcbench.output.quantities import counted
 #: The variables by which OpenMP, BLAS, numba and Rust libraries are told how many threads to use.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
+#: Extras with packages that results can depend on.
+_EXTRAS = ("cpu", "encoders", "gensim", "gpu", "icu", "offline", "pecos")
 _CPUINFO = Path("/proc/cpuinfo")
 #: What is between the model of a processor and its vector instructions.
 _WITH = " with "
@@ -69,11 +71,11 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a cell computes, which is not part of its identity.
 
-    device: ``auto`` is a GPU if there is one. processes: of the cell on this machine, which train encoders and embed
-    texts. threads: of the cell; None, in old records, is not known.
+    device: ``auto`` is a CUDA GPU if there is one, else the CPU; ``mps`` is the GPU of an Apple chip. processes: of the
+    cell on this machine, which train encoders and embed texts. threads: of the cell; None, in old records: not known.
     """
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     processes: Annotated[int, Meta(ge=1)] = 1
     threads: Annotated[int, Meta(ge=1)] | None = None
 
@@ -220,7 +222,7 @@ def packages() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for requirement in map(Requirement, metadata.requires("xmcbench") or []):
         marker = requirement.marker
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("cpu", "gpu", "offline")):
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in _EXTRAS):
             try:
                 versions[requirement.name] = metadata.version(requirement.name)
             except metadata.PackageNotFoundError:
