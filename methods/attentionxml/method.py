@@ -55,7 +55,7 @@ class AttentionXML(Method):
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("epochs", "trees")
     needs: ClassVar = {"gpu": 1}
-    packages: ClassVar = {"torch": "torch", "pecos": "libpecos", "numba": "numba"}
+    packages: ClassVar = {"torch": "torch", "numba": "numba"}
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 

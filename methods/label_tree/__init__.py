@@ -1,1 +1,1 @@
-"""Trees of labels by libpecos: how they are built, their levels, shortlists of clusters, and linear rankers on them."""
+"""Trees of labels: balanced clusters, levels, shortlists of clusters, and linear classifiers on them."""

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil, log2
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import usable_cores
+from xmcbench.methods.label_tree.clusters import balanced_clusters
 
 if TYPE_CHECKING:
-    from pecos.xmc import ClusterChain
     from scipy.sparse import csc_matrix, csr_matrix
 
 
-def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_size: int, seed: int) -> ClusterChain:
-    """A tree over the mean features of the instances of each label (PIFA), by hierarchical 2-means.
+def label_tree(X: csr_matrix, pairs: csc_matrix, *, nr_splits: int, max_leaf_size: int, seed: int) -> list[csc_matrix]:
+    """Return a tree over the mean features of the instances of each label (PIFA), by balanced 2-means from the top.
 
     X: CSR float32 [N, features]; pairs: binary CSC float32 [N, L], at least one in each column. nr_splits: children of
-    a node; where it is a power of 2, clusters of a level are equal in size to within one label. Returns PECOS's chain:
-    a CSC matrix for each level, [its clusters, clusters above]; the last one has the labels as its rows.
+    a node. The result has a CSC float32 matrix for each level, [its clusters, clusters above]; the last one has the
+    labels as its rows. Sizes of the clusters of the last level differ by one label at most (Yu et al. 2022, section 3,
+    with balanced clusters).
     """
-    with quiet_pecos():
-        from pecos.xmc import Indexer, LabelEmbeddingFactory
+    from scipy.sparse import csc_matrix
 
-        threads = usable_cores()
-        return Indexer.gen(
-            LabelEmbeddingFactory.create(pairs, X, method="pifa", threads=threads),
-            indexer_type="hierarchicalkmeans",
-            nr_splits=nr_splits,
-            max_leaf_size=max_leaf_size,
-            seed=seed,
-            threads=threads,
-        )
+    labels = pairs.shape[1]
+    depth = max(0, min(ceil(log2(labels / max_leaf_size)), labels.bit_length() - 1))
+    members = balanced_clusters((pairs.T @ X).tocsr(), 1 << depth, seed)
+    chain = []
+    while True:
+        clusters = int(members.max()) + 1
+        ones = np.ones(len(members), np.float32)
+        chain.append(csc_matrix((ones, (np.arange(len(members)), members)), shape=(len(members), clusters)))
+        if clusters == 1:
+            return chain[::-1]
+        members = np.arange(clusters) // nr_splits
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Level:
         return int(self.children.shape[1])
 
 
-def levels(tree: ClusterChain, pairs: csr_matrix, smallest: int, largest: int) -> list[Level]:
+def levels(tree: list[csc_matrix], pairs: csr_matrix, smallest: int, largest: int) -> list[Level]:
     """The levels of a tree that have ``smallest`` to ``largest`` clusters, from the root down; at least one.
 
     pairs: binary CSR [N, L]. If no level has a size within these bounds, the nearest one below them is taken, or the
@@ -73,7 +72,7 @@ def levels(tree: ClusterChain, pairs: csr_matrix, smallest: int, largest: int) -
     return found[::-1]
 
 
-def _children(tree: ClusterChain, place: int, above: int) -> csr_matrix:
+def _children(tree: list[csc_matrix], place: int, above: int) -> csr_matrix:
     """Which clusters of level ``place`` are below each cluster of level ``above``; -1 is the root."""
     from scipy.sparse import csr_matrix
 
@@ -83,12 +82,3 @@ def _children(tree: ClusterChain, place: int, above: int) -> csr_matrix:
     if above < 0:
         members = np.ones((tree[place].shape[0], 1), np.float32)
     return csr_matrix(members.T, dtype=np.float32)
-
-
-@contextmanager
-def quiet_pecos() -> Iterator[None]:
-    """Without the warnings that PECOS causes: it uses a deprecated namespace of scipy, and does not close its files."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*scipy.sparse.sputils", category=DeprecationWarning)
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield

@@ -6,34 +6,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench import TopK, usable_cores
-from xmcbench.methods.label_tree.tree import Level, quiet_pecos
+from xmcbench.methods.label_tree.tree import Level
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+    from xmcbench import TopK
 
-def bootstrapped(vectors: np.ndarray, level: Level, guessed: TopK | None, cost: float) -> tuple[np.ndarray, np.ndarray]:
-    """Weights float32 [K, d] and bias float32 [K] of a linear SVM for each cluster of a level.
+
+def bootstrapped(
+    vectors: np.ndarray, level: Level, guessed: TopK | None, cost: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights float32 [K, d] and bias float32 [K] of a linear SVM for each cluster of a level.
 
     vectors: float32 [N, d]. A cluster is trained on the instances of the clusters beside it, and on those that
     were ``guessed`` to be in the one above; None on the first level.
     """
-    with quiet_pecos():
-        from pecos.xmc import MLModel, MLProblem
+    from scipy.sparse import csr_matrix
 
-        true = level.labels.astype(np.float32).tocsc()
-        true.data[:] = 1
-        problem = MLProblem(
-            np.ascontiguousarray(vectors, np.float32),
-            true,
-            C=level.children.T.tocsc().astype(np.float32),
-            M=_instances(level, guessed).tocsc(),
-            threads=usable_cores(),
-        )
-        model = MLModel.train(problem, threshold=0.0, Cp=cost, Cn=cost, threads=usable_cores())
-    weights = np.asarray(model.W.toarray(), np.float32).T
-    return np.ascontiguousarray(weights[:, :-1]), np.ascontiguousarray(weights[:, -1])
+    from xmcbench.methods.label_tree.svm import linear_svms
+
+    svms = linear_svms(
+        csr_matrix(vectors),
+        level.labels.tocsc(),
+        level.children.T.tocsc(),
+        _instances(level, guessed).tocsc(),
+        cost=cost,
+        threshold=0.0,
+        seed=seed,
+    ).toarray()
+    return np.ascontiguousarray(svms[:, :-1]), np.ascontiguousarray(svms[:, -1])
 
 
 def _instances(level: Level, guessed: TopK | None) -> csr_matrix:

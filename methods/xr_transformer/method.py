@@ -45,7 +45,7 @@ class XRTransformer(Method):
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("backbone", "steps", "batch")
     needs: ClassVar = {"gpu": 1}
-    packages: ClassVar = {**PACKAGES, "pecos": "libpecos"}
+    packages: ClassVar = {**PACKAGES, "numba": "numba"}
     environment: ClassVar = HUB_TOKENS
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
@@ -142,7 +142,7 @@ class XRTransformer(Method):
 
         Raises Unavailable if the weights are not available, MethodError if a training diverges.
         """
-        from xmcbench.methods.label_tree.ranker import LinearRanker
+        from xmcbench.methods.label_tree.ranker import TreeRanker
 
         assert pairs is not None, "supervision is required"
         self._features = AnalyzedFeatures.shared(
@@ -158,7 +158,7 @@ class XRTransformer(Method):
             tokens = self._tower.instance_tokens(texts, self.instance_length)
             vectors = self._finetuned(tokens, X, known, texts.digest)
             X = _beside(X, vectors)
-        self._ranker = LinearRanker.train(
+        self._ranker = TreeRanker.train(
             X,
             known,
             nr_splits=self.nr_splits,
@@ -171,7 +171,7 @@ class XRTransformer(Method):
         self.notes["labels_with_a_classifier"] = self._ranker.labels
 
     def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k best labels that the beam reaches, with PECOS's scores; fewer if fewer labels have a pair."""
+        """The k best labels that the beam reaches, with the scores of PECOS; fewer if fewer labels have a pair."""
         tokens = self._tower.instance_tokens(raw_X, self.instance_length)
         self.notes["cut_instances"] = tokens.at_the_limit
         start = 0
@@ -246,7 +246,7 @@ class XRTransformer(Method):
         from xmcbench.methods.xr_transformer.level import ClusterWeights, LevelTask, with_clusters
 
         tower = self._tower
-        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost))
+        clusters = ClusterWeights(*bootstrapped(vectors, level, guessed, self.cost, self.seed))
         clusters.to(tower.device)
         listed, shares = shortlist(level, guessed, self.shortlist, self.seed)
         task = LevelTask(tokens, listed, shares, self.negative_cost, self.batch, self.seed)

@@ -1,14 +1,16 @@
-"""XR-Linear: PECOS's tree of linear classifiers over TF-IDF features."""
+"""XR-Linear: a tree of linear classifiers over TF-IDF features."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method
+from xmcbench import Doc, Method, Unavailable
 from xmcbench.methods.presets.xr_linear import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench import Texts, TopK
+    from xmcbench.methods.label_tree.ranker import TreeRanker
+    from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
 
 
 class XRLinear(Method):
@@ -32,14 +36,23 @@ class XRLinear(Method):
     trained on pseudo pairs, each training instance with its TF-IDF top labels. The preset ``mixed`` trains on these
     beside the known pairs, so that a few known pairs do not cost it all other labels. All ``k`` requested predictions
     are made, while PECOS stops at 20. An instance without a known token is ranked by the biases of the classifiers.
+
+    The tree and its classifiers are those of libpecos. The preset ``numba`` trains the same model without it: balanced
+    2-means, and the same SVMs by coordinate descent.
     """
 
     title = "XR-Linear"
     supervision = "optional"
-    packages: ClassVar = {"pecos": "libpecos", "sparse_dot_topn": "sparse-dot-topn"}
+    packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 
+    implementation: Annotated[
+        Literal["pecos", "numba"],
+        Doc(
+            "tree and classifiers by PECOS, or the same model by xmcbench, where PECOS cannot be installed", added=True
+        ),
+    ] = "pecos"
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
     pseudo_labels: Annotated[
         int,
@@ -67,13 +80,17 @@ class XRLinear(Method):
     ] = 50
 
     def require(self) -> None:
-        """Raise Unavailable where the analyzer needs a package that is not installed."""
+        """Raise Unavailable where PECOS is not installed, or a package that the analyzer needs."""
         require_analyzer(self.analyzer)
+        if self.implementation == "pecos" and find_spec("pecos") is None:
+            has_wheel = sys.platform == "linux" and sys.version_info < (3, 13)
+            raise Unavailable(
+                "xr-linear needs libpecos" + ("" if has_wheel else ", which has no package for this Python"),
+                "pip install libpecos" if has_wheel else "--methods xr-linear:numba",
+            )
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:
         """Train the tree."""
-        from xmcbench.methods.label_tree.ranker import LinearRanker
-
         self._features = AnalyzedFeatures.shared(
             self.artifacts, raw_X, raw_Y, self.vectorizer, self.ngrams, self.max_df, self.analyzer
         )
@@ -88,7 +105,7 @@ class XRLinear(Method):
             X = X[rows]
         elif len(rows):
             X = self._features.transform(raw_X if len(rows) == len(raw_X) else raw_X.take(rows))
-        self._ranker = LinearRanker.train(
+        self._ranker = self._ranker_class().train(
             X,
             pairs[rows],
             nr_splits=self.nr_splits,
@@ -100,11 +117,20 @@ class XRLinear(Method):
         self.notes["training_instances"] = len(rows)
         self.notes["labels_with_a_classifier"] = self._ranker.labels
 
-    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
-        """The k best labels that the beam reaches; fewer if fewer labels were seen in training.
+    def _ranker_class(self) -> type[TreeRanker] | type[PecosRanker]:
+        if self.implementation == "pecos":
+            from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker
 
-        Scores are PECOS's: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are equal
-        at the k-th place PECOS decides, the same way in every run.
+            return PecosRanker
+        from xmcbench.methods.label_tree.ranker import TreeRanker
+
+        return TreeRanker
+
+    def predict_batches(self, raw_X: Texts, k: int = 100) -> Iterator[TopK]:
+        """Return the k best labels that the beam reaches; fewer if fewer labels were seen in training.
+
+        Scores are those of PECOS: the product over the path of exp(-max(0, 1 - margin)^3), 0..1. Among labels that are
+        equal at the k-th place the implementation decides, the same way in every run.
         """
         for batch in self._features.batches(raw_X):
             yield self._ranker.search(batch, k, self.beam_size)

@@ -1,0 +1,5 @@
+"""XR-Linear."""
+
+from xmcbench.methods.xr_linear.method import XRLinear
+
+__all__ = ["XRLinear"]
