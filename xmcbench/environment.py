@@ -41,6 +41,9 @@ _QUOTAS = (
 #: Vector instructions of x86 processors, the fastest first, by the flag of Linux.
 _VECTORS = {"amx_bf16": "AMX bf16", "avx512_bf16": "AVX-512 bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
 
+#: The extras whose packages results can depend on.
+_EXTRAS = ("encoders", "gensim", "gpu", "icu", "offline", "pecos")
+
 
 class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
     """A machine: processor, cores that a process may use, memory in GiB, names of its GPUs, operating system.
@@ -220,7 +223,7 @@ def packages() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for requirement in map(Requirement, metadata.requires("xmcbench") or []):
         marker = requirement.marker
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("cpu", "gpu", "offline")):
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in _EXTRAS):
             try:
                 versions[requirement.name] = metadata.version(requirement.name)
             except metadata.PackageNotFoundError:
