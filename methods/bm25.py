@@ -11,7 +11,7 @@ from annotated_types import Ge, Interval
 
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.presets.bm25 import CHOICES, PRESETS
-from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, ROWS, Analyzer, analyzed_lists, require_analyzer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class BM25(Method):
     title = "BM25"
     supervision = "unused"
     deterministic = True
-    packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", "sparse_dot_topn": "sparse-dot-topn"}
+    packages: ClassVar = {"bm25s": "bm25s", "Stemmer": "PyStemmer", **PACKAGES}
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Interval
 from xmcbench import Doc, Method, TopK
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
-from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LabelExpansion(Method):
     title = "Label expansion"
     supervision = "unused"
     deterministic = True
-    packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
+    packages: ClassVar = PACKAGES
 
     documents: Annotated[int, Ge(1), Doc("number of nearest training documents whose words a label gets")] = 5
     weight: Annotated[float, Gt(0), Doc("weight of the added words relative to the label's own")] = 0.5

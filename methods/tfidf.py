@@ -11,6 +11,7 @@ from xmcbench import Method
 from xmcbench.methods.presets.tfidf import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
+from xmcbench.methods.sparse.search import PACKAGES
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Tfidf(Method):
     title = "TF-IDF"
     supervision = "unused"
     deterministic = True
-    packages: ClassVar = {"sparse_dot_topn": "sparse-dot-topn"}
+    packages: ClassVar = PACKAGES
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 

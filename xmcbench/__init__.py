@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xmcbench.environment import Compute, usable_cores
     from xmcbench.errors import MethodError, Unavailable, UsageError, XmcbenchError
     from xmcbench.experiment import Options
+    from xmcbench.extras import installation
     from xmcbench.method import Method
     from xmcbench.parameters import Doc
     from xmcbench.results import Results
@@ -51,6 +52,7 @@ _PUBLIC = {
     "compare": "xmcbench.comparison",
     "curve": "xmcbench.api",
     "evaluate": "xmcbench.api",
+    "installation": "xmcbench.extras",
     "load_arrays": "xmcbench.storage.tensors",
     "load_dataset": "xmcbench.data",
     "pairs_digest": "xmcbench.storage.pairs",
@@ -81,6 +83,7 @@ __all__ = [
     "compare",
     "curve",
     "evaluate",
+    "installation",
     "load_arrays",
     "load_dataset",
     "pairs_digest",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import UsageError
+from xmcbench.extras import data_frame
 from xmcbench.metrics import METRICS, paired, protocol
 from xmcbench.metrics.bounded import FEW_ROWS
 from xmcbench.metrics.corrections import holm
@@ -65,10 +66,8 @@ class Comparison:
 
     def frame(self) -> pd.DataFrame:
         """A pandas DataFrame with one row per metric, as fractions."""
-        import pandas as pd
-
-        lines = [{"metric": name, **each} for name, each in self.as_json()["metrics"].items()]
-        return pd.DataFrame(lines).set_index("metric")
+        lines = self.as_json()["metrics"].items()
+        return data_frame({"metric": name, **values} for name, values in lines).set_index("metric")
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON values; what was not tested is null."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from xmcbench.errors import UnknownName, UsageError
+from xmcbench.extras import data_frame
 from xmcbench.leaderboard import curves, hypertext, markup, published, tables
 from xmcbench.leaderboard.rows import Row, apart, grouped, names, rows, silence, without_common
 from xmcbench.metrics import METRICS
@@ -90,9 +91,7 @@ class Results:
 
     def frame(self) -> pd.DataFrame:
         """A pandas DataFrame with one row per cell: identity, every metric and its interval as fractions, costs."""
-        import pandas as pd
-
-        return pd.DataFrame([flat(record, self._filter(record), self.standing) for record in self.records])
+        return data_frame(flat(record, self._filter(record), self.standing) for record in self.records)
 
     def problems(self) -> list[str]:
         """One line for each cell without figures, with its predictions or the last line of its log; and for each row

@@ -56,7 +56,7 @@ class Astec(Method):
     supervision = "required"
     described: ClassVar[tuple[str, ...]] = ("epochs",)
     needs: ClassVar = {"gpu": 1}
-    packages: ClassVar = {"torch": "torch", "numba": "numba", "sklearn": "scikit-learn"}
+    packages: ClassVar = {"torch": "torch", "numba": "numba"}
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 

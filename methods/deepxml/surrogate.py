@@ -22,14 +22,13 @@ def surrogate_pairs(
     that is neither above ``clusters`` nor above half of the labels, and at least 1.
     """
     from scipy.sparse import csr_matrix
-    from sklearn.preprocessing import normalize
 
-    from xmcbench.methods.label_tree.clusters import balanced_clusters
+    from xmcbench.methods.label_tree.clusters import balanced_clusters, of_length_1
 
     # An empty vocabulary gives every document and label the same features, all zero.
     shape = len(documents), max(1, tokens)
     features = csr_matrix((documents.weights, documents.tokens, documents.starts), shape=shape)
-    means = normalize((pairs.T @ features).tocsr())
+    means = of_length_1((pairs.T @ features).tocsr())
     smoothed = (walked(pairs, walk, restart, kept, seed) @ means).tocsr()
     most = max(1, min(clusters, pairs.shape[1] // 2))
     cluster = balanced_clusters(smoothed, 1 << (most.bit_length() - 1), seed)

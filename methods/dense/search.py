@@ -1,9 +1,9 @@
 """Nearest items by inner product: exact up to a stated size, HNSW above it.
 
-Exact search is FAISS's flat scan on the CPU and a blocked matrix product with top-k on a GPU, or where FAISS is not
-installed. Both only propose candidates. Scores are then recomputed pair by pair in a fixed order of summation, so that
-equal vectors have equal scores, and results do not depend on the engine, the number of threads or the block size. A
-row whose top k depends on the rounding of the scan is scanned a second time.
+Exact search is FAISS's flat scan on the CPU, a matrix product of numpy where FAISS is not installed, and a blocked
+matrix product with top-k on a GPU. All only propose candidates. Scores are then recomputed pair by pair in a fixed
+order of summation, so that equal vectors have equal scores, and results do not depend on the engine, the number of
+threads or the block size. A row whose top k depends on the rounding of the scan is scanned a second time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SAMPLE = 200
 TOLERANCE = 1e-5
 #: Floats that a block of scores or of gathered items may hold.
 _BLOCK = 32_000_000
+#: Queries that are scored against a block of items at a time where FAISS is not used.
+_ROWS = 1024
 
 
 def top_k(
@@ -225,7 +227,7 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
     if not len(queries) or not kept:
         yield TopK.joined([], k, len(queries))
         return
-    scan = _faiss_scan if device == "cpu" and find_spec("faiss") else partial(_torch_scan, device=device)
+    scan = _cpu_scan if device == "cpu" else partial(_torch_scan, device=device)
     for start, candidates in scan(queries, items, fetched):
         block = _wide(queries[start : start + len(candidates)])
         ranked = TopK.ranked(candidates, pair_scores(block, items, candidates))
@@ -237,21 +239,22 @@ def _exact(queries: np.ndarray, items: np.ndarray, k: int, device: str, largest:
         yield TopK.joined([TopK(indices, scores)], k)
 
 
-def _faiss_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Pairs of (first row, candidates int [rows, fetched]), by FAISS without a copy of the items.
+def _cpu_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Pairs of (first row, candidates int [rows, fetched]), by FAISS without a copy of the items, else by numpy.
 
-    Items in float16 are widened a block at a time, and the best of the blocks are merged.
+    Items in float16, and all of them for numpy, are taken a block at a time, and the best of the blocks are merged.
     """
-    import faiss
-
-    step = max(1, _BLOCK // max(fetched, items.shape[1]))
-    width = max(fetched, _BLOCK // items.shape[1]) if items.dtype == np.float16 else len(items)
+    if find_spec("faiss"):
+        largest, step = _largest_by_faiss, max(1, _BLOCK // max(fetched, items.shape[1]))
+        width = max(fetched, _BLOCK // items.shape[1]) if items.dtype == np.float16 else len(items)
+    else:
+        largest, step, width = _largest_by_numpy, _ROWS, max(fetched, _BLOCK // _ROWS)
     for start in range(0, len(queries), step):
         block = _wide(queries[start : start + step])
         best, candidates = np.empty((len(block), 0), np.float32), np.empty((len(block), 0), np.int64)
         for first in range(0, len(items), width):
             part = _wide(items[first : first + width])
-            scores, found = faiss.knn(block, part, min(fetched, len(part)), metric=faiss.METRIC_INNER_PRODUCT)
+            scores, found = largest(block, part, min(fetched, len(part)))
             best, candidates = np.hstack([best, scores]), np.hstack([candidates, found + first])
             if best.shape[1] > fetched:
                 kept = np.argpartition(-best, fetched - 1, axis=1)[:, :fetched]
@@ -259,15 +262,27 @@ def _faiss_scan(queries: np.ndarray, items: np.ndarray, fetched: int) -> Iterato
         yield start, candidates
 
 
+def _largest_by_faiss(queries: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    import faiss
+
+    found: tuple[np.ndarray, np.ndarray] = faiss.knn(queries, items, count, metric=faiss.METRIC_INNER_PRODUCT)
+    return found
+
+
+def _largest_by_numpy(queries: np.ndarray, items: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    scores = queries @ items.T
+    found = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+    return np.take_along_axis(scores, found, 1), found
+
+
 def _torch_scan(queries: np.ndarray, items: np.ndarray, fetched: int, device: str) -> Iterator[tuple[int, np.ndarray]]:
     """Blocked matrix product and top-k, the items a block at a time so that neither side must fit as a whole."""
     import torch
 
-    rows = 1024
-    width = max(fetched, _BLOCK // rows)
+    width = max(fetched, _BLOCK // _ROWS)
     whole = _to(items, device) if device != "cpu" and _fits(items, device) else None
-    for start in range(0, len(queries), rows):
-        block = _to(queries[start : start + rows], device).float()
+    for start in range(0, len(queries), _ROWS):
+        block = _to(queries[start : start + _ROWS], device).float()
         best = torch.empty((len(block), 0), device=device)
         numbers = torch.empty((len(block), 0), dtype=torch.int64, device=device)
         for first in range(0, len(items), width):

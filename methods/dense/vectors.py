@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from xmcbench import Artifacts
 
 _FILE = "embeddings.bin"
+#: Bytes that are written at a time where the system cannot take room for a file.
+_WRITTEN = 1 << 24
 
 
 def mapped(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
@@ -27,7 +29,11 @@ def mapped(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     if size == 0:
         return np.empty(shape, dtype)
     with path.open("wb") as stream:
-        os.posix_fallocate(stream.fileno(), 0, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(stream.fileno(), 0, size)
+        else:  # macOS
+            for start in range(0, size, _WRITTEN):
+                stream.write(bytes(min(_WRITTEN, size - start)))
     return np.memmap(path, dtype, "r+", shape=shape)
 
 

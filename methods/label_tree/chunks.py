@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
+from xmcbench import usable_cores
+from xmcbench.methods.distributed.threads import in_threads
+
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
 
@@ -72,47 +75,48 @@ class Chunks:
         margins = np.zeros(ends[-1], np.float32)
         order = np.argsort(beam, kind="stable")
         chunk = np.searchsorted(beam[order], np.arange(len(self.first)))
-        _multiply(
+        product = (
             (queries.indptr, queries.indices, queries.data),
             (self.starts, self.features, self.ends, self.places, self.weights),
             (chunk, rows[order], ends[order]),
             self.width,
             margins,
         )
+        cores = usable_cores()
+        list(in_threads(lambda first: _multiply(*product, first, cores), range(cores), cores))
         found = np.full((len(nodes), count), -1, np.int32), np.full((len(nodes), count), -np.inf, np.float32)
         pairs = np.searchsorted(rows, np.arange(len(nodes) + 1))
-        _select((self.first, self.children), (pairs, beam, above, ends), margins, *found)
+        choice = (self.first, self.children), (pairs, beam, above, ends), margins, *found
+        list(in_threads(lambda first: _select(*choice, first, cores), range(cores), cores))
         return found
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
-def _multiply(queries, chunks, beam, width, margins):  # type: ignore[no-untyped-def]
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def _multiply(queries, chunks, beam, width, margins, own, step):  # type: ignore[no-untyped-def]
     query_starts, query_features, query_values = queries
     starts, features, ends, places, weights = chunks
     chunk, rows, offsets = beam
-    workers = numba.get_num_threads()
-    for worker in numba.prange(workers):
-        # One chunk at a time is spread out, so that each feature of a query costs one look-up.
-        where = np.full(width, -1, np.int64)
-        for parent in range(worker, len(starts) - 1, workers):
-            for place in range(starts[parent], starts[parent + 1]):
-                where[features[place]] = place
-            for pair in range(chunk[parent], chunk[parent + 1]):
-                row, offset = rows[pair], offsets[pair]
-                for feature in range(query_starts[row], query_starts[row + 1]):
-                    place = where[query_features[feature]]
-                    if place >= 0:
-                        for entry in range(ends[place], ends[place + 1]):
-                            margins[offset + places[entry]] += query_values[feature] * weights[entry]
-            for place in range(starts[parent], starts[parent + 1]):
-                where[features[place]] = -1
+    # One chunk at a time is spread out, so that each feature of a query costs one look-up.
+    where = np.full(width, -1, np.int64)
+    for parent in range(own, len(starts) - 1, step):
+        for place in range(starts[parent], starts[parent + 1]):
+            where[features[place]] = place
+        for pair in range(chunk[parent], chunk[parent + 1]):
+            row, offset = rows[pair], offsets[pair]
+            for feature in range(query_starts[row], query_starts[row + 1]):
+                place = where[query_features[feature]]
+                if place >= 0:
+                    for entry in range(ends[place], ends[place + 1]):
+                        margins[offset + places[entry]] += query_values[feature] * weights[entry]
+        for place in range(starts[parent], starts[parent + 1]):
+            where[features[place]] = -1
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
-def _select(level, beam, margins, nodes, scores):  # type: ignore[no-untyped-def]
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def _select(level, beam, margins, nodes, scores, own, step):  # type: ignore[no-untyped-def]
     first, children = level
     pairs, parents, above, ends = beam
-    for row in numba.prange(len(nodes)):
+    for row in range(own, len(nodes), step):
         begin, end = ends[pairs[row]], ends[pairs[row + 1]]
         found, node = np.empty(end - begin, np.float32), np.empty(end - begin, np.int32)
         for pair in range(pairs[row], pairs[row + 1]):

@@ -21,10 +21,8 @@ def balanced_clusters(vectors: csr_matrix, clusters: int, seed: int) -> np.ndarr
     vectors: CSR float32 [n, features], compared by cosine. clusters: a power of two, at most n. At every node the rows
     are halved by how much nearer they are to one of two centers than to the other.
     """
-    from sklearn.preprocessing import normalize
-
     rng = np.random.default_rng(seed)
-    vectors = normalize(vectors)
+    vectors = of_length_1(vectors)
     parts = [np.arange(vectors.shape[0])]
     while len(parts) < clusters:
         halves = []
@@ -53,3 +51,16 @@ def _halved(vectors: csr_matrix, rows: np.ndarray, rng: np.random.Generator) -> 
             center = np.asarray(vectors[members].sum(axis=0)).ravel()
             centers[side] = center / max(float(np.linalg.norm(center)), 1e-12)
     return [np.sort(rows[order[:half]]), np.sort(rows[order[half:]])]
+
+
+def of_length_1(vectors: csr_matrix) -> csr_matrix:
+    """Return the rows scaled to length 1, those without a value as they are. vectors: CSR float32 [n, features]."""
+    squares = np.bincount(
+        np.repeat(np.arange(vectors.shape[0]), np.diff(vectors.indptr)),
+        vectors.data.astype(np.float64) ** 2,
+        vectors.shape[0],
+    )
+    lengths = np.repeat(np.where(squares > 0, np.sqrt(squares), 1), np.diff(vectors.indptr))
+    scaled: csr_matrix = vectors.copy()
+    scaled.data = (vectors.data / lengths).astype(np.float32)
+    return scaled

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
+from xmcbench import usable_cores
+from xmcbench.methods.distributed.threads import in_threads
+
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
 
@@ -35,6 +38,7 @@ def linear_svms(
     """
     from scipy.sparse import csr_matrix
 
+    cores = usable_cores()
     rows, columns, weights = [], [], []
     for parent in range(members.shape[1]):
         clusters = members.indices[members.indptr[parent] : members.indptr[parent + 1]]
@@ -46,7 +50,8 @@ def linear_svms(
             own = positives.indices[positives.indptr[cluster] : positives.indptr[cluster + 1]]
             signs[place, np.isin(trained, own, assume_unique=True)] = 1.0
         found = np.zeros((len(clusters), len(features) + 1), np.float32)
-        _descend(below.indptr, local, below.data, signs, cost, seed + clusters.astype(np.int64), found)
+        task = (below.indptr, local, below.data), signs, cost, seed + clusters.astype(np.int64), found
+        list(in_threads(lambda first, task=task: _descend(*task, first, cores), range(cores), cores))
         place, kept = np.nonzero(np.abs(found) >= threshold if threshold else found)
         rows.append(clusters[place])
         columns.append(np.append(features, X.shape[1])[kept])
@@ -57,15 +62,17 @@ def linear_svms(
     return whole
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
-def _descend(starts, features, values, signs, cost, seeds, weights):  # type: ignore[no-untyped-def]
+# Threads of our own and not numba's: a kernel for those takes four times as long to compile.
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def _descend(vectors, signs, cost, seeds, weights, first, step):  # type: ignore[no-untyped-def]
+    starts, features, values = vectors
     instances, bias = len(starts) - 1, weights.shape[1] - 1
     squares = np.ones(instances)  # of the bias
     for row in range(instances):
         for place in range(starts[row], starts[row + 1]):
             squares[row] += values[place] * values[place]
     diagonal = 0.5 / cost
-    for cluster in numba.prange(len(weights)):
+    for cluster in range(first, len(weights), step):
         own = signs[cluster]
         if own.min() > 0:
             weights[cluster, bias] = 1.0

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Interval, Unit
 
 from xmcbench import Doc, MethodError, UsageError
 from xmcbench.methods.encoder.context_encoder import ContextEncoder
+from xmcbench.methods.sparse.search import PACKAGES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,7 @@ class SelfTraining(ContextEncoder):
 
     packages: ClassVar = {
         **ContextEncoder.packages,
-        "sparse_dot_topn": "sparse-dot-topn",
+        **PACKAGES,
         "bm25s": "bm25s",
         "Stemmer": "PyStemmer",
     }

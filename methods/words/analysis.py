@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from xmcbench import Doc, Unavailable
+from xmcbench import Doc, Unavailable, installation
 from xmcbench.methods.words.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def require_analyzer(analyzer: Analyzer | None) -> None:
     from importlib.util import find_spec
 
     if analyzer == "icu" and find_spec("icu4py") is None:
-        raise Unavailable("the analyzer icu needs icu4py", "pip install icu4py")
+        raise Unavailable("the analyzer icu needs icu4py", installation("icu4py"))
 
 
 def analyzed(batch: pa.Array, analyzer: Analyzer) -> Tokens:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmcbench import Unavailable, UsageError, refuse_lfs_pointer
+from xmcbench import Unavailable, UsageError, installation, refuse_lfs_pointer
 
 #: Longer than any line of a file of vectors; another binary file may have no line end at all.
 _LINE = 1_000_000
@@ -221,7 +221,9 @@ def downloaded(name: str) -> Path:
     try:
         import gensim.downloader
     except ImportError:
-        raise Unavailable("downloading word vectors needs gensim", "pip install gensim") from None
+        raise Unavailable(
+            "downloading word vectors needs gensim", f"{installation('gensim')}; or give the path of a file"
+        ) from None
     try:
         with redirect_stdout(sys.stderr):  # its progress bar
             known = gensim.downloader.info()["models"]

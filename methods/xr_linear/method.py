@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Interval
 
-from xmcbench import Doc, Method, Unavailable
+from xmcbench import Doc, Method, Unavailable, installation
 from xmcbench.methods.presets.xr_linear import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
-from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
@@ -37,20 +36,23 @@ class XRLinear(Method):
     beside the known pairs, so that a few known pairs do not cost it all other labels. All ``k`` requested predictions
     are made, while PECOS stops at 20. An instance without a known token is ranked by the biases of the classifiers.
 
-    The tree and its classifiers are those of libpecos. The preset ``numba`` trains the same model without it: balanced
-    2-means, and the same SVMs by coordinate descent.
+    The tree and its classifiers are those of libpecos. The preset ``numba`` trains a model of the same kind without it:
+    a tree by balanced 2-means, and the same SVMs by coordinate descent. Its rows say so.
     """
 
     title = "XR-Linear"
     supervision = "optional"
-    packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
+    described: ClassVar[tuple[str, ...]] = ("implementation",)
+    packages: ClassVar = {"numba": "numba", **PACKAGES}
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 
     implementation: Annotated[
         Literal["pecos", "numba"],
         Doc(
-            "tree and classifiers by PECOS, or the same model by xmcbench, where PECOS cannot be installed", added=True
+            "software that builds the tree and trains its classifiers: PECOS; numba: xmcbench's own kernels, which run "
+            "where PECOS cannot be installed",
+            added=True,
         ),
     ] = "pecos"
     mixed: Annotated[bool, Doc("train on pseudo pairs too where there are known pairs")] = False
@@ -79,14 +81,16 @@ class XRLinear(Method):
         ),
     ] = 50
 
+    def describe(self) -> str:
+        """Return that PECOS is not used, where it is not."""
+        return "" if self.implementation == "pecos" else "without PECOS"
+
     def require(self) -> None:
         """Raise Unavailable where PECOS is not installed, or a package that the analyzer needs."""
         require_analyzer(self.analyzer)
         if self.implementation == "pecos" and find_spec("pecos") is None:
-            has_wheel = sys.platform == "linux" and sys.version_info < (3, 13)
             raise Unavailable(
-                "xr-linear needs libpecos" + ("" if has_wheel else ", which has no package for this Python"),
-                "pip install libpecos" if has_wheel else "--methods xr-linear:numba",
+                "xr-linear needs libpecos", f"{installation('libpecos')}; --methods xr-linear:numba works without it"
             )
 
     def fit(self, raw_X: Texts, raw_Y: Texts, pairs: csr_matrix | None = None) -> None:

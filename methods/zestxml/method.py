@@ -12,7 +12,7 @@ from xmcbench import Doc, Method, TopK
 from xmcbench.methods.presets.zestxml import CHOICES, PRESETS
 from xmcbench.methods.sparse.analyzed import AnalyzedFeatures
 from xmcbench.methods.sparse.features import MAX_DF, NGRAMS, VECTORIZER
-from xmcbench.methods.sparse.search import SparseIndex
+from xmcbench.methods.sparse.search import PACKAGES, SparseIndex
 from xmcbench.methods.words.analysis import ANALYZER, Analyzer, require_analyzer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ZestXML(Method):
 
     title = "ZestXML"
     supervision = "required"
-    packages: ClassVar = {"numba": "numba", "sparse_dot_topn": "sparse-dot-topn"}
+    packages: ClassVar = {"numba": "numba", **PACKAGES}
     presets: ClassVar = PRESETS
     choices: ClassVar = CHOICES
 

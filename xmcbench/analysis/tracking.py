@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from xmcbench.errors import StorageError, Unavailable
+from xmcbench.extras import installation
 from xmcbench.output.escaping import visible
 from xmcbench.records import Record, Standing
 from xmcbench.results import flat
@@ -39,7 +40,7 @@ def log_records(records: Sequence[Record], runs: str, uri: str, experiment: str,
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError:
-        raise Unavailable("MLflow is not installed", "pip install 'xmcbench[mlflow]'") from None
+        raise Unavailable("MLflow is not installed", installation("mlflow-skinny")) from None
     try:
         client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(experiment)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.errors import UsageError
+from xmcbench.errors import Unavailable, UsageError
+from xmcbench.extras import installation
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -18,8 +19,14 @@ FILE = "tokenizer.json"
 
 
 def load(place: Path) -> Tokenizer:
-    """The tokenizer of a model's folder, or of its tokenizer.json, set to read texts whole. Raises UsageError."""
-    from tokenizers import Tokenizer
+    """The tokenizer of a model's folder, or of its tokenizer.json, set to read texts whole.
+
+    Raises UsageError, and Unavailable without the package tokenizers.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise Unavailable("--tokenizer needs tokenizers", installation("tokenizers")) from None
 
     path = place / FILE if place.is_dir() else place
     if not path.is_file():

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xmcbench.errors import Unavailable
+from xmcbench.extras import installation
 from xmcbench.storage.atomic import atomic_file
 
 #: Pixels per unit of the drawing: 960 wide, enough for print at the width of a column.
@@ -15,7 +16,7 @@ _ZOOM = 2
 def require() -> None:
     """Raise Unavailable if the package that renders is not installed."""
     if find_spec("resvg_py") is None:
-        raise Unavailable("PNG needs the package resvg-py", "pip install resvg-py")
+        raise Unavailable("PNG needs the package resvg-py", installation("resvg-py"))
 
 
 def write_png(svg: str, path: Path) -> None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from xmcbench import parameters
 from xmcbench.errors import PluginError, Unavailable, UsageError
+from xmcbench.extras import installation
 from xmcbench.method import Method, Supervision
 from xmcbench.parameters import Parameter, Scalar
 
@@ -98,7 +99,7 @@ class Description(Struct, frozen=True, kw_only=True):
     def check_packages(self, name: str) -> None:
         """Raise Unavailable where a package is missing."""
         if missing := self.missing:
-            raise Unavailable(f"{name} needs {', '.join(missing)}", f"pip install {' '.join(missing.values())}")
+            raise Unavailable(f"{name} needs {', '.join(missing)}", installation(*missing.values()))
 
 
 def class_path(cls: type) -> str:

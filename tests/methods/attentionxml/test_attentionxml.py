@@ -66,7 +66,7 @@ def test_learns_what_can_be_learned(run, learnable):
         note = method.notes[name]
         assert (note["losses"], note["nodes"]) == (["binary cross-entropy"], nodes)
         assert note["curve"][-1][0] == 15 * 5
-        assert note["curve"][-1][1] < 0.5 * note["curve"][0][1]
+        assert note["curve"][-1][1] < 0.6 * note["curve"][0][1]
 
 
 def test_equal_runs_are_equal_and_what_changes_them(run, learnable):

@@ -1,3 +1,4 @@
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,11 +23,15 @@ def artifacts(tmp_path):
     return Artifacts(tmp_path)
 
 
-@pytest.fixture(params=["faiss", "torch"])
+@pytest.fixture(params=["faiss", "numpy", "torch"])
 def engine(request, monkeypatch):
-    """Both ways to scan on the CPU."""
-    if request.param == "torch":
+    """All ways to scan; that of GPUs is tried on the CPU."""
+    if request.param != "numpy":
+        pytest.importorskip(request.param)
+    else:
         monkeypatch.setattr(search, "find_spec", lambda name: None)
+    if request.param == "torch":
+        monkeypatch.setattr(search, "_cpu_scan", partial(search._torch_scan, device="cpu"))
     return request.param
 
 
@@ -138,7 +143,7 @@ def test_queries_are_searched_a_batch_at_a_time(engine, monkeypatch):
     monkeypatch.setattr(search, "_BLOCK", 1200)
     queries, items = vectors(50), vectors(500, seed=1)
     parts = list(top_k_batches(queries, items, 9))
-    assert len(parts) > 1 or engine == "torch", "blocks of the product on a GPU have a size of their own"
+    assert len(parts) > 1 or engine != "faiss", "blocks of a product have a size of their own"
     assert sum(map(len, parts)) == 50
     joined = TopK.joined(parts, 9)
     assert joined.indices.tolist() == exact(queries, items, 9).indices.tolist()

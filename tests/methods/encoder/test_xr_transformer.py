@@ -13,7 +13,7 @@ from xmcbench.methods.dense.search import top_k_batches
 from xmcbench.methods.encoder.opening import open_encoder, open_tokenizer
 from xmcbench.methods.encoder.tokens import TokenStore
 from xmcbench.methods.encoder.training import TrainingPlan, train
-from xmcbench.methods.label_tree.ranker import LinearRanker
+from xmcbench.methods.label_tree.ranker import TreeRanker
 from xmcbench.methods.label_tree.shortlist import shortlist
 from xmcbench.methods.label_tree.tree import Level
 from xmcbench.methods.xr_transformer import XRTransformer
@@ -66,7 +66,7 @@ def test_the_cost_of_the_machines():
     true = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 40)]
     level = Level(csr_matrix(np.ones((1, 3), np.float32)), csr_matrix(true))
     vectors = rng.normal(size=(40, 8)).astype(np.float32)
-    sizes = [np.linalg.norm(bootstrapped(vectors, level, None, cost)[0]) for cost in (0.01, 1.0)]
+    sizes = [np.linalg.norm(bootstrapped(vectors, level, None, cost, 0)[0]) for cost in (0.01, 1.0)]
     assert sizes[0] < sizes[1] / 2
 
 
@@ -77,13 +77,13 @@ def test_classifiers_start_from_linear_machines():
     vectors = (np.eye(4)[own] + 0.1 * rng.standard_normal((40, 4))).astype(np.float32)
     children = csr_matrix(np.array([[1, 1, 0, 0], [0, 0, 1, 1]], np.float32))
     level = Level(children, csr_matrix(2 * np.eye(4, dtype=np.float32)[own]))
-    weights, bias = bootstrapped(vectors, level, None, 1.0)
+    weights, bias = bootstrapped(vectors, level, None, 1.0, 0)
     assert (weights.shape, bias.shape) == ((4, 4), (4,))
     assert weights.dtype == np.float32
     assert ((vectors @ weights.T + bias)[np.arange(40), own] > 0.5).all()
     assert abs(weights[0, 2]) < 0.1  # clusters 2 and 3 are no siblings of 0
     guessed = TopK(np.zeros((40, 1), np.int32), np.zeros((40, 1), np.float32))
-    assert bootstrapped(vectors, level, guessed, 1.0)[0][0, 2] < -0.2
+    assert bootstrapped(vectors, level, guessed, 1.0, 0)[0][0, 2] < -0.2
 
 
 @pytest.fixture
@@ -188,16 +188,16 @@ def test_parameters_reach_the_trainings(run, monkeypatch):
         return plans[-1]
 
     def started(*values):
-        costs.append(values[-1])
+        costs.append(values[-2:])
         return bootstrapped(*values)
 
-    trained = LinearRanker.train
+    trained = TreeRanker.train
     monkeypatch.setattr("xmcbench.methods.encoder.training.TrainingPlan", planned)
     monkeypatch.setattr("xmcbench.methods.xr_transformer.bootstrap.bootstrapped", started)
-    monkeypatch.setattr(LinearRanker, "train", lambda *rest, **named: ranked.append(named) or trained(*rest, **named))
+    monkeypatch.setattr(TreeRanker, "train", lambda *rest, **named: ranked.append(named) or trained(*rest, **named))
     run(learning_rate=3e-4, warmup=0.3, clip=7.0, cost=0.4, threshold=0.2, nr_splits=4, max_leaf_size=3)
     assert {(each.learning_rate, each.warmup, each.clip) for each in plans} == {(3e-4, 0.3, 7.0)}
-    assert set(costs) == {0.4}
+    assert set(costs) == {(0.4, 0)}
     assert ranked == [{"nr_splits": 4, "max_leaf_size": 3, "cost": 0.4, "threshold": 0.2, "seed": 0}]
 
 
@@ -212,9 +212,9 @@ def test_parameters_reach_the_shortlist_and_the_search(run, monkeypatch):
         given.append((k, beam))
         return search_of(self, X, k, beam)
 
-    search_of = LinearRanker.search
+    search_of = TreeRanker.search
     monkeypatch.setattr("xmcbench.methods.label_tree.shortlist.shortlist", listed)
-    monkeypatch.setattr(LinearRanker, "search", search)
+    monkeypatch.setattr(TreeRanker, "search", search)
     run(shortlist=6, beam_size=7, k=4)
     assert {*given} == {(6, 0), (4, 7)}
 
@@ -229,8 +229,8 @@ def test_the_vectors_count_beside_the_features(run, stories):
 
 
 def test_the_ranker_sees_the_vectors_of_the_trained_encoder(run, stories, monkeypatch):
-    seen, trained = [], LinearRanker.train
-    monkeypatch.setattr(LinearRanker, "train", lambda X, *rest, **named: seen.append(X) or trained(X, *rest, **named))
+    seen, trained = [], TreeRanker.train
+    monkeypatch.setattr(TreeRanker, "train", lambda X, *rest, **named: seen.append(X) or trained(X, *rest, **named))
     _, method = run(steps=8, learning_rate=1e-2)
     vectors = method._embedded(method._tower.instance_tokens(stories[0], 24))
     np.testing.assert_allclose(seen[0][:, -16:].toarray(), vectors, atol=1e-5)

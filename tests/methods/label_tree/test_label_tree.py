@@ -1,11 +1,10 @@
-"""The tree of labels, its levels, the shortlist of a level, and the linear ranker."""
+"""The tree of labels, its levels, and the shortlist of a level."""
 
 import numpy as np
 import pytest
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmcbench import TopK
-from xmcbench.methods.label_tree.ranker import LinearRanker
 from xmcbench.methods.label_tree.shortlist import shortlist
 from xmcbench.methods.label_tree.tree import Level, label_tree, levels
 
@@ -156,18 +155,3 @@ def test_shortlist_of_the_first_level_and_of_blocks(monkeypatch):
     assert drawn == {(0, 1), (0, 2)}
     monkeypatch.setattr("xmcbench.methods.label_tree.shortlist._BLOCK", 1)
     assert {*shortlist(level, None, 500, 0)[0][1].tolist()} == {0, 1, 2}
-
-
-def test_ranker_gives_the_labels_that_it_saw():
-    X, pairs = known_pairs(80, 30)
-    dense = np.zeros((80, 50), np.float32)
-    dense[:, 10:40] = pairs.toarray()
-    values = {"nr_splits": 4, "max_leaf_size": 5, "cost": 1.0, "threshold": 0.01, "seed": 0}
-    ranker = LinearRanker.train(X, csr_matrix(dense), **values)
-    found = ranker.search(X, 50, 50)
-    found.check(80, 50, 50)
-    assert ranker.labels == 30
-    assert {*found.indices.ravel().tolist()} <= {-1, *range(10, 40)}
-    assert np.mean(dense[np.arange(80), found.indices[:, 0]]) > 0.9
-    nothing = LinearRanker.train(None, csr_matrix((0, 50), dtype=np.float32), **values)
-    assert (nothing.search(X, 3, 50).indices == -1).all()

@@ -1,13 +1,31 @@
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.sparse import csr_matrix, random
+from scipy.sparse import csr_matrix, random, vstack
 
 from xmcbench import TopK
 from xmcbench.methods.sparse import search
 from xmcbench.methods.sparse.search import SparseIndex
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            {"sparse_dot_topn": "sparse-dot-topn"},
+            id="sparse-dot-topn",
+            marks=pytest.mark.skipif(find_spec("sparse_dot_topn") is None, reason="needs sparse-dot-topn"),
+        ),
+        pytest.param({"numba": "numba"}, id="numba"),
+    ],
+    autouse=True,
+)
+def engine(request, monkeypatch):
+    """The search by each package that can multiply."""
+    monkeypatch.setattr(search, "PACKAGES", request.param)
 
 
 def exact(queries, labels, k):
@@ -63,6 +81,35 @@ def test_equals_dense_search_on_reals():
     found = SparseIndex(labels).search(queries, 20)
     found.check(200, 20, 500)
     assert_same(found, exact(queries, labels, 20))
+
+
+def test_zeros_that_are_stored_are_no_predictions():
+    labels = csr_matrix((np.zeros(40, np.float32), (np.arange(40) // 10, np.arange(40) % 10)), shape=(4, 10))
+    labels[2, 3] = 0.5
+    queries = csr_matrix(np.ones((3, 10), np.float32))
+    found = SparseIndex(labels).search(queries, 4)
+    assert found.indices.tolist() == [[2, -1, -1, -1]] * 3
+
+
+@pytest.mark.skipif(find_spec("sparse_dot_topn") is None, reason="needs sparse-dot-topn")
+@pytest.mark.parametrize("cores", [1, 3])
+def test_both_packages_give_the_same(monkeypatch, cores):
+    """Many queries, words of very different frequency, and labels in common."""
+    rng = np.random.default_rng(0)
+    features = (rng.random((2, 900, 8)) ** 4 * 300).astype(int)
+    queries, labels = (
+        csr_matrix((rng.random(7200).astype(np.float32), (np.repeat(np.arange(900), 8), side.ravel())), (900, 300))
+        for side in features
+    )
+    labels = vstack([labels[:450], labels[:450]], format="csr")
+    found = []
+    for package in ("sparse_dot_topn", "numba"):
+        monkeypatch.setattr(search, "PACKAGES", {package: ""})
+        monkeypatch.setattr("xmcbench.methods.sparse.products.usable_cores", lambda: cores)
+        found.append(SparseIndex(labels).search(queries, 100))
+    assert np.array_equal(found[0].indices, found[1].indices)
+    assert np.array_equal(found[0].scores, found[1].scores)
+    assert (found[0].indices >= 0).all(axis=1).sum() > 500
 
 
 def test_slices_do_not_matter(monkeypatch):

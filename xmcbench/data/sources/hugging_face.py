@@ -16,6 +16,7 @@ from xmcbench.data.sources.records import ARROW, ENDINGS, SUFFIXES
 from xmcbench.data.sources.source import Place
 from xmcbench.data.sources.tables import DEFAULTS, Files, Tables, splits_of, unused_splits, whole
 from xmcbench.errors import DataError, Unavailable
+from xmcbench.extras import installation
 from xmcbench.storage.cache import cache_root, hub_home
 from xmcbench.storage.reading import read_text
 
@@ -135,8 +136,12 @@ def _has_both(snapshot: Path) -> bool:
 
 def _snapshot(name: str, revision: str | None) -> Path:
     """The folder of a dataset in the cache of the hub, downloaded if it is not there."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    except ImportError:
+        hint = installation("huggingface-hub")
+        raise Unavailable(f"{name} is no dataset here, and the hub is asked by huggingface-hub", hint) from None
 
     wanted = [f"*{ending}" for ending in ENDINGS]
     options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": wanted}

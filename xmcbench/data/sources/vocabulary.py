@@ -13,6 +13,7 @@ from xmcbench.data.sources.csv_rows import read_csv
 from xmcbench.data.sources.literals import check_literals
 from xmcbench.data.sources.text_lines import read_lines
 from xmcbench.errors import DataError, Unavailable, UsageError
+from xmcbench.extras import installation
 from xmcbench.storage.reading import check_size
 
 _SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}
@@ -103,7 +104,7 @@ def _skos(path: Path, language: str | None, syntax: str) -> Iterator[Subject]:
         from rdflib import Graph, Literal, URIRef
         from rdflib.namespace import OWL, RDF, SKOS
     except ImportError:
-        raise Unavailable("a SKOS vocabulary is read by rdflib", "pip install rdflib") from None
+        raise Unavailable("a SKOS vocabulary is read by rdflib", installation("rdflib")) from None
     # A URI that is none is what the vocabulary says it is; there is nothing to be done about it here.
     logging.getLogger("rdflib.term").setLevel(logging.ERROR)
     graph = Graph()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from xmcbench.environment import machine_cores
 from xmcbench.errors import Unavailable, UsageError
+from xmcbench.extras import installation
 from xmcbench.runner.executors.base import Room
 from xmcbench.runner.executors.ray.versions import Versions
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from xmcbench.environment import Compute
     from xmcbench.runner.plan import PlannedCell
 
-_INSTALL = "pip install 'xmcbench[ray]'"
 #: Seconds that a port, and the processes of a cluster, have to answer.
 _PORT_S, _PROBE_S = 10.0, 120.0
 #: Connections that are tried. For each client, the head starts a server, which rarely ends before it serves (Ray 2.60).
@@ -129,7 +129,7 @@ def connected(on: str) -> Iterator[Cluster]:
         import ray
         import ray.util.scheduling_strategies
     except ImportError:
-        raise Unavailable("--on ray: Ray is not installed", _INSTALL) from None
+        raise Unavailable("--on ray: Ray is not installed", installation("ray")) from None
     if ray.is_initialized():
         yield _checked(ray)
         return
@@ -158,7 +158,7 @@ def _connect(ray: Any, address: str) -> None:
         try:
             ray.init(address=address, **options)
         except ImportError as error:
-            raise Unavailable(f"--on {address}: {_line(error)}", _INSTALL) from None
+            raise Unavailable(f"--on {address}: {_line(error)}", installation("ray")) from None
         except Exception as error:  # Ray raises whatever it is: RuntimeError, ValueError, errors of gRPC
             if isinstance(error, ConnectionAbortedError) and attempt < _ATTEMPTS:
                 continue
