@@ -24,7 +24,7 @@ from xmcbench.output.quantities import counted
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 #: Extras with packages that results can depend on.
-_EXTRAS = ("cpu", "encoders", "gensim", "gpu", "icu", "offline", "pecos")
+_EXTRAS = ("encoders", "gensim", "gpu", "icu", "offline", "pecos")
 _CPUINFO = Path("/proc/cpuinfo")
 #: What is between the model of a processor and its vector instructions.
 _WITH = " with "
@@ -42,9 +42,6 @@ _QUOTAS = (
 
 #: Vector instructions of x86 processors, the fastest first, by the flag of Linux.
 _VECTORS = {"amx_bf16": "AMX bf16", "avx512_bf16": "AVX-512 bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
-
-#: The extras whose packages results can depend on.
-_EXTRAS = ("encoders", "gensim", "gpu", "icu", "offline", "pecos")
 
 
 class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
