@@ -48,6 +48,40 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["PYTHONSAFEPATH"] = "1"
 
 
+#: Tests that are skipped, with the reason, where an installation lacks a package: folder or file -> imports.
+ENCODERS = ("torch", "transformers", "sentence_transformers", "accelerate")
+NEEDED = {
+    "methods/attentionxml": ("torch",),
+    "methods/deepxml": ("torch",),
+    "methods/dense/test_dense_search.py": ("torch",),
+    "methods/distributed/test_machines.py": ("torch",),
+    "methods/distributed/test_shared_rows.py": ("torch",),
+    "methods/encoder": ENCODERS,
+    "methods/hybrid/test_hybrid.py": ENCODERS,
+    "methods/xr_linear/test_pecos_ranker.py": ("pecos",),
+}
+
+
+class Skipped(pytest.Module):
+    """A file of tests that is not imported, for a package that is missing."""
+
+    reason: str
+
+    def collect(self):
+        pytest.skip(self.reason, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    place = module_path.relative_to(Path(__file__).parent)
+    for above in (place, *place.parents):
+        for package in NEEDED.get(above.as_posix(), ()):
+            if importlib.util.find_spec(package) is None:
+                module = Skipped.from_parent(parent, path=module_path)
+                module.reason = f"needs {package}"
+                return module
+    return None
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--faults",

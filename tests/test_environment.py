@@ -99,3 +99,19 @@ def test_packages_are_those_that_a_result_can_depend_on(monkeypatch):
     monkeypatch.setattr(environment.metadata, "requires", lambda name: required)
     monkeypatch.setattr(environment.metadata, "version", lambda name: "1.0")
     assert packages.__wrapped__().keys() == {"python", "numpy", "torch"}
+
+
+def test_a_machine_without_the_files_of_linux(tmp_path, monkeypatch):
+    def missing(path, *arguments, **named):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(environment.Path, "read_text", missing)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    machine.cache_clear()
+    try:
+        assert machine() == ""
+        assert machine_cores() == 7
+        assert available_memory() > 0
+    finally:
+        machine.cache_clear()

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MultipleOf, Unit
 from xmcbench import Doc, Method, UsageError
 from xmcbench.errors import PluginError, UnknownName
 from xmcbench.parameters import declared, identity, resolve, undeclared
-from xmcbench.plugins.loading import from_file, load
+from xmcbench.plugins.loading import from_file, from_point, point
 from xmcbench.plugins.registry import Registry
 
 
@@ -270,7 +270,7 @@ def test_what_is_not_declared_is_said():
     assert undeclared(Ranged, Method) == []
 
 
-BUILT_IN = {name: load(name) for name in Registry().sources()}
+BUILT_IN = {name: from_point(point(name)).method for name in Registry().sources()}
 EVERY = [(name, each) for name, method in BUILT_IN.items() for each in declared(method)]
 
 

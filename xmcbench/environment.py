@@ -71,11 +71,11 @@ class Hardware(Struct, frozen=True, forbid_unknown_fields=True):
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a cell computes, which is not part of its identity.
 
-    device: ``auto`` is a GPU if there is one. processes: of the cell on this machine, which train encoders and embed
-    texts. threads: of the cell; None, in old records, is not known.
+    device: ``auto`` is a CUDA GPU if there is one, else the CPU; ``mps`` is the GPU of an Apple chip. processes: of the
+    cell on this machine, which train encoders and embed texts. threads: of the cell; None, in old records: not known.
     """
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     processes: Annotated[int, Meta(ge=1)] = 1
     threads: Annotated[int, Meta(ge=1)] | None = None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Products of two numbers from which machines share the queries: more work than the exchange. An estimate, not a
 #: measurement.
-WORTHWHILE = {"cpu": 10**12, "cuda": 10**14}
+WORTHWHILE = {"cpu": 10**12, "cuda": 10**14, "mps": 10**12}
 #: Rows of an exchanged result that are read at a time.
 _ROWS = 65_536
 

@@ -71,8 +71,8 @@ def top_k_batches(
     """The k items with the largest inner product for each query, ties by lower item number, batch by batch.
 
     queries: [N, d]; items: [L, d]; both float32 or float16, and both may be memory maps: they are read block by block,
-    and products are of float32. device: ``cpu`` or ``cuda``. processes: GPUs that share the queries; the CPU always
-    uses all its cores. With more than ``exact_up_to`` items, the CPU searches approximately, by HNSW.
+    and products are of float32. device: ``cuda``, or else the CPU. processes: GPUs that share the queries; the CPU uses
+    all its cores. With more than ``exact_up_to`` items, the CPU searches approximately, by HNSW.
     ``notes["search"]`` is set to the method used: the index and, for HNSW, its recall against exact search on a sample
     of the queries drawn from ``seed``. The result is padded where L < k. Raises MethodError where a vector is not
     finite.
@@ -189,12 +189,14 @@ class Search:
 
 def is_exact(items: int, device: str, exact_up_to: int = EXACT_UP_TO) -> bool:
     """Whether ``top_k`` compares a query with all of so many items."""
-    return device != "cpu" or items <= exact_up_to or not find_spec("faiss")
+    return device.startswith("cuda") or items <= exact_up_to or not find_spec("faiss")
 
 
 def _devices(device: str, processes: int) -> list[str]:
-    """Where an exact search runs."""
-    return [device] if device == "cpu" or processes == 1 else [f"cuda:{number}" for number in range(processes)]
+    """Where an exact search runs: the GPUs of ``cuda``, else the CPU."""
+    if not device.startswith("cuda"):
+        return ["cpu"]
+    return [device] if processes == 1 else [f"cuda:{number}" for number in range(processes)]
 
 
 def _searchable(vectors: np.ndarray) -> np.ndarray:

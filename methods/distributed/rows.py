@@ -16,7 +16,7 @@ from xmcbench.methods.distributed.processes import run_in_processes
 
 #: Texts from which several processes are started: about what one embeds in the seconds that it takes to start. An
 #: estimate, not a measurement.
-WORTHWHILE = {"cpu": 10_000, "cuda": 100_000}
+WORTHWHILE = {"cpu": 10_000, "cuda": 100_000, "mps": 100_000}
 
 
 class Rows(Protocol):
@@ -36,8 +36,9 @@ def write_rows(rows: Rows, out: np.ndarray, processes: int, device: str) -> None
     """Fill ``out`` by ``processes`` processes on this machine, and on several machines by theirs too.
 
     out: [n, width], a memory map where n is not 0. Every process maps it again and writes its own rows; machines
-    exchange theirs. device: ``cpu`` or ``cuda``; the I-th process computes on the I-th GPU. If there are few rows, this
-    process computes all of them, on every machine. Raises MethodError when a process or another machine fails.
+    exchange theirs. device: ``cpu``, ``cuda`` or ``mps``; the I-th process computes on the I-th GPU. If there are few
+    rows, this process computes all of them, on every machine. Raises MethodError when a process or another machine
+    fails.
     """
     machines = Machines.here()
     count = machines.count * processes

@@ -18,7 +18,7 @@ from xmcbench.methods.embedder.folder import check_model, files_sha256, is_model
 from xmcbench.methods.embedder.static import Model2Vec
 from xmcbench.methods.embedder.whole import refuse_missing_weights
 from xmcbench.methods.encoder.backbone import MINILM, check_minilm, locate
-from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.hardware import DTYPES, Chosen, Device, Place, Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.model_card import read_card
 from xmcbench.methods.encoder.prompts import Side, chosen_prompts
 
@@ -53,7 +53,7 @@ class EmbeddingModel:
     truncate_dim: int | None
     max_length: int | None
     length: int | dict[str, int | None] | None
-    device: Literal["cpu", "cuda"]
+    device: Place
     prompts: dict[Side, str]
     similarity: str
     width: int

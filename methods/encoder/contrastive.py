@@ -104,10 +104,11 @@ def embedded(
     cached = getattr(getattr(network, "module", network), "cached_tokens", None)
     batches = training_batches(np.array([len(each) for each in texts]), device.type, cached)
     ids, masks = [], []
+    at_once = device.type == "cuda"  # elsewhere the copy could be of memory that is already used again
     for batch in batches:
         tokens, real = padded([texts[place] for place in batch], pad)
-        ids.append(torch.from_numpy(tokens).to(device, non_blocking=True))
-        masks.append(torch.from_numpy(real).to(device, non_blocking=True))
+        ids.append(torch.from_numpy(tokens).to(device, non_blocking=at_once))
+        masks.append(torch.from_numpy(real).to(device, non_blocking=at_once))
     vectors = network(ids, masks)
     back = np.empty(len(texts), np.int64)
     back[np.concatenate(batches)] = np.arange(len(texts))

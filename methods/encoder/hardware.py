@@ -9,7 +9,8 @@ import torch
 
 from xmcbench import Unavailable
 
-Device = Literal["auto", "cpu", "cuda"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Place = Literal["cpu", "cuda", "mps"]
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
 Chosen = Literal["bf16", "fp16", "fp32"]
 
@@ -18,7 +19,7 @@ DTYPES: dict[Chosen, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float
 
 #: Tokens of a batch, padding included: what keeps the caches of a core, and the units of a GPU, busy. Training takes
 #: twice as many, since every batch has a gradient of the whole table of word embeddings to fill.
-TOKENS = {"cpu": 1024, "cuda": 65_536}
+TOKENS = {"cpu": 1024, "cuda": 65_536, "mps": 16_384}
 #: Tokens of a batch in inference in bfloat16 on the CPU: measured, see ``tests/benchmarks``.
 _BF16_TOKENS = 2048
 
@@ -32,14 +33,20 @@ def inference_tokens(device: str, precision: str) -> int:
 _TENSOR_CORES = (7, 0)
 
 
-def chosen_device(device: Device, processes: int = 1) -> Literal["cpu", "cuda"]:
-    """``auto`` is a GPU if there is one. Raises Unavailable if ``cuda`` is requested and there is none.
+def chosen_device(device: Device, processes: int = 1) -> Place:
+    """``auto`` is a CUDA device if there is one, else the CPU. Raises Unavailable for a device that is not here.
 
     Raises Unavailable too if there are GPUs, but fewer than processes, each of which needs one.
     """
+    if device == "mps":
+        if not torch.backends.mps.is_available():
+            raise Unavailable("torch finds no Apple GPU (mps)", "use --device cpu; mps needs macOS on arm64")
+        if processes > 1:
+            raise Unavailable(f"{processes} processes need a GPU each, and mps is one", "use --processes 1")
+        return "mps"
     if device == "cuda" and not torch.cuda.is_available():
         raise Unavailable("no CUDA device found", "use --device cpu")
-    chosen: Literal["cpu", "cuda"] = "cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda"
+    chosen: Place = "cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda"
     if chosen == "cuda" and (count := torch.cuda.device_count()) < processes:
         raise Unavailable(f"{processes} processes need a GPU each, but only {count} found", f"use --processes {count}")
     return chosen
@@ -48,8 +55,13 @@ def chosen_device(device: Device, processes: int = 1) -> Literal["cpu", "cuda"]:
 def chosen_precision(precision: Precision, device: str) -> Chosen:
     """``auto`` is 16 bits where the hardware multiplies them faster than float32: bfloat16, else float16 on a GPU.
 
-    Volta and Turing (V100, T4) only emulate bfloat16, which is slower than float32; they are fast with float16.
+    Volta and Turing (V100, T4) only emulate bfloat16, which is slower than float32; they are fast with float16. On mps
+    it is float32, and 16 bits raise Unavailable: autocast and the scale of losses need float64 there, which mps lacks.
     """
+    if device == "mps":
+        if precision not in ("auto", "fp32"):
+            raise Unavailable(f"{precision} is not computed on mps", "use precision auto or fp32")
+        return "fp32"
     if precision != "auto":
         return precision
     if device != "cuda":

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ import torch
 from xmcbench.methods.dense.distributed import distributed_top_k
 from xmcbench.methods.encoder.backbone import Backbone, find_backbone
 from xmcbench.methods.encoder.encoding import FLOAT32, shared_embeddings, temporary_embeddings
-from xmcbench.methods.encoder.hardware import Precision, chosen_device, chosen_precision
+from xmcbench.methods.encoder.hardware import Place, Precision, chosen_device, chosen_precision
 from xmcbench.methods.encoder.heads import Head
 from xmcbench.methods.encoder.model_card import read_card
 from xmcbench.methods.encoder.network import Encoder
@@ -34,7 +34,7 @@ class Tower:
 
     tokenizers: of instances and of labels, which differ where the checkpoint has a prompt. longest: tokens that the
     checkpoint takes. temperature: what logits are divided by in training. lengths: of instances and labels, which the
-    identity of a training holds. device: ``cpu`` or ``cuda``. processes: of this machine, that
+    identity of a training holds. device: ``cpu``, ``cuda`` or ``mps``. processes: of this machine, that
     train, embed and search.
     """
 
@@ -45,7 +45,7 @@ class Tower:
     temperature: float
     lengths: tuple[int, int]
     seed: int
-    device: Literal["cpu", "cuda"]
+    device: Place
     processes: int
     artifacts: Artifacts
 

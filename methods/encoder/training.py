@@ -79,7 +79,7 @@ class DistributedContext:
 
     @classmethod
     def of(cls, device: str) -> DistributedContext:
-        """The place of this process, which computes on a device, ``cpu`` or ``cuda``."""
+        """The place of this process, which computes on a device, ``cpu``, ``cuda`` or ``mps``."""
         from accelerate import Accelerator
         from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 
@@ -205,9 +205,9 @@ def train(
 ) -> History:
     """Train the network in place by AdamW; continue from the checkpoint in ``folder`` if it is of the same training.
 
-    identity: what tells this training from others (JSON values). device: ``cpu`` or ``cuda``. Raises MethodError if a
-    loss is NaN or infinite. The last checkpoint stays until the caller has stored the weights and removes it. Started
-    by torchrun or accelerate, all processes take part.
+    identity: what tells this training from others (JSON values). device: ``cpu``, ``cuda`` or ``mps``. Raises
+    MethodError if a loss is NaN or infinite. The last checkpoint stays until the caller has stored the weights and
+    removes it. Started by torchrun or accelerate, all processes take part.
     """
     context = DistributedContext.of(device)
     accelerator = context.accelerator

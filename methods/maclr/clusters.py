@@ -22,8 +22,8 @@ def k_means(
     """The cluster of each vector, int64 [n].
 
     vectors: float32 [n, d]. restarts: how often k-means starts again; the tightest clustering wins. points: vectors a
-    cluster that centroids are fitted to at most, drawn at random where there are more. device: ``cpu`` or ``cuda``,
-    which is used where FAISS has a GPU. With as many clusters as vectors or more, each vector is a cluster of its own.
+    cluster that centroids are fitted to at most, drawn at random where there are more. device: ``cuda``
+    is used where FAISS has a GPU. With as many clusters as vectors or more, each vector is a cluster of its own.
     Raises MethodError where a vector is not finite.
     """
     if clusters >= len(vectors):

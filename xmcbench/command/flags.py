@@ -98,9 +98,9 @@ def add_device(group: Any) -> None:
     """The flags for where a cell computes, for an argument group."""
     group.add_argument(
         "--device",
-        choices=("auto", "cpu", "cuda"),
+        choices=("auto", "cpu", "cuda", "mps"),
         default=DEVICE["device"],
-        help="default: auto, a GPU if there is one",
+        help="default: auto, a CUDA GPU if there is one; mps: the GPU of an Apple chip",
     )
     group.add_argument(
         "--processes",

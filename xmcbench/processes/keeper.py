@@ -51,7 +51,7 @@ def keep(parent: int, line: socket.socket | None = None) -> None:
     before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for sign in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(sign, _noted)
-    die_with_parent(parent, signal.SIGTERM)
+    die_with_parent(parent, signal.SIGTERM, looks_itself=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the child must not lose it before it can end by it
     child = os.fork()
     if child:

@@ -29,12 +29,13 @@ GRACE_S = 3.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL) -> None:
+def die_with_parent(parent: int, sign: signal.Signals = signal.SIGKILL, *, looks_itself: bool = False) -> None:
     """Have this process signaled when its parent dies, even where it never runs Python code again.
 
-    parent: the process that is the parent unless it is dead already. Elsewhere than on Linux, a thread looks.
+    parent: the process that is the parent unless it is dead already. Elsewhere than on Linux, a thread looks, but not
+    where a process that is about to fork ``looks_itself``: a fork takes no thread along, and can lock up beside one.
     """
-    if not _prctl(_PR_SET_PDEATHSIG, sign):
+    if not _prctl(_PR_SET_PDEATHSIG, sign) and not looks_itself:
         threading.Thread(target=_watch, args=(parent, sign), daemon=True).start()
     if os.getppid() != parent:
         os.kill(os.getpid(), sign)

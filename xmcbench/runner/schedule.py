@@ -45,7 +45,7 @@ def needs_of(planned: PlannedCell, jobs: int, compute: Compute, last: Record | N
     share = max(1, room.cores // jobs)
     # A record that is run again names the threads of its own machine.
     threads = min(compute.threads or max(share, _cores(planned, room)), room.cores_of_one)
-    wanted = compute.processes if planned.needs.get("gpu") and compute.device != "cpu" else 0
+    wanted = compute.processes if planned.needs.get("gpu") and compute.device in ("auto", "cuda") else 0
     return Needs(threads, min(wanted, room.gpus_of_one), last.measured.peak_memory_bytes if last else 0)
 
 

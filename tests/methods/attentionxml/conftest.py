@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
-import torch
 
-from xmcbench.methods.attentionxml.network import AttentionNetwork
 from xmcbench.methods.attentionxml.sequences import Sequences
 
 
 @pytest.fixture(autouse=True, scope="package")
 def _one_thread():
     """For networks this small a second thread only waits for the first."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -26,6 +26,10 @@ def texts():
 @pytest.fixture
 def network():
     """A network with weights large enough for the softmax to be far from even, in evaluation mode."""
+
+    import torch
+
+    from xmcbench.methods.attentionxml.network import AttentionNetwork
 
     def make(nodes, seed=0, connected=(6,), dropouts=(0.0, 0.0)):
         torch.manual_seed(seed)

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-import torch
 from scipy.sparse import csr_matrix
 
 from xmcbench import Texts
@@ -10,6 +9,8 @@ from xmcbench import Texts
 @pytest.fixture(autouse=True, scope="package")
 def _one_thread():
     """For networks this small a second thread only waits for the first."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

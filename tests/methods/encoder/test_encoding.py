@@ -178,6 +178,14 @@ def test_bf16_where_the_processor_has_it(monkeypatch):
     assert hardware.chosen_precision("auto", "cpu") == "fp32"
 
 
+def test_a_processor_that_no_file_tells_computes_in_float32(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(hardware.Path, "read_text", missing)
+    assert hardware.chosen_precision("auto", "cpu") == "fp32"
+
+
 @pytest.mark.parametrize(
     ("amx", "precision", "fused", "batches"),
     [(False, "bf16", False, 3), (True, "bf16", True, 2), (None, "bf16", False, 3), (False, "fp32", True, 3)],

@@ -6,8 +6,6 @@ from scipy.sparse import random as random_matrix
 
 from xmcbench.methods.xr_linear.pecos_ranker import PecosRanker, _label_tree, _quiet
 
-pytest.importorskip("pecos", reason="needs libpecos")
-
 
 @pytest.mark.parametrize(("cost", "threshold"), [(1.0, 0.0), (0.05, 0.0), (1.0, 0.3)])
 def test_it_ranks_as_the_trained_model_does(cost, threshold):
