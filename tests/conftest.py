@@ -59,6 +59,7 @@ NEEDED = {
     "methods/encoder": ENCODERS,
     "methods/hybrid/test_hybrid.py": ENCODERS,
     "methods/xr_linear/test_pecos_ranker.py": ("pecos",),
+    "test_changed_code.py": ENCODERS,
 }
 
 

@@ -10,11 +10,13 @@ import json
 import math
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-import pytrec_eval
+
+pytrec_eval = pytest.importorskip("pytrec_eval", reason="needs pytrec-eval-terrier, to compare with")
 
 FOLDER = Path(__file__).parent / "sample"
 SETTINGS = {
@@ -23,7 +25,8 @@ SETTINGS = {
     "fs-pair-0.2": ("fs", "--by", "pair", "--ratio", "0.2"),
     "full": ("full",),
 }
-METHODS = ("tfidf", "bm25", "xr-linear", "random")
+LEARNS = ("xr-linear",) if find_spec("pecos") else ()
+METHODS = ("tfidf", "bm25", *LEARNS, "random")
 
 #: Draws its predictions, and notes what it was handed.
 RANDOM = """
@@ -153,6 +156,8 @@ def test_predictions_are_pinned(cells, setting):
         if method != "xr-linear"
     }
     assert found == PINNED
+    if not LEARNS:
+        pytest.skip("needs libpecos for XR-Linear; the other predictions are as pinned")
     learned = [cells(setting)["xr-linear", seed][0]["metrics"]["file"]["values"] for seed in (0, 1)]
     for said, expected in zip(learned, LEARNED[setting], strict=True):
         assert (said["P@1"], said["R@100"]) == pytest.approx(expected, abs=0.02)

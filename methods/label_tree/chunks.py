@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numba
@@ -83,16 +84,16 @@ class Chunks:
             margins,
         )
         cores = usable_cores()
-        list(in_threads(lambda first: _multiply(*product, first, cores), range(cores), cores))
+        list(in_threads(partial(_multiply, *product, cores), range(cores), cores))
         found = np.full((len(nodes), count), -1, np.int32), np.full((len(nodes), count), -np.inf, np.float32)
         pairs = np.searchsorted(rows, np.arange(len(nodes) + 1))
         choice = (self.first, self.children), (pairs, beam, above, ends), margins, *found
-        list(in_threads(lambda first: _select(*choice, first, cores), range(cores), cores))
+        list(in_threads(partial(_select, *choice, cores), range(cores), cores))
         return found
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _multiply(queries, chunks, beam, width, margins, own, step):  # type: ignore[no-untyped-def]
+def _multiply(queries, chunks, beam, width, margins, step, own):  # type: ignore[no-untyped-def]
     query_starts, query_features, query_values = queries
     starts, features, ends, places, weights = chunks
     chunk, rows, offsets = beam
@@ -113,7 +114,7 @@ def _multiply(queries, chunks, beam, width, margins, own, step):  # type: ignore
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _select(level, beam, margins, nodes, scores, own, step):  # type: ignore[no-untyped-def]
+def _select(level, beam, margins, nodes, scores, step, own):  # type: ignore[no-untyped-def]
     first, children = level
     pairs, parents, above, ends = beam
     for row in range(own, len(nodes), step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numba
@@ -51,11 +52,11 @@ def linear_svms(
             signs[place, np.isin(trained, own, assume_unique=True)] = 1.0
         found = np.zeros((len(clusters), len(features) + 1), np.float32)
         task = (below.indptr, local, below.data), signs, cost, seed + clusters.astype(np.int64), found
-        list(in_threads(lambda first, task=task: _descend(*task, first, cores), range(cores), cores))
-        place, kept = np.nonzero(np.abs(found) >= threshold if threshold else found)
-        rows.append(clusters[place])
+        list(in_threads(partial(_descend, *task, cores), range(cores), cores))
+        children, kept = np.nonzero(np.abs(found) >= threshold if threshold else found)
+        rows.append(clusters[children])
         columns.append(np.append(features, X.shape[1])[kept])
-        weights.append(found[place, kept])
+        weights.append(found[children, kept])
     shape = (members.shape[0], X.shape[1] + 1)
     whole = csr_matrix((np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
     whole.sort_indices()
@@ -64,7 +65,7 @@ def linear_svms(
 
 # Threads of our own and not numba's: a kernel for those takes four times as long to compile.
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _descend(vectors, signs, cost, seeds, weights, first, step):  # type: ignore[no-untyped-def]
+def _descend(vectors, signs, cost, seeds, weights, step, first):  # type: ignore[no-untyped-def]
     starts, features, values = vectors
     instances, bias = len(starts) - 1, weights.shape[1] - 1
     squares = np.ones(instances)  # of the bias

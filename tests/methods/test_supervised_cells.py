@@ -22,6 +22,7 @@ REFUSED = (*REACHED, "ngame", "xr-transformer")
 
 @pytest.mark.slow
 def test_all_pairs(inside, tmp_path):
+    pytest.importorskip("torch", reason="needs torch")
     words = ["run", "--dataset", SAMPLE, "--setting", "full", "--methods", ",".join(REACHED), "--runs", "runs"]
     for value in ("dimensions=64", "epochs=5", "classifier_epochs=2"):
         words += ["--set", f"siamesexml.{value}", "--set", f"astec.{value}"]
@@ -46,6 +47,9 @@ def test_all_pairs(inside, tmp_path):
 
 @pytest.mark.parametrize("method", REFUSED)
 def test_without_pairs_they_are_refused(inside, method):
+    if method not in ("knn", "zestxml"):
+        pytest.importorskip("torch", reason="needs torch")
+        pytest.importorskip("transformers", reason="needs transformers")
     ended = inside("run", "--dataset", SAMPLE, "--setting", "ez", "--methods", method)
     assert ended.returncode != 0
     assert f"{method} needs pairs" in ended.stdout + ended.stderr
