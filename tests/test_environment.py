@@ -10,6 +10,7 @@ from xmcbench.environment import (
     machine,
     machine_cores,
     machine_tag,
+    packages,
     thread_variables,
     usable_cores,
 )
@@ -91,6 +92,13 @@ def test_processors_of_one_name_are_told_apart(tmp_path, monkeypatch, flags, sai
     hardware.cache_clear()
     assert hardware().processor
     hardware.cache_clear()
+
+
+def test_packages_are_those_that_a_result_can_depend_on(monkeypatch):
+    required = ["numpy", "torch; extra == 'encoders'", "pytest; extra == 'dev'", "rich; python_version < '3'"]
+    monkeypatch.setattr(environment.metadata, "requires", lambda name: required)
+    monkeypatch.setattr(environment.metadata, "version", lambda name: "1.0")
+    assert packages.__wrapped__().keys() == {"python", "numpy", "torch"}
 
 
 def test_a_machine_without_the_files_of_linux(tmp_path, monkeypatch):

@@ -1,8 +1,14 @@
 """What pyproject.toml promises is what lies in the tree: every room and every dataset is shipped."""
 
 import tomllib
+from collections import Counter
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name as canonical
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -38,13 +44,39 @@ def test_every_method_is_announced():
     assert set(announced) <= installed
 
 
-def test_every_dependency_is_pinned_in_the_tested_set():
-    pinned = {
-        line.partition("==")[0].lower().replace("_", "-")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if "==" in line
-    }
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_tested_set_has_one_version_of_every_dependency(python):
+    environment = {"python_version": python, "sys_platform": "linux", "platform_machine": "x86_64"}
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = Counter(pin.name for pin in map(Requirement, lines) if _applies(pin, environment))
+    assert {name for name, times in pinned.items() if times > 1} == set()
     extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *extras["cpu"], *extras["offline"], *extras["dev"]]
-    names = {requirement.split(">")[0].lower() for requirement in wanted}
-    assert names <= pinned
+    others = chain.from_iterable(wanted for extra, wanted in extras.items() if extra != "gpu")
+    wanted = map(Requirement, [*PROJECT["project"]["dependencies"], *others])
+    names = {canonical(requirement.name) for requirement in wanted if _applies(requirement, environment)}
+    assert names - {"xmcbench"} <= {canonical(name) for name in pinned}
+
+
+def _applies(requirement, environment):
+    return requirement.marker is None or requirement.marker.evaluate(environment)
+
+
+def test_all_is_every_extra_but_another_faiss_and_the_tools():
+    extras = PROJECT["project"]["optional-dependencies"]
+    (everything,) = map(Requirement, extras["all"])
+    assert everything.name == "xmcbench"
+    assert everything.extras == set(extras) - {"all", "gpu", "dev"}
+
+
+def test_no_dependency_of_the_core_brings_torch():
+    """What requires what is read from the packages that are installed here."""
+    core = map(Requirement, PROJECT["project"]["dependencies"])
+    seen, waiting = set(), [requirement.name for requirement in core if _applies(requirement, {})]
+    while waiting:
+        name = canonical(waiting.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        required = map(Requirement, metadata.requires(name) or [])
+        waiting += [requirement.name for requirement in required if _applies(requirement, {"extra": ""})]
+    assert "torch" not in seen

@@ -24,7 +24,7 @@ from xmcbench.output.quantities import counted
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 #: Extras with packages that results can depend on.
-_EXTRAS = ("cpu", "encoders", "gensim", "gpu", "icu", "offline", "pecos")
+_EXTRAS = ("encoders", "gensim", "gpu", "icu", "offline", "pecos")
 _CPUINFO = Path("/proc/cpuinfo")
 #: What is between the model of a processor and its vector instructions.
 _WITH = " with "
