@@ -84,6 +84,7 @@ def test_the_client_is_as_before_where_the_method_raises(monkeypatch):
 
 def test_a_plan_without_the_hub_does_not_import_its_client(monkeypatch, tmp_path):
     """It took 0.3 of 0.9 seconds of a plan of all methods."""
+    pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
     monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
