@@ -58,6 +58,8 @@ NEEDED = {
     "methods/distributed/test_shared_rows.py": ("torch",),
     "methods/encoder": ENCODERS,
     "methods/hybrid/test_hybrid.py": ENCODERS,
+    "methods/sparse/test_ngrams.py": ("sklearn",),
+    "methods/words/test_vector_file.py": ("gensim",),
     "methods/xr_linear/test_pecos_ranker.py": ("pecos",),
     "test_changed_code.py": ENCODERS,
 }

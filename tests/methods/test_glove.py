@@ -202,17 +202,15 @@ def test_parameters_out_of_range(fitted, corpus, value):
 
 
 def test_the_downloader_without_a_network(fitted, corpus, tmp_path, monkeypatch):
-    import gensim.downloader
-
-    monkeypatch.setattr(gensim.downloader, "BASE_DIR", str(tmp_path))
+    downloader = pytest.importorskip("gensim.downloader", reason="needs gensim")
+    monkeypatch.setattr(downloader, "BASE_DIR", str(tmp_path))
     with pytest.raises(Unavailable, match="cannot download the word vectors 'glove-wiki-gigaword-50'"):
         fitted(GloVe, *corpus[:2], vectors="gensim:glove-wiki-gigaword-50")
 
 
 def test_the_downloader_with_what_it_has(fitted, corpus, tmp_path, monkeypatch):
-    import gensim.downloader
-
-    monkeypatch.setattr(gensim.downloader, "BASE_DIR", str(tmp_path))
+    downloader = pytest.importorskip("gensim.downloader", reason="needs gensim")
+    monkeypatch.setattr(downloader, "BASE_DIR", str(tmp_path))
     (tmp_path / "information.json").write_text(
         '{"corpora": {}, "models": {"tiny": {"parts": 1, "file_name": "tiny.gz"}}}'
     )
