@@ -9,7 +9,7 @@ from xmcbench.data import store
 from xmcbench.data.sources import Place
 from xmcbench.data.sources.xc_raw import XCRaw, json_part
 from xmcbench.data.store import corpus, kept, open_corpus
-from xmcbench.data.xc_text import write_labels
+from xmcbench.data.sources.xc_raw import write_labels
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.fingerprint import fingerprint, fingerprint_of

@@ -145,7 +145,7 @@ def write(path: Path, dataset: Dataset, predictions: TopK, k: int) -> int:
 
     The text of a label is one line. What would act in a terminal or a spreadsheet is made inert.
     """
-    from xmcbench.data.sources.writing import one_line
+    from xmcbench.data.sources.text_lines import one_line
     from xmcbench.storage.atomic import atomic_file
 
     uids, empty = [tsv(uid) for uid in dataset.labels.uids], 0

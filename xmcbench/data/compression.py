@@ -44,15 +44,13 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
     refuse_lfs_pointer(path, DataError)
     try:
         raw = open_regular(path)
-    except Unreadable as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    except OSError as error:
-        reason = "no file at" if isinstance(error, FileNotFoundError) else "cannot read"
-        detail = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
-        raise DataError(f"{reason} {path}{detail}") from None
+    except FileNotFoundError:
+        raise DataError(f"no file at {path}") from None
+    except (Unreadable, OSError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     with raw:
         try:
-            yield cast(BinaryIO, io.BufferedReader(_decompressed(raw, path.suffix), _BUFFER))
+            yield cast(BinaryIO, io.BufferedReader(_decompress(raw, path.suffix), _BUFFER))
         except Unreadable as error:
             raise DataError(f"cannot read {path}: {error}") from None
         except EOFError:
@@ -63,7 +61,7 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
             raise DataError(f"{path} is damaged or not a {kind} file: {error}", f"download it again{named}") from None
 
 
-def _decompressed(raw: io.BufferedReader, suffix: str) -> io.RawIOBase:
+def _decompress(raw: io.BufferedReader, suffix: str) -> io.RawIOBase:
     if suffix == ".xz":
         return cast(io.RawIOBase, lzma.LZMAFile(raw))
     is_packed = suffix == ".gz" or raw.peek(2).startswith(_GZIP)
@@ -84,8 +82,8 @@ def lines(stream: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def whole(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
-    """All bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
+def read_all(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
+    """Return all bytes of a stream of ``open_source``. Raises Unreadable for more than ``limit``."""
     content = stream.read(raised(limit) + 1)
     check_size(len(content), limit, what)
     return content
@@ -131,8 +129,5 @@ def find_source(folder: Path, *names: str) -> Path | None:
 
 def sha256_unpacked(path: Path) -> str:
     """SHA-256 (hex) of a file's content without its compression."""
-    digest = hashlib.sha256()
     with open_source(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,6 +1,7 @@
-"""Fetching the data of a card: the first of its downloads that works, unpacked, and compared with the first fetch.
+"""Fetch the data of a card: the first of its downloads that works, unpacked, and compared with the first fetch.
 
-The sums of the first fetch are in ``fetch.lock`` beside the data. A later fetch that brings other bytes is an error.
+The checksums of the first fetch are in ``fetch.lock`` beside the data. A later fetch that brings other bytes is an
+error.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import hashlib
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -18,13 +19,13 @@ from msgspec import Struct
 from xmcbench.data.card import Card
 from xmcbench.data.catalog import find, writable_root
 from xmcbench.data.download import Patience, download
-from xmcbench.data.output import check_free, output_folder
-from xmcbench.data.sources.finding import recognized
+from xmcbench.data.exchange import check_free, has_checksum, output_folder
+from xmcbench.data.sources.finding import find_layout
 from xmcbench.data.sources.source import Place
 from xmcbench.data.unpacking import unpack
-from xmcbench.errors import DataError, StorageError, UsageError
+from xmcbench.errors import DataError, UsageError
 from xmcbench.output.escaping import visible
-from xmcbench.storage.atomic import write_json
+from xmcbench.storage.atomic import write_json, writing
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_file
 from xmcbench.storage.lock import exclusive
@@ -35,19 +36,18 @@ LOCK = "fetch.lock"
 
 
 class Lock(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the first fetch brought. archives: url -> SHA-256; files: path in the folder -> SHA-256."""
+    """The checksums of the first fetch. archives: url -> SHA-256; files: path in the folder -> SHA-256."""
 
     archives: dict[str, str]
     files: dict[str, str]
 
+    def differing(self, folder: Path) -> list[str]:
+        """The files that are missing in a folder or have other bytes."""
+        return [name for name, sha256 in self.files.items() if not has_checksum(folder / name, sha256)]
+
 
 def fetch_data(
-    slug: str,
-    out: Path | None = None,
-    *,
-    offline: bool = False,
-    force: bool = False,
-    patience: Patience | None = None,
+    slug: str, out: Path | None = None, *, offline: bool = False, force: bool = False, patience: Patience | None = None
 ) -> list[Path]:
     """Fetch the data of a dataset into ``out`` (default: the first dataset folder that is writable); returns the files.
 
@@ -61,40 +61,48 @@ def fetch_data(
     if card is None or not card.downloads:
         raise DataError(listing.problem or f"{slug} has no download", listing.hint)
     target = out or _home(card)
-    if present := _present(card, target, force):
+    if present := _present_files(card, target, force):
         return present
     if offline:
         raise DataError(f"{card.name} is not in {target}, and --offline opens no connection", f"see {card.homepage}")
-    problems = []
-    for each in card.downloads:
+    problem = ""
+    for source in card.downloads:
         try:
-            return _fetched(card, each.url, target, force, patience)
+            return _fetch(card, source.url, target, force, patience)
         except DataError as error:
-            problems.append(error)
+            problem = error.message
             print(f"xmcbench: {error}", file=sys.stderr)
-    raise DataError(f"no download of {card.name} works: {problems[-1].message}", f"get it from {card.homepage}")
+    raise DataError(f"no download of {card.name} works: {problem}", f"get it from {card.homepage}")
 
 
-def _fetched(card: Card, url: str, target: Path, force: bool, patience: Patience | None) -> list[Path]:
+def _home(card: Card) -> Path:
+    root = writable_root()
+    if root is None:
+        raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
+    return root / card.slug
+
+
+def _fetch(card: Card, url: str, target: Path, force: bool, patience: Patience | None) -> list[Path]:
     place = cache_root() / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
+    archive = place / "archive"
     with _alone(place.with_suffix(".lock"), url) as held:
         try:
-            if present := _present(card, target, force):  # another process has just fetched it
+            if present := _present_files(card, target, force):  # another process has just fetched it
                 return present
             lock = _lock_of(card, target, force)
-            # Only what the lock names is written, and an earlier fetch put that there.
+            # Only files of the lock are written, and an earlier fetch put those there.
             check_free(target, force or lock is not None, rebuild=True)
-            archive = download(url, place / "archive", lock.archives.get(url) if lock else None, patience)
-            files = _unpacked(card, url, archive, target, lock, force)
+            download(url, archive, lock.archives.get(url) if lock else None, patience)
+            files = _unpack(card, url, archive, target, lock, force)
             archive.unlink()
             return files
         except DataError:
-            (place / "archive").unlink(missing_ok=True)
+            archive.unlink(missing_ok=True)
             raise
         finally:
             # A download that is not used yet, whole or partial, is kept: the disk may be full, or Ctrl-C was pressed.
-            if place.is_dir() and not any(place.iterdir()):
-                shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):
+                place.rmdir()
             held.remove()
 
 
@@ -110,48 +118,51 @@ def _alone(path: Path, url: str) -> Iterator[exclusive]:
         yield held
 
 
-def _unpacked(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
+def _unpack(card: Card, url: str, archive: Path, target: Path, lock: Lock | None, force: bool) -> list[Path]:
     sha256 = sha256_file(archive)
     with folder_in(target.absolute().parent) as temporary:
-        try:
+        with writing(temporary):
             unpack(archive, temporary)
-        except OSError as error:
-            raise StorageError.from_os_error(error, temporary) from error
         root = _root_of(temporary, card)
         # The card is ours, whatever the archive says.
         found = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in ("card.toml", LOCK))
         files = {path.relative_to(root).as_posix(): sha256_file(path) for path in found}
-        changed = [name for name, sum_ in files.items() if lock and lock.files.get(name, sum_) != sum_]
-        if changed:
-            raise DataError(f"{changed[0]} of {url} differs from that of the first fetch", "is the mirror intact?")
-        if lock and (others := sorted(set(files) ^ set(lock.files))):
-            how = (
-                "brings a file that the first fetch did not"
-                if others[0] in files
-                else "lacks a file of the first fetch"
-            )
-            raise DataError(f"{url} {how}: {others[0]}", "is the mirror intact?")
-        archives = {**(lock.archives if lock else {}), url: sha256}
+        if lock:
+            _compare(url, files, lock)
         with output_folder(target, force or lock is not None, rebuild=True) as folder:
             for name in files:
-                place_of_file = folder / name
-                place_of_file.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(root / name, place_of_file)
-            write_json(folder / LOCK, msgspec.to_builtins(Lock(archives, {**(lock.files if lock else {}), **files})))
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(root / name, path)
+            archives = {**(lock.archives if lock else {}), url: sha256}
+            write_json(folder / LOCK, msgspec.to_builtins(Lock(archives, files)))
     return [target / name for name in files]
+
+
+def _compare(url: str, files: dict[str, str], lock: Lock) -> None:
+    """Raise DataError for other files than those of the first fetch."""
+    for name in sorted(files.keys() | lock.files.keys()):
+        if files.get(name) != lock.files.get(name):
+            if name not in files:
+                what = f"{url} lacks a file of the first fetch: {name}"
+            elif name not in lock.files:
+                what = f"{url} brings a file that the first fetch did not: {name}"
+            else:
+                what = f"{name} of {url} differs from that of the first fetch"
+            raise DataError(what, "is the mirror intact?")
 
 
 def _root_of(folder: Path, card: Card) -> Path:
     """The folder of an unpacked archive that has a layout, the outermost first."""
-    folders = [folder, *sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))]
-    for each in folders:
-        if recognized(Place(str(each), each)):
-            return each
-    raise DataError(f"what was downloaded for {card.name} has no layout that xmcbench knows")
+    below = sorted((path for path in folder.rglob("*") if path.is_dir()), key=lambda path: len(path.parts))
+    root = next((path for path in (folder, *below) if find_layout(Place(str(path), path))), None)
+    if root is None:
+        raise DataError(f"the archive that was downloaded for {card.name} has no layout that xmcbench knows")
+    return root
 
 
 def read_lock(folder: Path) -> Lock | None:
-    """The sums of the first fetch; None where nothing was fetched. Raises DataError for a damaged file."""
+    """Read the checksums of the first fetch; None where nothing was fetched. Raises DataError for a damaged file."""
     try:
         return msgspec.json.decode(read_bytes(folder / LOCK), type=Lock)
     except FileNotFoundError:
@@ -164,7 +175,7 @@ def read_lock(folder: Path) -> Lock | None:
 def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
     """The lock of a folder, if it is of a download of this card. Raises UsageError for another's, None if forced."""
     lock = read_lock(folder)
-    if lock is None or any(each.url in lock.archives for each in card.downloads):
+    if lock is None or any(source.url in lock.archives for source in card.downloads):
         return lock
     if force:
         return None
@@ -174,21 +185,7 @@ def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
     )
 
 
-def _present(card: Card, folder: Path, force: bool) -> list[Path]:
+def _present_files(card: Card, folder: Path, force: bool) -> list[Path]:
     """The files of this card that were fetched into a folder; none if one is missing or has other bytes."""
     lock = _lock_of(card, folder, force)
-    return [folder / name for name in lock.files] if lock and not differing(folder, lock) else []
-
-
-def differing(folder: Path, lock: Lock) -> list[str]:
-    """The files of a lock that are missing or have other bytes."""
-    return [
-        name for name, sum_ in lock.files.items() if not (folder / name).is_file() or sha256_file(folder / name) != sum_
-    ]
-
-
-def _home(card: Card) -> Path:
-    root = writable_root()
-    if root is None:
-        raise UsageError("no dataset folder is writable", "--out FOLDER, or set $XMCBENCH_DATASETS")
-    return root / card.slug
+    return [folder / name for name in lock.files] if lock and not lock.differing(folder) else []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from xmcbench.errors import DataError
 from xmcbench.storage.memory import MEMORY
 from xmcbench.storage.reading import check_size
 
@@ -26,16 +24,12 @@ _ROW_BYTES, _PAIR_BYTES = 400, 32
 #: An instance or a label: uid, title, content, label ids. A label has neither content nor label ids.
 Row = tuple[str, str, str, Sequence[int]]
 
-
 #: A row with the file and its line, from 1.
 Located = tuple[Path, int, Row]
 
 
 class Rows(NamedTuple):
-    """Consecutive rows of a corpus.
-
-    targets: the concatenated label ids of all rows; lengths: their number in each row.
-    """
+    """Consecutive rows of a corpus. targets: the label ids of all rows; lengths: their number in each row."""
 
     uids: list[str]
     titles: list[str]
@@ -44,17 +38,12 @@ class Rows(NamedTuple):
     lengths: list[int]
 
 
-def no_rows() -> Rows:
-    """A batch to fill."""
-    return Rows([], [], [], array("i"), [])
-
-
-def batched(rows: Iterable[Row], size: int = ROWS) -> Iterator[Rows]:
+def batch_rows(rows: Iterable[Row], size: int = ROWS) -> Iterator[Rows]:
     """Rows in batches of at most ``size``, and of not many more than ``CHARACTERS`` characters.
 
     Label ids must be within int32.
     """
-    batch, held = no_rows(), 0
+    batch, held = Rows([], [], [], array("i"), []), 0
     for uid, title, content, targets in rows:
         batch.uids.append(uid)
         batch.titles.append(title)
@@ -64,7 +53,7 @@ def batched(rows: Iterable[Row], size: int = ROWS) -> Iterator[Rows]:
         held += len(title) + len(content)
         if len(batch.uids) == size or held >= CHARACTERS:
             yield batch
-            batch, held = no_rows(), 0
+            batch, held = Rows([], [], [], array("i"), []), 0
     if batch.uids:
         yield batch
 
@@ -81,8 +70,8 @@ class Places:
         self._lines = array("q")
         self._files: list[tuple[int, Path]] = []
 
-    def noted(self, rows: Iterable[Located]) -> Iterator[Row]:
-        """Rows that come with their file and their line; what was noted before is forgotten."""
+    def note(self, rows: Iterable[Located]) -> Iterator[Row]:
+        """Yield rows without their file and line, which replace those noted before."""
         del self._lines[:]
         self._files.clear()
         for path, line, row in rows:
@@ -95,33 +84,3 @@ class Places:
         """The file and the line of a row."""
         first = bisect_right(self._files, row, key=itemgetter(0)) - 1
         return self._files[first][1], self._lines[row]
-
-
-def unmarked(start: bytes) -> bytes:
-    """The beginning of a file without byte-order marks: a program may have put one before that of another."""
-    while start.startswith(BOM_UTF8):
-        start = start.removeprefix(BOM_UTF8)
-    return start
-
-
-def decoded(path: Path, number: int, line: bytes, is_text: bool = False) -> str:
-    """A line of a file as text in UTF-8, without byte-order marks. Raises DataError with file and line.
-
-    is_text: the line is a text, which may begin with a mark of its own; only one before it is removed.
-    """
-    if number == 1:
-        line = line.removeprefix(BOM_UTF8) if is_text else unmarked(line)
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
-
-
-def lone_return(path: Path, line: int) -> DataError:
-    """The error of a line with a carriage return that no line feed follows: programs differ in where the line ends."""
-    return at(path, line, "has a line end of CR alone", "convert the line ends to LF, for example with tr '\\r' '\\n'")
-
-
-def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
-    """The error of a broken line: file and 1-based line number first."""
-    return DataError(f"{path}, line {line}: {what}", hint)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmcbench.data.store import Corpus, kept, open_corpus, rows_of, write_corpus
+from xmcbench.data.store import Corpus, get_cached, open_corpus, rows_of, write_corpus
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.pairs import read_pairs
@@ -22,7 +22,7 @@ from xmcbench.texts import Texts
 
 @dataclass(frozen=True)
 class Split:
-    """How a test set is drawn: the share of the distinct texts, and the seed."""
+    """Parameters of drawing a test set: the share of the distinct texts, and the seed."""
 
     share: float = 0.2
     seed: int = 0
@@ -40,21 +40,20 @@ class Split:
 
 
 def split(whole: Corpus, labels: int, drawn: Split) -> tuple[list[Corpus], str]:
-    """Training and test instances, drawn from all of them, and a sentence about it.
+    """Divide instances into training and test instances; returns them and a sentence about it.
 
     labels: L. Raises DataError where all texts are alike.
     """
 
     def fill(folder: Path) -> None:
         texts, pairs = Texts.open(whole.texts), read_pairs(whole.pair_file, labels)
-        in_test = _drawn(texts, drawn)
-        for name, rows in (("train", np.flatnonzero(~in_test)), ("test", np.flatnonzero(in_test))):
-            (folder / name).mkdir()
+        is_test = _draw(texts, drawn)
+        for name, rows in (("train", np.flatnonzero(~is_test)), ("test", np.flatnonzero(is_test))):
             write_corpus(folder / name, rows_of(texts, rows), pairs[rows], whole.uids)
 
     # The path of a corpus in the cache identifies its source.
     identity = {"of": str(whole.folder.relative_to(cache_root())), "share": drawn.share, "seed": drawn.seed}
-    folder = kept("split", identity, fill)
+    folder = get_cached("split", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
     verb = "was" if test.rows == 1 else "were"
     note = (
@@ -64,14 +63,11 @@ def split(whole: Corpus, labels: int, drawn: Split) -> tuple[list[Corpus], str]:
     return [train, test], note
 
 
-def _drawn(texts: Texts, drawn: Split) -> np.ndarray:
-    """Whether each row is a test instance: bool [N]."""
+def _draw(texts: Texts, drawn: Split) -> np.ndarray:
+    """Draw the test instances: bool [N]."""
     seed = f"{drawn.seed}\n".encode()
-    digests = np.fromiter(
-        (int.from_bytes(hashlib.sha256(seed + text.encode()).digest()[:8], "big") for text in texts),
-        np.uint64,
-        len(texts),
-    )
+    heads = (hashlib.sha256(seed + text.encode()).digest()[:8] for text in texts)
+    digests = np.fromiter((int.from_bytes(head, "big") for head in heads), np.uint64, len(texts))
     distinct = np.unique(digests)
     if len(distinct) < 2:
         raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.rows import Rows, at, check_count
+from xmcbench.data.lines import at
+from xmcbench.data.rows import Rows, check_count
 from xmcbench.data.sources.source import Part, Source
 from xmcbench.errors import DataError, StorageError
 from xmcbench.storage.artifacts import Artifacts
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 class Corpus:
     """A part of a source in its loaded form: ``texts.arrow`` and ``pairs.npz`` in ``folder``.
 
-    texts_sha256: digest of the texts. rows, pairs: counts. highest, highest_line: the highest label id and its line (-1
-    and 0 without pairs). uids: whether the uids are more than row numbers, which two files share by accident.
-    pairs_sha256: digest of the pairs; empty for labels. notes: what was left out or assumed when it was read.
+    texts_sha256, pairs_sha256: digests; that of pairs is empty for labels. rows, pairs: counts. highest, highest_line:
+    the highest label id and its line (-1 and 0 without pairs, and where it was checked before). uids: whether the uids
+    are more than row numbers, which two files share by accident. notes: on what was left out or assumed when it was
+    read.
     """
 
     folder: Path
@@ -62,10 +64,10 @@ class Corpus:
         return self.folder / "pairs.npz"
 
 
-def kept(
+def get_cached(
     kind: str, identity: Mapping[str, object], fill: Callable[[Path], None], uses: tuple[object, ...] = ()
 ) -> Path:
-    """The cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it does not exist.
+    """Return the cache folder of this kind and identity; ``fill``, which calls ``uses``, makes it if it is missing.
 
     Raises StorageError, naming the cache, when there is no room or no permission.
     """
@@ -75,8 +77,8 @@ def kept(
         raise StorageError(error.message, "set XMCBENCH_CACHE to use another folder for the cache") from error
 
 
-def corpus(part: Part, source: Source) -> Corpus:
-    """The loaded form of a part, read once.
+def get_corpus(part: Part, source: Source) -> Corpus:
+    """Return the loaded form of a part, which is read once.
 
     Raises what ``load_corpus`` raises, and DataError where a file changes while it is read.
     """
@@ -89,18 +91,17 @@ def corpus(part: Part, source: Source) -> Corpus:
 
     options = {key: value for key, value in source.place.options.items() if key in source.options}
     identity = {"layout": source.name, "part": [path.name for path in part.files[:1]], "options": options}
-    return open_corpus(kept(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
+    return open_corpus(get_cached(part.kind, {**identity, "sha256": sha256}, fill, (type(source),)))
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """The corpus in a folder of the cache. Raises DataError when it is damaged."""
+    """Open the corpus in a folder of the cache. Raises DataError when it is damaged."""
     try:
         facts = json.loads(read_text(folder / "facts.json"))
         return Corpus(folder=folder, **{**facts, "notes": tuple(facts["notes"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(
-            f"cannot read the store {folder}: {error}", "delete the folder: it will be regenerated"
-        ) from error
+        hint = "delete the folder: it will be regenerated"
+        raise DataError(f"cannot read the store {folder}: {error}", hint) from error
 
 
 def load_corpus(part: Part, folder: Path) -> Corpus:
@@ -128,36 +129,54 @@ def _load(part: Part, folder: Path) -> Corpus:
 
     texts = write_texts(folder / "texts.arrow", batches())
     _check_uids(part, texts)
-    named = any(uid != str(row) for row, uid in enumerate(texts.uids))
+    has_uids = any(uid != str(row) for row, uid in enumerate(texts.uids))
     notes = tuple(part.notes)
     if part.kind == "labels":
-        return _write_facts(folder, Corpus(folder, texts.digest, len(texts), 0, -1, 0, named, notes=notes))
+        return _finish(folder, texts, has_uids, notes=notes)
     indices, indptr = np.frombuffer(targets, np.int32), np.zeros(len(texts) + 1, np.int64)
     np.cumsum(lengths, out=indptr[1:])
-    if len(indices) and indices.min() < 0:
-        row = int(np.searchsorted(indptr, indices.argmin(), "right")) - 1
-        raise at(*part.place(row), f"target_ind {indices.min()} is out of range", "label ids start at 0")
-    highest = int(indices.argmax()) if len(indices) else -1
-    line = part.place(int(np.searchsorted(indptr, highest, "right")) - 1)[1] if len(indices) else 0
-    top = int(indices[highest]) if len(indices) else -1
-    indptr, indices = _distinct(indptr, indices)
-    write_pairs(folder / "pairs.npz", indptr, indices)
-    digest = pairs_digest(indptr, indices)
-    made = Corpus(folder, texts.digest, len(texts), len(indices), top, line, named, digest, notes)
-    return _write_facts(folder, made)
+
+    def place(pair: int) -> tuple[Path, int]:
+        return part.place(int(np.searchsorted(indptr, pair, "right")) - 1)
+
+    top, line = -1, 0
+    if len(indices):
+        if indices.min() < 0:
+            what = f"target_ind {indices.min()} is out of range"
+            raise at(*place(int(indices.argmin())), what, "label ids start at 0")
+        top, line = int(indices.max()), place(int(indices.argmax()))[1]
+    # Label ids sorted and deduplicated.
+    keys = np.unique(np.repeat(np.arange(len(texts)), np.diff(indptr)) * (np.int64(1) << 32) + indices)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(keys >> 32, minlength=len(texts)))])
+    return _finish(folder, texts, has_uids, (indptr, (keys & 0xFFFFFFFF).astype(np.int32)), top, line, notes)
 
 
-def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> Corpus:
-    """Write rows as ``rows_of`` gives them to ``folder``, in the same form; ``pairs`` is a canonical binary CSR or
-    None."""
+def write_corpus(folder: Path, rows: Iterable[pa.RecordBatch], pairs: csr_matrix | None, uids: bool) -> None:
+    """Write rows, as ``rows_of`` gives them, to a new folder in the same form; ``pairs`` is a canonical binary CSR."""
+    folder.mkdir()
     texts = write_texts(folder / "texts.arrow", rows)
-    if pairs is None:
-        return _write_facts(folder, Corpus(folder, texts.digest, len(texts), 0, -1, 0, uids))
-    write_pairs(folder / "pairs.npz", pairs.indptr, pairs.indices)
-    top = int(pairs.indices.max()) if pairs.nnz else -1
-    line = int(np.searchsorted(pairs.indptr, pairs.indices.argmax(), "right")) if pairs.nnz else 0
-    digest = pairs_digest(pairs.indptr, pairs.indices)
-    return _write_facts(folder, Corpus(folder, texts.digest, len(texts), pairs.nnz, top, line, uids, digest))
+    _finish(folder, texts, uids, None if pairs is None else (pairs.indptr, pairs.indices))
+
+
+def _finish(
+    folder: Path,
+    texts: Texts,
+    uids: bool,
+    pairs: tuple[np.ndarray, np.ndarray] | None = None,
+    highest: int = -1,
+    line: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Corpus:
+    """Write pairs (indptr, indices) and facts beside texts."""
+    digest, count = "", 0
+    if pairs is not None:
+        write_pairs(folder / "pairs.npz", *pairs)
+        digest, count = pairs_digest(*pairs), len(pairs[1])
+    corpus = Corpus(folder, texts.digest, len(texts), count, highest, line, uids, digest, notes)
+    facts = asdict(corpus)
+    del facts["folder"]
+    write_json(folder / "facts.json", facts)
+    return corpus
 
 
 def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
@@ -171,22 +190,6 @@ def rows_of(texts: Texts, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
             inside = pa.array(rows[first:end] - start)
             parts = [column[start : start + BATCH].to_arrow().take(inside) for column in columns.values()]
             yield from pa.table(parts, [*columns]).combine_chunks().to_batches()
-
-
-def titles_of(texts: Texts) -> Iterator[pa.RecordBatch]:
-    """The rows of a corpus without their contents, a batch at a time."""
-    import pyarrow as pa
-
-    for batch in rows_of(texts, np.arange(len(texts))):
-        empty = pa.array([""] * batch.num_rows, pa.large_string())
-        yield pa.record_batch([batch.column("uid"), batch.column("title"), empty], batch.schema.names)
-
-
-def _write_facts(folder: Path, made: Corpus) -> Corpus:
-    facts = asdict(made)
-    del facts["folder"]
-    write_json(folder / "facts.json", facts)
-    return made
 
 
 def write_texts(path: Path, batches: Iterable[pa.RecordBatch]) -> Texts:
@@ -215,7 +218,7 @@ def _batch(part: Part, rows: Rows, done: int) -> pa.RecordBatch:
         columns = [pa.array(values, pa.large_string()) for values in (rows.uids, rows.titles, rows.contents)]
     except UnicodeEncodeError:
         for row, texts in enumerate(zip(rows.uids, rows.titles, rows.contents, strict=True)):
-            if not "".join(texts).isascii() and any(0xD800 <= ord(letter) < 0xE000 for letter in "".join(texts)):
+            if any(0xD800 <= ord(letter) < 0xE000 for text in texts for letter in text):
                 hint = "this is not valid Unicode: fix the text"
                 raise at(*part.place(done + row), "contains half a surrogate pair", hint) from None
         raise
@@ -234,11 +237,3 @@ def _check_uids(part: Part, texts: Texts) -> None:
             where = f"line {first}" if other == path else f"{other.name}, line {first}"
             raise at(path, line, f"duplicate uid {uid!r}, first in {where}", "uids must be unique")
         seen[uid] = row
-
-
-def _distinct(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with label ids sorted and deduplicated."""
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    keys = np.unique(rows * (np.int64(1) << 32) + indices)
-    counts = np.bincount(keys >> 32, minlength=len(indptr) - 1)
-    return np.concatenate([[0], np.cumsum(counts)]), (keys & 0xFFFFFFFF).astype(np.int32)

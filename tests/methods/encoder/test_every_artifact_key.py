@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Method, Texts
-from xmcbench.data import derivation, filter_file, splitting
+from xmcbench.data import dataset as datasets
+from xmcbench.data import derivation, splitting
 from xmcbench.data import store as data_store
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.dataset import Dataset
@@ -503,12 +504,12 @@ def _(world, method="b", parameter=1, dataset_sha256="a", subset_sha256="b", see
     world.made.append(Made("", {"key": key}, frozenset(["xmcbench.runner.training:training_key"])))
 
 
-@case("data.store:kept", "train", identity=2)
+@case("data.store:get_cached", "train", identity=2)
 def _(world, identity=1):
-    data_store.kept("train", {"a": identity}, world.fitted)
+    data_store.get_cached("train", {"a": identity}, world.fitted)
 
 
-@case("data.store:corpus", "train", name="b.txt", content="b", layout="c", separator=",")
+@case("data.store:get_corpus", "train", name="b.txt", content="b", layout="c", separator=",")
 def _(world, name="a.txt", content="a", layout="b", separator=";"):
     class Layout:
         pass
@@ -516,12 +517,12 @@ def _(world, name="a.txt", content="a", layout="b", separator=";"):
     source = Layout()
     source.name, source.options, source.place = layout, {"x"}, SimpleNamespace(options={"x": separator, "y": 1})
     file = world.file(name, content)
-    data_store.corpus(SimpleNamespace(kind="train", files=(file,), path=file), source)
+    data_store.get_corpus(SimpleNamespace(kind="train", files=(file,), path=file), source)
 
 
-@case("data.filter_file:filter_store", "filter", content="b", rows=3, columns=4)
+@case("data.dataset:filter_store", "filter", content="b", rows=3, columns=4)
 def _(world, content="a", rows=2, columns=3):
-    filter_file.filter_store(world.file("filter.txt", content), rows, columns)
+    datasets.filter_store(world.file("filter.txt", content), rows, columns)
 
 
 @case("data.splitting:split", "split", folder="train/b", share=0.3, seed=1)

@@ -21,30 +21,19 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.compression import find_source, sha256_unpacked
 from xmcbench.data.rows import ROWS, Row
-from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.data.sources.xc_raw import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
 
-MIN_WORDS, MIN_SENTENCES = 40, 3
+_MIN_WORDS, _MIN_SENTENCES = 40, 3
 TEST, TRAIN = 1500, 10_000
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-
-index_digest = sha256_unpacked
 
 
 def indices(recipe: Recipe) -> tuple[str, str]:
     """The names of the two files of the source, in the XC raw layout."""
     return "trn.json", "lbl.json"
-
-
-def index_file(folder: Path, name: str) -> Path:
-    """The file of this name in ``folder``, as .gz or plain. Raises DataError if there is none."""
-    path = find_source(folder, name)
-    if path is None:
-        raise DataError(f"{folder} has no {name}", "it has to hold the source in the XC raw layout")
-    return path
 
 
 def fetch(recipe: Recipe, out: Path) -> list[Path]:
@@ -64,22 +53,16 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
     order = np.random.RandomState(0).permutation(len(found))
     for name, part in (("tst", order[:TEST]), ("trn", order[TEST : TEST + TRAIN])):
         write_instances(out / f"{name}.json.gz", (found[row] for row in sorted(part)))
-    write_labels(
-        out / "lbl.json.gz",
-        (
-            (uid, title)
-            for rows in read_rows(labels, "labels", ROWS)
-            for uid, title in zip(rows.uids, rows.titles, strict=True)
-        ),
-    )
+    batches = read_rows(labels, "labels", ROWS)
+    write_labels(out / "lbl.json.gz", (pair for rows in batches for pair in zip(rows.uids, rows.titles, strict=True)))
 
 
 def _long_texts(path: Path) -> list[Row]:
     found: list[Row] = []
     for rows in read_rows(path, "instances", ROWS):
-        ends = list(accumulate(rows.lengths))
+        ends = accumulate(rows.lengths)
         for uid, text, end, count in zip(rows.uids, rows.titles, ends, rows.lengths, strict=True):
-            sentences = [each.strip() for each in _SENTENCE_END.split(text) if each.strip()]
-            if len(text.split()) >= MIN_WORDS and len(sentences) >= MIN_SENTENCES:
+            sentences = [sentence for part in _SENTENCE_END.split(text) if (sentence := part.strip())]
+            if len(text.split()) >= _MIN_WORDS and len(sentences) >= _MIN_SENTENCES:
                 found.append((uid, sentences[0], " ".join(sentences[1:]), rows.targets[end - count : end]))
     return found

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.compression import find_source, open_source, suffix_of, whole
-from xmcbench.data.rows import at, unmarked
-from xmcbench.data.sources.csv_rows import read_csv
-from xmcbench.data.sources.json_lines import object_of, read_objects, string_of
-from xmcbench.data.sources.text_lines import read_lines
+from xmcbench.data.compression import find_source, open_source, read_all, suffix_of
+from xmcbench.data.lines import at, read_lines, strip_marks
+from xmcbench.data.sources.records import Record, parse_object, read_csv, read_objects
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.reading import DOCUMENT
@@ -18,8 +16,8 @@ from xmcbench.storage.reading import DOCUMENT
 #: The files of short texts.
 SHORT = (".tsv", ".csv", ".jsonl")
 
-#: The files of full texts: a text, all of a document, and the subjects of a text.
-_TEXT, _WHOLE, _SUBJECTS = ".txt", ".json", (".tsv", ".key")
+#: The files of full texts: a text, a document with its subjects, and the subjects of a text.
+_TEXT, _OBJECT, _SUBJECTS = ".txt", ".json", (".tsv", ".key")
 
 
 class Named(NamedTuple):
@@ -43,13 +41,23 @@ class Document(NamedTuple):
 def short_texts(path: Path, notes: list[str]) -> Iterator[Document]:
     """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif."""
     if suffix_of(path) == ".tsv":
-        return _tsv(path, notes)
-    return {".csv": _csv, ".jsonl": _json_lines}[suffix_of(path)](path)
+        yield from _tsv(path, notes)
+    elif suffix_of(path) == ".jsonl":
+        for row, record in enumerate(read_objects(path)):
+            yield _of_object(record, str(row))
+    else:
+        for row, record in enumerate(read_csv(path)):
+            if "text" not in record.cells:
+                raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(record.cells)}")
+            title, text = record.text("title"), record.text("text")
+            uid = record.text("document_id") if "document_id" in record.cells else str(row)
+            both = (title, text) if title else (text, "")
+            yield Document(path, record.line, uid, *both, _uris(record.text("subject_uris")))
 
 
 def full_text_files(folder: Path) -> list[Path]:
     """The files of a folder that full texts are read from."""
-    return sorted(path for path in folder.iterdir() if suffix_of(path) in (_TEXT, _WHOLE, *_SUBJECTS))
+    return sorted(path for path in folder.iterdir() if suffix_of(path) in (_TEXT, _OBJECT, *_SUBJECTS))
 
 
 def full_texts(folder: Path, notes: list[str]) -> Iterator[Document]:
@@ -62,8 +70,8 @@ def full_texts(folder: Path, notes: list[str]) -> Iterator[Document]:
     if not documents:
         raise DataError(f"{folder} has no .txt or .json file", "a full text each, a .txt with a .tsv or .key beside it")
     for path in documents:
-        if suffix_of(path) == _WHOLE:
-            yield _of_object(path, 1, object_of(path, 1, _text(path)), _stem(path))
+        if suffix_of(path) == _OBJECT:
+            yield _of_object(Record(path, 1, parse_object(path, 1, _text(path))), _stem(path))
         else:
             title, _, content = _text(path).strip("\r\n").partition("\n")
             yield Document(path, 1, _stem(path), title.strip(), content.strip(), _subjects_of(path))
@@ -77,11 +85,11 @@ def _stem(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """The text of a file. Raises DataError for one that is too large, or not in UTF-8."""
+    """Read the text of a file. Raises DataError for one that is too large, or not in UTF-8."""
     with open_source(path) as stream:
-        content = whole(stream, DOCUMENT)
+        content = read_all(stream, DOCUMENT)
     try:
-        return unmarked(content).decode()
+        return strip_marks(content).decode()
     except UnicodeDecodeError as error:
         raise DataError(f"cannot read {path}: {error}", "full texts are in UTF-8") from None
 
@@ -89,13 +97,13 @@ def _text(path: Path) -> str:
 def _subjects_of(path: Path) -> list[Named]:
     """The subjects of a text, one per line: a URI, a label, or a URI, a tab and its label."""
     subjects = find_source(path.parent, *(f"{_stem(path)}{suffix}" for suffix in _SUBJECTS))
-    cells = (line.strip().partition("\t")[0].strip() for line in (read_lines(subjects) if subjects else ()))
+    cells = (line.strip().partition("\t")[0].strip() for _, line in (read_lines(subjects) if subjects else ()))
     return [Named(cell, is_uri=False) for cell in cells if cell]
 
 
 def _tsv(path: Path, notes: list[str]) -> Iterator[Document]:
     row, without = 0, []
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in read_lines(path):
         text, tab, subjects = line.partition("\t")
         if tab:
             yield Document(path, number, str(row), text, "", _uris(subjects))
@@ -108,33 +116,22 @@ def _tsv(path: Path, notes: list[str]) -> Iterator[Document]:
         notes.append(f"{counted(len(without), 'line')} of {path.name} left out: no tab")
 
 
-def _csv(path: Path) -> Iterator[Document]:
-    for row, (number, cells) in enumerate(read_csv(path, ",")):
-        if "text" not in cells:
-            raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(cells)}")
-        title, text = cells.get("title", ""), cells["text"]
-        both = (title, text) if title else (text, "")
-        uid = cells.get("document_id", str(row))
-        yield Document(path, number, uid, *both, _uris(cells.get("subject_uris", "")))
-
-
 def _uris(cell: str) -> list[Named]:
     return [Named(uri, True) for uri in cell.split()]
 
 
-def _json_lines(path: Path) -> Iterator[Document]:
-    for row, (number, entry) in enumerate(read_objects(path)):
-        yield _of_object(path, number, entry, str(row))
-
-
-def _of_object(path: Path, number: int, entry: dict[str, object], uid: str) -> Document:
-    text, metadata = string_of(path, number, entry, "text", ""), entry.get("metadata")
+def _of_object(record: Record, uid: str) -> Document:
+    text, metadata = record.text("text"), record.cells.get("metadata")
     title = metadata.get("title") if isinstance(metadata, dict) else None
-    subjects = entry.get("subjects", [])
+    subjects = record.cells.get("subjects", [])
     if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
-        raise at(path, number, "subjects is not a list of objects", 'expected [{"uri": "..."}]')
+        raise record.error("subjects is not a list of objects", 'expected [{"uri": "..."}]')
     named = [
-        Named(string_of(path, number, each, "uri" if "uri" in each else "label"), "uri" in each) for each in subjects
+        Named(
+            record._replace(cells=subject).text("uri" if "uri" in subject else "label", required=True), "uri" in subject
+        )
+        for subject in subjects
     ]
+    uid = uid if record.cells.get("document_id") is None else record.text("document_id")
     both = (title, text) if isinstance(title, str) else (text, "")
-    return Document(path, number, string_of(path, number, entry, "document_id", uid), *both, named)
+    return Document(record.path, record.line, uid, *both, named)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xmcbench.data.rows import ROWS, Rows, at, batched
-from xmcbench.data.sources.source import Holding, Part, Place
-from xmcbench.data.sources.text_lines import read_lines
-from xmcbench.data.sources.writing import MARK, label_ids, rows_of, sides, texts_of, write_lines
-from xmcbench.data.sources.xc_raw import XCRaw
-from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.data.lines import at, parse_finite, read_lines
+from xmcbench.data.rows import ROWS, Rows, batch_rows
+from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Part, Place, instance_rows, label_ids
+from xmcbench.data.sources.text_lines import MARK, write_lines
+from xmcbench.data.sources.xc_raw import XCRaw, read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
-
-if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
 
 _PAIRS = "all_pairs.txt"
 
@@ -38,76 +33,68 @@ class Maclr(XCRaw):
         if held.test is None or pairs is None:
             return held
         notes: list[str] = []
-        read = partial(_with_pairs, held.test.path, held.labels.path, pairs, notes)
+        read = partial(_read_test, held.test.path, held.labels.path, pairs, notes)
         test = Part("instances", held.test.path, (held.test.path, held.labels.path, pairs), read, notes=notes)
         return Holding(held.labels, held.train, test, held.test_filter, held.train_filter)
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
-        for side, texts, pairs in sides(dataset):
-            write_instances(folder / f"{side}.json", rows_of(texts, pairs))
-        write_labels(folder / "lbl.json", zip(dataset.labels.uids, dataset.labels.titles, strict=True))
-        _, test = texts_of(dataset)
-        test_uids, label_uids = list(test.uids), list(dataset.labels.uids)
-        for uid in (*test_uids, *label_uids):
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        for side, texts, pairs in content.sides():
+            write_instances(folder / f"{SHORT_NAMES[side]}.json", instance_rows(texts, pairs))
+        write_labels(folder / "lbl.json", zip(content.labels.uids, content.labels.titles, strict=True))
+        uids, labels = list(content.test.uids), list(content.labels.uids)
+        for uid in (*uids, *labels):
             if uid.split() != [uid] or uid.startswith(MARK):
                 raise DataError(
                     f"uid {uid!r} contains a space, begins with a byte-order mark, or is empty",
                     "all_pairs.txt of the format maclr is separated by spaces",
                 )
-        pairs_of = zip(test_uids, label_ids(dataset.test_pairs()), strict=True)
-        write_lines(folder / _PAIRS, (f"{uid} {label_uids[label]} 1" for uid, ids in pairs_of for label in ids))
+        pairs_of = zip(uids, label_ids(content.test_pairs()), strict=True)
+        write_lines(folder / _PAIRS, (f"{uid} {labels[label]} 1" for uid, ids in pairs_of for label in ids))
 
 
-def _relevance(word: str, pairs: Path, number: int) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise at(pairs, number, f"{word!r} is not a number", "expected test uid, label uid and a number")
-    return value
-
-
-def _with_pairs(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> Iterator[Rows]:
-    """The test instances with the labels of their lines, or those of the file of pairs if no line has any."""
+def _read_pairs(path: Path, label_path: Path) -> dict[str, list[int]]:
+    """Read the label ids of every uid in the file of pairs."""
     uids = (uid for rows in read_rows(label_path, "labels", ROWS) for uid in rows.uids)
-    place = {uid: row for row, uid in enumerate(uids)}
-    by_uid: dict[str, list[int]] = {}
-    for number, line in enumerate(read_lines(pairs), 1):
-        words = line.split()
+    ids = {uid: row for row, uid in enumerate(uids)}
+    found: dict[str, list[int]] = {}
+    for number, line in read_lines(path):
+        words, hint = line.split(), "expected test uid, label uid and a number"
         if not words:
             continue
         if len(words) not in (2, 3):
-            raise at(pairs, number, "is not a pair", "expected test uid, label uid and a number")
-        if words[1] not in place:
-            raise at(pairs, number, f"there is no label {words[1]!r}", f"uids are those of {label_path.name}")
-        if len(words) == 2 or _relevance(words[2], pairs, number) > 0:
-            by_uid.setdefault(words[0], []).append(place[words[1]])
+            raise at(path, number, "is not a pair", hint)
+        if words[1] not in ids:
+            raise at(path, number, f"there is no label {words[1]!r}", f"uids are those of {label_path.name}")
+        relevance = parse_finite(words[2]) if len(words) == 3 else 1.0
+        if relevance is None:
+            raise at(path, number, f"{words[2]!r} is not a number", hint)
+        if relevance > 0:
+            found.setdefault(words[0], []).append(ids[words[1]])
+    return found
+
+
+def _read_test(path: Path, label_path: Path, pairs: Path, notes: list[str]) -> Iterator[Rows]:
+    """Read the test instances with the labels of their lines, or those of the file of pairs if no line has any."""
+    by_uid = _read_pairs(pairs, label_path)
     own = given = differing = known = 0
     for rows in read_rows(path, "instances", ROWS):
         own += len(rows.targets)
         known += sum(uid in by_uid for uid in rows.uids)
+        listed = [by_uid.get(uid, []) for uid in rows.uids]
         if own:
-            start = 0
-            for uid, length in zip(rows.uids, rows.lengths, strict=True):
-                listed = by_uid.get(uid, [])
-                differing += set(listed) != set(rows.targets[start : start + length])
-                start += length
+            ends = zip(listed, accumulate(rows.lengths), rows.lengths, strict=True)
+            differing += sum({*ids} != {*rows.targets[end - length : end]} for ids, end, length in ends)
             yield rows
-            continue
-        listed_rows = [by_uid.get(uid, []) for uid in rows.uids]
-        given += sum(map(len, listed_rows))
-        empty = zip(rows.uids, rows.titles, rows.contents, listed_rows, strict=True)
-        yield from batched(empty)
-    if known < len(by_uid):
-        missing = len(by_uid) - known
+        else:
+            given += sum(map(len, listed))
+            yield from batch_rows(zip(rows.uids, rows.titles, rows.contents, listed, strict=True))
+    if missing := len(by_uid) - known:
         verb = "is" if missing == 1 else "are"
         notes.append(f"{counted(missing, 'test uid')} of {pairs.name} {verb} not in {path.name}")
-    if own and differing:
+    if differing:
         instances = counted(differing, "test instance")
         notes.append(f"{pairs.name} lists other labels than {path.name} for {instances}; it is not used")
     if own and given:
-        raise DataError(
-            f"{path}: some instances have labels and some have theirs in {pairs.name}", "give target_ind to all or none"
-        )
+        what = f"{path}: some instances have labels and some have theirs in {pairs.name}"
+        raise DataError(what, "give target_ind to all or none")

@@ -1,4 +1,4 @@
-"""What a layout of files has to say: whether it recognizes a place, what is there, and its rows.
+"""The interface of a layout: whether it recognizes a place, what files are there, and their rows.
 
 A layout is a class derived from ``Source``. Those of other packages are found by the entry-point group
 ``xmcbench.sources``. Importing a layout must stay cheap: heavy packages are imported where rows are read.
@@ -10,24 +10,29 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from xmcbench.data.compression import find_source
-from xmcbench.data.rows import Kind, Located, Places, Rows, batched
+from xmcbench.data.rows import Kind, Located, Places, Rows, batch_rows
 from xmcbench.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
+    from scipy.sparse import csr_matrix
+
+    from xmcbench.texts import Texts
 
 #: The filter files of the test and of the training instances, under their common names. Any folder may have them.
 TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
+#: The sides of a dataset as the layouts of the Extreme Classification repository and of PECOS call them.
+SHORT_NAMES = {"train": "trn", "test": "tst"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a dataset is said to be: a folder, a file, or an id that some layout knows; and how to read it."""
+    """The place of a dataset: a folder, a file, or an id that some layout knows; and options of reading it."""
 
     given: str
     path: Path
@@ -42,9 +47,9 @@ class Place:
 class Part:
     """The training instances, the test instances, the labels or the documents of a source.
 
-    path: what errors name. files: all files that the rows depend on. read: yields the rows. places: where these come
-    from; without it, every line of ``path`` is a row. notes: what the reader left out or assumed; complete once all
-    rows have been read.
+    path: the file that errors name. files: all files that the rows depend on. read: yields the rows. places: their
+    files and lines; without it, every line of ``path`` is a row. notes: sentences on what the reader left out or
+    assumed; complete once all rows have been read.
     """
 
     kind: Kind
@@ -65,7 +70,7 @@ class Part:
     ) -> Part:
         """A part whose rows come with their file and their line, which are remembered while it is read."""
         places = Places()
-        return cls(kind, path, files, lambda: batched(places.noted(rows())), places, [] if notes is None else notes)
+        return cls(kind, path, files, lambda: batch_rows(places.note(rows())), places, [] if notes is None else notes)
 
     def place(self, row: int) -> tuple[Path, int]:
         """The file and the line of a row that was read."""
@@ -81,7 +86,7 @@ class Filters(TypedDict):
 
 @dataclass(frozen=True)
 class Holding:
-    """What a source holds.
+    """The parts of a source.
 
     train, test: None where there is none; a missing one is drawn from the other. test_filter, train_filter: filter
     files. notes: one sentence for each thing that is there and not used.
@@ -96,10 +101,36 @@ class Holding:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Everything that is read."""
-        parts = [each for each in (self.train, self.test, self.labels) if each is not None]
-        filters = [each for each in (self.test_filter, self.train_filter) if each is not None]
-        return tuple(dict.fromkeys([*(path for part in parts for path in part.files), *filters]))
+        """All files that are read."""
+        parts = [path for part in (self.train, self.test, self.labels) if part for path in part.files]
+        return tuple(dict.fromkeys([*parts, *filter(None, (self.test_filter, self.train_filter))]))
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of a dataset that is to be written: texts and pairs."""
+
+    train: Texts
+    test: Texts
+    labels: Texts
+    train_pairs: Callable[[], csr_matrix]
+    test_pairs: Callable[[], csr_matrix]
+
+    def sides(self) -> Iterator[tuple[str, Texts, csr_matrix]]:
+        """``train`` and ``test``: the texts and the pairs."""
+        yield "train", self.train, self.train_pairs()
+        yield "test", self.test, self.test_pairs()
+
+
+def label_ids(pairs: csr_matrix) -> Iterator[list[int]]:
+    """The label ids of every row."""
+    for first, end in pairwise(pairs.indptr.tolist()):
+        yield pairs.indices[first:end].tolist()
+
+
+def instance_rows(texts: Texts, pairs: csr_matrix) -> Iterator[tuple[str, str, str, list[int]]]:
+    """Every instance as (uid, title, content, label ids)."""
+    return zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
 
 
 class Source(ABC):
@@ -119,14 +150,14 @@ class Source(ABC):
     @classmethod
     @abstractmethod
     def recognize(cls, place: Place) -> bool:
-        """Whether this is the layout of a place, by the names of its files. Reads none of them."""
+        """Tell whether a place has this layout, by the names of its files. Reads none of them."""
 
     @abstractmethod
     def holding(self) -> Holding:
-        """What is there. Reads little. Raises DataError where a file that the layout requires is missing."""
+        """Return the parts. Reads little. Raises DataError where a file that the layout requires is missing."""
 
     def documents(self) -> Part:
-        """The test instances, or the training instances if there are no others, without their labels.
+        """Return the test instances, or the training instances if there are no others, without their labels.
 
         Raises what ``holding`` raises.
         """
@@ -137,12 +168,12 @@ class Source(ABC):
         read = part.read
 
         def rows() -> Iterator[Rows]:
-            return (each._replace(targets=array("i"), lengths=[0] * len(each.uids)) for each in read())
+            return (batch._replace(targets=array("i"), lengths=[0] * len(batch.uids)) for batch in read())
 
         return replace(part, kind="documents", read=rows)
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         """Write a dataset into an empty folder, so that reading it gives the same dataset.
 
         flatten: in a layout with one text per line, make every run of white space a space. Raises DataError, without
@@ -151,5 +182,5 @@ class Source(ABC):
         raise UsageError(f"the format {cls.name} is read-only", "see `xmcbench data export --help`")
 
     def filters(self) -> Filters:
-        """The filter files of a folder; a file has none."""
+        """Return the filter files of a folder; a file has none."""
         return {"test_filter": self.place.find(*TEST_FILTER), "train_filter": self.place.find(*TRAIN_FILTER)}

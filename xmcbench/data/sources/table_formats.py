@@ -7,17 +7,12 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from xmcbench.data.sources.csv_rows import write_csv
-from xmcbench.data.sources.json_lines import write_objects
-from xmcbench.data.sources.source import Place
+from xmcbench.data.sources.records import write_csv, write_objects
+from xmcbench.data.sources.source import Content, Place, instance_rows
 from xmcbench.data.sources.tables import Tables
-from xmcbench.data.sources.writing import LONG_NAMES, rows_of, sides
 from xmcbench.storage.atomic import atomic_file
-
-if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
 
 #: An entry of a table: texts, and the uids of the labels of an instance.
 _Entry = dict[str, str | list[str]]
@@ -33,22 +28,20 @@ class _Written(Tables):
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
-        return False  # what it writes is recognized by Tables
+        return False  # ``Tables`` recognizes these files
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
-        uids = list(dataset.labels.uids)
-        labels: Iterator[_Entry] = (
-            {"uid": uid, "title": title} for uid, title in zip(uids, dataset.labels.titles, strict=True)
-        )
-        cls.write_table(folder / f"labels{cls.suffix}", labels, ("uid", "title"))
-        for side, texts, pairs in sides(dataset):
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
+        columns = ("uid", "title", "text", "labels")
+        uids = list(content.labels.uids)
+        labels = zip(uids, content.labels.titles, strict=True)
+        cls.write_table(folder / f"labels{cls.suffix}", (dict(zip(columns, row)) for row in labels), columns[:2])
+        for side, texts, pairs in content.sides():
             entries: Iterator[_Entry] = (
-                {"uid": uid, "title": title, "text": content, "labels": [uids[each] for each in ids]}
-                for uid, title, content, ids in rows_of(texts, pairs)
+                {"uid": uid, "title": title, "text": text, "labels": [uids[label] for label in ids]}
+                for uid, title, text, ids in instance_rows(texts, pairs)
             )
-            name = LONG_NAMES[side]
-            cls.write_table(folder / f"{name}{cls.suffix}", entries, ("uid", "title", "text", "labels"))
+            cls.write_table(folder / f"{side}{cls.suffix}", entries, columns)
 
     @classmethod
     @abstractmethod
@@ -92,8 +85,7 @@ class Parquet(_Written):
         import pyarrow as pa
         from pyarrow import parquet
 
-        types = {"labels": pa.list_(pa.string())}
-        schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])
+        schema = pa.schema([(name, pa.list_(pa.string()) if name == "labels" else pa.string()) for name in columns])
         with atomic_file(path) as stream, parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
             while batch := [*islice(entries, _ROWS)]:
                 writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))

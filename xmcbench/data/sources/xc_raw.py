@@ -1,18 +1,25 @@
-"""The raw-text layout of the Extreme Classification repository: trn, tst and lbl as JSON lines."""
+"""The raw-text layout of the Extreme Classification repository: ``trn``, ``tst`` and ``lbl`` as JSON lines.
+
+An instance is an object with ``uid``, ``title``, ``content`` and ``target_ind``, the 0-based line numbers of its labels
+in lbl; a label has a ``title`` and optionally a ``uid``. Values are kept as they are: a uid of digits keeps its leading
+zeros, HTML entities are not decoded. ``target_rel`` is not read: a pair is known or it is not. In a file without
+pairs, no instance has a ``target_ind``.
+"""
 
 from __future__ import annotations
 
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xmcbench.data.rows import ROWS, Kind
-from xmcbench.data.sources.source import Holding, Part, Place, Source
-from xmcbench.data.xc_text import read_rows, write_instances, write_labels
+from xmcbench.data.compression import atomic_gzip
+from xmcbench.data.lines import at, number_lines
+from xmcbench.data.rows import ROWS, Kind, Row, Rows, batch_rows
+from xmcbench.data.sources.records import parse_object
+from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Part, Place, Source, instance_rows
 from xmcbench.errors import DataError
-
-if TYPE_CHECKING:
-    from xmcbench.data.dataset import Dataset
 
 
 class XCRaw(Source):
@@ -26,32 +33,95 @@ class XCRaw(Source):
         return place.find("lbl.json", "trn.json") is not None
 
     def holding(self) -> Holding:
-        paths = {name: self.place.find(f"{name}.json") for name in ("trn", "tst", "lbl")}
-        labels, train, test = paths["lbl"], paths["trn"], paths["tst"]
-        missing = "lbl" if labels is None else "trn, tst" if train is None and test is None else ""
-        if labels is None or missing:
-            names = ", ".join(f"{name}.json.gz" for name in missing.split(", "))
-            raise DataError(
-                f"{self.place.path} has no {names}", "a dataset folder holds trn, tst and lbl as .json.gz or .json"
-            )
-        return Holding(
-            json_part(labels, "labels"),
-            json_part(train, "instances") if train else None,
-            json_part(test, "instances") if test else None,
-            **self.filters(),
-        )
+        labels, train, test = (self.place.find(f"{name}.json") for name in ("lbl", "trn", "tst"))
+        if labels is None or not (train or test):
+            missing = "trn.json.gz, tst.json.gz" if labels else "lbl.json.gz"
+            hint = "a dataset folder holds trn, tst and lbl as .json.gz or .json"
+            raise DataError(f"{self.place.path} has no {missing}", hint)
+        instances = (json_part(path, "instances") if path else None for path in (train, test))
+        return Holding(json_part(labels, "labels"), *instances, **self.filters())
 
     @classmethod
-    def write(cls, dataset: Dataset, folder: Path, flatten: bool) -> None:
-        from xmcbench.data.sources.writing import rows_of, sides
+    def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         from xmcbench.data.xc_matrix import write_matrix
 
-        for side, texts, pairs in sides(dataset):
-            write_instances(folder / f"{side}.json.gz", rows_of(texts, pairs))
-            write_matrix(folder / f"{side}_X_Y.txt", pairs)
-        write_labels(folder / "lbl.json.gz", zip(dataset.labels.uids, dataset.labels.titles, strict=True))
+        for side, texts, pairs in content.sides():
+            write_instances(folder / f"{SHORT_NAMES[side]}.json.gz", instance_rows(texts, pairs))
+            write_matrix(folder / f"{SHORT_NAMES[side]}_X_Y.txt", pairs)
+        write_labels(folder / "lbl.json.gz", zip(content.labels.uids, content.labels.titles, strict=True))
 
 
 def json_part(path: Path, kind: Kind) -> Part:
     """A JSON-lines file of this layout; its rows depend on no other file."""
     return Part(kind, path, (path,), partial(read_rows, path, kind, ROWS))
+
+
+def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
+    """The rows of a JSON-lines file (.gz or plain), at most ``size`` at a time.
+
+    Labels without a uid get their row number; either all have one or none. The same holds for the ``target_ind`` of
+    instances. Raises DataError with file and line if a line is not a JSON object in UTF-8, lacks a key or has a value
+    of the wrong type, or if a label has no text.
+    """
+    return batch_rows(_rows(path, kind == "labels"), size)
+
+
+def _rows(path: Path, is_label: bool) -> Iterator[Row]:
+    key, named = ("uid", "labels have a uid") if is_label else ("target_ind", "instances have a target_ind")
+    has_key = None
+    for number, line in number_lines(path):
+        entry = parse_object(path, number, line, "expected one JSON object per line, no blank lines")
+        if has_key is None:
+            has_key = key in entry
+        if has_key != (key in entry):
+            raise at(
+                path, number, f"some {named} and some have none", f"give every {named.split()[0][:-1]} one, or none"
+            )
+        if is_label:
+            entry.setdefault("uid", str(number - 1))
+            entry["content"] = ""
+        uid, title, content = entry.get("uid"), entry.get("title"), entry.get("content", "")
+        # json creates no subclasses, and `type is` is the fastest test.
+        if type(uid) is not str or type(title) is not str or type(content) is not str:
+            raise _ill_typed(path, number, entry)
+        if is_label and not title.strip():
+            raise at(path, number, "the label has no text", "every label needs a title")
+        yield uid, title, content, () if is_label else _targets(path, number, entry.get("target_ind", []))
+
+
+def _targets(path: Path, number: int, targets: object) -> array[int]:
+    if not isinstance(targets, list) or not set(map(type, targets)) <= {int}:
+        raise at(path, number, "target_ind is not a list of integers", "expected 0-based line numbers of lbl")
+    try:
+        return array("i", targets)
+    except OverflowError:
+        what = f"target_ind {max(targets, key=abs)} is out of range"
+        raise at(path, number, what, "0-based line numbers of lbl") from None
+
+
+def _ill_typed(path: Path, number: int, entry: Mapping[str, object]) -> DataError:
+    values = {"content": "", **entry}
+    key = next(key for key in ("uid", "title", "content") if not isinstance(values.get(key), str))
+    if key not in entry:
+        return at(path, number, f"{key} is missing", 'a row looks like {"uid": "7", "title": "..."}')
+    return at(path, number, f"{key} is {json.dumps(entry[key])[:40]}, not a string", "put it in quotes")
+
+
+def write_instances(path: Path, rows: Iterable[Row]) -> None:
+    """Write instances as (uid, title, content, label ids), gzipped where the name ends in .gz.
+
+    Equal rows give equal bytes.
+    """
+    with atomic_gzip(path) as stream:
+        for uid, title, content, labels in rows:
+            ids = [int(label) for label in labels]
+            row = {"uid": uid, "title": title, "content": content, "target_ind": ids, "target_rel": [1.0] * len(ids)}
+            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+
+
+def write_labels(path: Path, rows: Iterable[tuple[str, str]]) -> None:
+    """Write labels as (uid, title), gzipped where the name ends in .gz; equal rows give equal bytes."""
+    with atomic_gzip(path) as stream:
+        for uid, title in rows:
+            row = {"uid": uid, "title": title}
+            stream.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
