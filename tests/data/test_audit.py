@@ -15,8 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 from xmcbench import load_dataset
 from xmcbench.data import audit as audits
-from xmcbench.data.audit import NEAR, audit, near_pairs
-from xmcbench.data.audit import unknown_letters
+from xmcbench.data.audit import NEAR, audit, near_pairs, unknown_letters
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from xmcbench.data.fetching import LOCK, fetch_data
 from xmcbench.data.unpacking import unpack
 from xmcbench.errors import DataError, StorageError, UsageError
 
-QUICK = Patience(timeout_s=0.3, slowest=64, attempts=3, pause_s=0.0)
+QUICK = Patience(timeout_s=0.3, attempts=3, pause_s=0.0)
 CONTENT = bytes(range(256)) * 400
 
 #: What is no head of an answer.

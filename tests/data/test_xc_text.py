@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmcbench.data.sources.xc_raw import json_part
+from xmcbench.data.sources.xc_raw import json_part, read_rows, write_instances, write_labels
 from xmcbench.data.store import load_corpus
-from xmcbench.data.sources.xc_raw import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
 from xmcbench.texts import Texts
 
@@ -140,6 +139,6 @@ def test_a_file_without_pairs_has_no_target_ind(tmp_path):
 
 
 def test_a_batch_of_long_texts_has_fewer_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.sources.xc_raw.CHARACTERS", 10)
+    monkeypatch.setattr("xmcbench.data.rows.CHARACTERS", 10)
     write_instances(tmp_path / "trn.json", [(str(row), "title", "content", []) for row in range(3)])
     assert [len(batch.uids) for batch in read_rows(tmp_path / "trn.json", "instances", 9)] == [1, 1, 1]

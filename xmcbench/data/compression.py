@@ -34,7 +34,7 @@ def suffix_of(path: Path) -> str:
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[BinaryIO]:
+def open_source(path: Path) -> Iterator[io.BufferedReader]:
     """The decompressed bytes of ``path``; its suffix (.gz, .xz) gives the compression.
 
     A gzip file without the suffix is read too: no text begins as one does. Raises DataError if the file is missing,
@@ -50,7 +50,7 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
     with raw:
         try:
-            yield cast(BinaryIO, io.BufferedReader(_decompress(raw, path.suffix), _BUFFER))
+            yield io.BufferedReader(_decompress(raw, path.suffix), _BUFFER)
         except Unreadable as error:
             raise DataError(f"cannot read {path}: {error}") from None
         except EOFError:

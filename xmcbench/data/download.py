@@ -117,9 +117,7 @@ class _Download:
                 if start and response.status_code == 416:
                     if response.headers.get("Content-Range") == f"bytes */{start}":
                         return  # all of it is here: the process ended before the file was renamed
-                    raise _Refused(
-                        "the partial file does not match the file on the server: delete the .part file and try again"
-                    )
+                    raise _Refused("the partial file does not match the file on the server: delete the .part file")
                 self._take(response, start)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
             raise _Refused(visible(str(error))) from None

@@ -21,11 +21,10 @@ def lone_return(path: Path, line: int) -> DataError:
     return at(path, line, "has a line end of CR alone", "convert the line ends to LF, for example with tr '\\r' '\\n'")
 
 
-def strip_marks(start: bytes) -> bytes:
+def strip_marks(start: bytes, once: bool = False) -> bytes:
     """Return the beginning of a file without byte-order marks: a program may have put one before that of another."""
-    while start.startswith(BOM_UTF8):
-        start = start.removeprefix(BOM_UTF8)
-    return start
+    stripped = start.removeprefix(BOM_UTF8)
+    return stripped if once or stripped == start else strip_marks(stripped)
 
 
 def number_lines(path: Path, keep_mark: bool = False) -> Iterator[tuple[int, str]]:
@@ -35,10 +34,8 @@ def number_lines(path: Path, keep_mark: bool = False) -> Iterator[tuple[int, str
     """
     with open_source(path) as stream:
         for number, line in enumerate(lines(stream), 1):
-            if number == 1:
-                line = line.removeprefix(BOM_UTF8) if keep_mark else strip_marks(line)
             try:
-                text = line.decode()
+                text = (line if number > 1 else strip_marks(line, once=keep_mark)).decode()
             except UnicodeDecodeError:
                 raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
             yield number, text

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from xmcbench.data import load_dataset, rows
-from xmcbench.data.sources import portions as bounds
-from xmcbench.data.sources.portions import portions
+from xmcbench.data.sources import arrow_tables as bounds
+from xmcbench.data.sources.arrow_tables import portions
 from xmcbench.errors import DataError
 from xmcbench.storage.reading import FLAG, Unreadable
 
@@ -163,7 +163,7 @@ def test_an_allocation_that_fails_is_not_taken_for_damage(tmp_path, own_cache, m
     folder = saved(tmp_path / "data", batch(text=pa.array(["x"]), labels=pa.array(["a"])))
     for split in ("train", "test"):
         parquet.write_table(pa.table({"text": ["x"], "labels": ["a"]}), tmp_path / f"{split}.parquet")
-    monkeypatch.setattr("xmcbench.data.sources.portions.portions", fail)
+    monkeypatch.setattr("xmcbench.data.sources.arrow_tables.portions", fail)
     for place in (folder, tmp_path):
         with pytest.raises(DataError, match="it takes more memory than there is"):
             load_dataset(place)
@@ -176,7 +176,7 @@ def test_rows_are_counted_before_they_are_read(tmp_path, own_cache, monkeypatch)
     for split in ("train", "test"):
         parquet.write_table(many, tmp_path / f"{split}.parquet")
     monkeypatch.setattr("xmcbench.data.sources.records.Record", None)
-    monkeypatch.setattr("xmcbench.data.sources.records._ROWS", 10)  # of Parquet, the first batch is not too many
+    monkeypatch.setattr("xmcbench.data.sources.arrow_tables._ROWS", 10)  # of Parquet, the first batch is not too many
     for place in (folder, tmp_path):
         with pytest.raises(DataError, match="reading 101 rows and 0 pairs takes more than the limit"):
             load_dataset(place)

@@ -7,8 +7,8 @@ from scipy.sparse import csr_matrix
 
 from xmcbench.data import export, load_dataset
 from xmcbench.data.exchange import formats
-from xmcbench.data.xc_matrix import write_filter
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.xc_matrix import write_filter
 from xmcbench.errors import DataError
 
 #: Formats that hold any text.

@@ -170,7 +170,7 @@ def types():
 def test_a_text_is_one_whatever_its_type_is(made, tmp_path, monkeypatch, text, labels):
     import pyarrow as pa
 
-    monkeypatch.setattr("xmcbench.data.sources.records._ROWS", 3)
+    monkeypatch.setattr("xmcbench.data.sources.arrow_tables._ROWS", 3)
 
     expected = load_dataset(made({"train.jsonl": [json.dumps(row) for row in ROWS]}, "expected") / "train.jsonl")
     long = "which is longer than the twelve bytes that a view holds itself"
@@ -231,7 +231,7 @@ def test_a_broken_json_file_is_one_error_with_the_number_of_the_row(made, conten
 
 
 def test_a_large_array_is_refused(made, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.sources.json_lines._ARRAY", 100)
+    monkeypatch.setattr("xmcbench.data.sources.records._ARRAY", 100)
     folder = made({"train.json": json.dumps(ROWS * 10), **TEST})
     with pytest.raises(DataError, match=r"cannot read .*train\.json: an array, which is read at once, takes more than"):
         load_dataset(folder)

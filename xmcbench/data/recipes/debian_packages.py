@@ -83,7 +83,11 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
         read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
         for packages, translations in zip(files[::2], files[1::2], strict=True)
     ]
-    (_write_new_packages if recipe.next_release else _write_release)(*releases, out=out)
+    if recipe.next_release:
+        before, after = releases
+        _write_new_packages(before, after, out)
+    else:
+        _write_release(releases[0], out)
 
 
 def read_packages(
@@ -192,9 +196,9 @@ def _write_release(packages: Mapping[str, Package], out: Path) -> None:
     ]
     if not instances:
         raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
-    labels = [packages[name] for name in sorted({name for _, names in instances for name in names})]
+    targets = [packages[name] for name in sorted({name for _, names in instances for name in names})]
     training = [instance for instance in instances if is_training(instance[0].name)]
-    _write(labels, training, [instance for instance in instances if not is_training(instance[0].name)], out)
+    _write(targets, training, [instance for instance in instances if not is_training(instance[0].name)], out)
 
 
 def _write_new_packages(before: Mapping[str, Package], after: Mapping[str, Package], out: Path) -> None:
@@ -216,8 +220,8 @@ def _write_new_packages(before: Mapping[str, Package], after: Mapping[str, Packa
     if not testing:
         raise DataError("no package of the next release refers to a new one", "are the two indices of one release?")
     unseen = new & {name for _, names in testing for name in names}
-    labels = [before[name] if name in seen else after[name] for name in sorted(seen | unseen)]
-    _write(labels, training, testing, out)
+    targets = [before[name] if name in seen else after[name] for name in sorted(seen | unseen)]
+    _write(targets, training, testing, out)
 
 
 def _write(labels: Sequence[Package], training: Sequence[_Instance], testing: Sequence[_Instance], out: Path) -> None:

@@ -98,16 +98,19 @@ def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
-    found: dict[str, tuple[str, ...]] = {}
-    for column, feature in features.items() if isinstance(features, dict) else ():
-        while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
-            feature = feature["feature"]  # a list of codes
-        if isinstance(feature, list) and feature:
-            feature = feature[0]
-        names = feature.get("names") if isinstance(feature, dict) else None
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            found[column] = tuple(names)
-    return found
+    named = {column: _names(feature) for column, feature in features.items()} if isinstance(features, dict) else {}
+    return {column: names for column, names in named.items() if names}
+
+
+def _names(feature: object) -> tuple[str, ...]:
+    if isinstance(feature, list) and feature:
+        return _names(feature[0])
+    if not isinstance(feature, dict):
+        return ()
+    if isinstance(feature.get("feature"), dict):
+        return _names(feature["feature"])  # a list of codes
+    names = feature.get("names")
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
 def portions(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -58,12 +58,10 @@ class LabelColumn:
         """Raise DataError where all cells are vectors of zeros and ones, of one length."""
         if self._first is not None and self._is_vector and self._is_certain:
             cell = str(self._first.cells[self._name])[:40]
-            raise self._first.error(
-                f"{self._name} is {cell!r}, a vector of {len(self._digits)} zeros and ones as in every row, not the "
-                "labels",
-                "give every row the labels at its ones; labels that are such codes need a table labels.csv with uid and "
-                "title",
-            )
+            what = f"a vector of {len(self._digits)} zeros and ones as in every row, not the labels"
+            hint = "labels that are such codes need a table labels.csv with uid and title"
+            hint = f"give every row the labels at its ones; {hint}"
+            raise self._first.error(f"{self._name} is {cell!r}, {what}", hint)
 
     def note(self, file: str) -> list[str]:
         """A note where commas seem to separate the labels, and the separator does not."""

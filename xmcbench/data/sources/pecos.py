@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from xmcbench.data.lines import at, parse_finite, read_lines, read_texts
 from xmcbench.data.rows import Row, batch_rows
@@ -78,7 +78,7 @@ class Text2Text(Pecos):
     name = "text2text"
     title = "PECOS text2text: training-data.txt, test-data.txt (0,1,2<TAB>text), output-labels.txt"
 
-    _FILES = {"train": "training-data.txt", "test": "test-data.txt"}
+    _FILES: ClassVar[Mapping[str, str]] = {"train": "training-data.txt", "test": "test-data.txt"}
 
     @classmethod
     def recognize(cls, place: Place) -> bool:
@@ -86,7 +86,9 @@ class Text2Text(Pecos):
 
     def part(self, name: str, labels: Path) -> Part | None:
         path = self.place.find(self._FILES[name])
-        return path and Part("instances", path, (path, labels), lambda: batch_rows(_read_lines(path, labels)))
+        if path is None:
+            return None
+        return Part("instances", path, (path, labels), lambda: batch_rows(_read_lines(path, labels)))
 
     write = Source.write
 

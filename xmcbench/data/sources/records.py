@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -134,6 +134,7 @@ def read_records(paths: Iterable[Path], columns: Iterable[str] = ()) -> Iterator
     Raises DataError with file and line.
     """
     wanted = frozenset(columns)
+    readers: dict[str, Callable[[Path], Iterator[Record]]]
     readers = {".csv": read_csv, ".tsv": partial(read_csv, delimiter="\t"), ".jsonl": read_objects, ".json": _read_json}
     for path in paths:
         if reader := readers.get(suffix_of(path)):
@@ -175,7 +176,8 @@ def read_csv(path: Path, delimiter: str = ",") -> Iterator[Record]:
 
     def texts() -> Iterator[str]:
         nonlocal line  # a quoted cell may span several
-        for line, text in number_lines(path):
+        for number, text in number_lines(path):
+            line = number
             yield text
 
     header: list[str] = []
@@ -217,7 +219,7 @@ def read_objects(path: Path) -> Iterator[Record]:
 def _read_json(path: Path) -> Iterator[Record]:
     """The rows of a .json file: JSON Lines, or an array of objects. Raises DataError with file and number."""
     with open_source(path) as stream:
-        is_array = strip_marks(stream.peek(1024)).lstrip().startswith(b"[")  # type: ignore[attr-defined]
+        is_array = strip_marks(stream.peek(1024)).lstrip().startswith(b"[")
         content = read_all(stream, _ARRAY, "an array, which is read at once,") if is_array else b""
     if not is_array:
         yield from read_objects(path)

@@ -34,8 +34,10 @@ class _Written(Tables):
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
         columns = ("uid", "title", "text", "labels")
         uids = list(content.labels.uids)
-        labels = zip(uids, content.labels.titles, strict=True)
-        cls.write_table(folder / f"labels{cls.suffix}", (dict(zip(columns, row)) for row in labels), columns[:2])
+        labels: Iterator[_Entry] = (
+            {"uid": uid, "title": title} for uid, title in zip(uids, content.labels.titles, strict=True)
+        )
+        cls.write_table(folder / f"labels{cls.suffix}", labels, columns[:2])
         for side, texts, pairs in content.sides():
             entries: Iterator[_Entry] = (
                 {"uid": uid, "title": title, "text": text, "labels": [uids[label] for label in ids]}

@@ -118,13 +118,13 @@ def write_lines(path: Path, lines: Iterable[str], what: str = "text", flatten: b
     """Write one text per line, UTF-8. Raises DataError for a text that is not one line, unless it may be flattened."""
     with atomic_file(path) as stream:
         for number, text in enumerate(lines):
-            if "\n" in text or "\r" in text:
-                if not flatten:
-                    raise DataError(f"the {what} {text[:60]!r} has a line break, which {path.name} cannot hold", _HINT)
-                text = one_line(text)
-            if not number and text.startswith(MARK):
-                text = MARK + text  # of which a reader takes off the first
-            stream.write(f"{text}\n".encode())
+            has_break = "\n" in text or "\r" in text
+            if has_break and not flatten:
+                raise DataError(f"the {what} {text[:60]!r} has a line break, which {path.name} cannot hold", _HINT)
+            line = one_line(text) if has_break else text
+            # A reader takes the first mark off.
+            mark = MARK if not number and line.startswith(MARK) else ""
+            stream.write(f"{mark}{line}\n".encode())
 
 
 def write_instance_lines(path: Path, texts: Texts, flatten: bool) -> None:

@@ -38,8 +38,8 @@ class XCRaw(Source):
             missing = "trn.json.gz, tst.json.gz" if labels else "lbl.json.gz"
             hint = "a dataset folder holds trn, tst and lbl as .json.gz or .json"
             raise DataError(f"{self.place.path} has no {missing}", hint)
-        instances = (json_part(path, "instances") if path else None for path in (train, test))
-        return Holding(json_part(labels, "labels"), *instances, **self.filters())
+        instances = [json_part(path, "instances") if path else None for path in (train, test)]
+        return Holding(json_part(labels, "labels"), instances[0], instances[1], **self.filters())
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -67,16 +67,14 @@ def read_rows(path: Path, kind: Kind, size: int) -> Iterator[Rows]:
 
 
 def _rows(path: Path, is_label: bool) -> Iterator[Row]:
-    key, named = ("uid", "labels have a uid") if is_label else ("target_ind", "instances have a target_ind")
+    key, what = ("uid", "label") if is_label else ("target_ind", "instance")
     has_key = None
     for number, line in number_lines(path):
         entry = parse_object(path, number, line, "expected one JSON object per line, no blank lines")
         if has_key is None:
             has_key = key in entry
         if has_key != (key in entry):
-            raise at(
-                path, number, f"some {named} and some have none", f"give every {named.split()[0][:-1]} one, or none"
-            )
+            raise at(path, number, f"some {what}s have a {key} and some have none", f"give every {what} one, or none")
         if is_label:
             entry.setdefault("uid", str(number - 1))
             entry["content"] = ""
