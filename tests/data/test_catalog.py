@@ -176,7 +176,7 @@ def test_the_default_is_the_dataset_whose_card_says_so(root):
 
 
 def test_without_a_default_a_dataset_must_be_named(root, monkeypatch):
-    monkeypatch.setattr("xmcbench.data.catalog.bundled", list)
+    monkeypatch.setattr("xmcbench.data.catalog.find_bundled", list)
     (root / "tea").mkdir()
     (root / "tea" / "card.toml").write_text(CARD)
     with pytest.raises(UsageError, match=r"no dataset is given \(--dataset NAME\|FOLDER"):

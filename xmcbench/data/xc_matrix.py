@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 #: Values are kept as float32, and ids as int32.
-_LARGEST, _MOST = float(np.finfo(np.float32).max), np.iinfo(np.int32).max
+_LARGEST, _MOST = 3.4028235e38, np.iinfo(np.int32).max
 
 _ID = re.compile(r"[0-9]{1,18}")
 
