@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xmcbench.data import load_dataset
-from xmcbench.data.derivation import draw
+from xmcbench.data.opening import draw
 from xmcbench.data.synthesis import synthesize
 from xmcbench.errors import DataError
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from xmcbench.data import build, load_dataset
 from xmcbench.data.card import read_card
 from xmcbench.data.catalog import find
-from xmcbench.data.compression import sha256_unpacked
 from xmcbench.data.recipes import long_texts
+from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.errors import DataError
 
 ABSTRACT = "Old maps of the north. " + "They show many small lakes and rivers. " * 6 + "Nobody has drawn them since!"

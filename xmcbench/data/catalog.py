@@ -217,8 +217,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
     Raises what ``locate`` raises, and DataError if the data are missing or broken, and inside a cell.
     """
-    from xmcbench.data.dataset import open_dataset, with_documents
-    from xmcbench.data.derivation import derive
+    from xmcbench.data.opening import derive, open_dataset, with_documents
 
     check_open("a dataset")
     documents = place_of(name_or_place).options.get("documents")

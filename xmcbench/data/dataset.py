@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from xmcbench import arrow
 from xmcbench.data.card import Card, Filter
-from xmcbench.data.lines import at
 from xmcbench.data.sealing import check_open
-from xmcbench.data.sources.source import TEST_FILTER, Holding, Source
-from xmcbench.data.splitting import Split, split
-from xmcbench.data.store import Corpus, get_cached, get_corpus
+from xmcbench.data.sources.source import TEST_FILTER
+from xmcbench.data.store import Corpus, get_cached
 from xmcbench.errors import DataError, UsageError
 from xmcbench.metrics.filters import longest
 from xmcbench.metrics.propensity import MIN_INSTANCES
-from xmcbench.output.escaping import visible
 from xmcbench.storage.cache import cache_root
 from xmcbench.storage.canonical import sha256_json
 from xmcbench.storage.fingerprint import fingerprint
@@ -30,9 +26,6 @@ from xmcbench.texts import Texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-#: More source files than these are named by their folders.
-_MANY = 64
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,62 +225,3 @@ def _filter_digest(path: Path) -> str:
     except (OSError, ValueError) as error:
         hint = "delete its folder: it will be regenerated"
         raise DataError(f"cannot read the filter {path}: {error}", hint) from None
-
-
-def open_dataset(source: Source, card: Card) -> Dataset:
-    """Open the dataset of a source. Its files are read and checked the first time.
-
-    A missing training or test set is drawn from the other. Raises DataError when a file is missing, damaged, breaks the
-    format, or is not the one the card names by its SHA-256; UsageError for invalid options of the place.
-    """
-    drawn = Split.of(source.place.options)
-    holding = source.holding()
-    _check_sums(holding, card, source.place.path)
-    labels = get_corpus(holding.labels, source)
-    parts = [part for part in (holding.train, holding.test) if part is not None]
-    if not parts:
-        raise DataError(f"{source.place.path} has no instances", "a dataset needs documents to train on or to test on")
-    corpora = [get_corpus(part, source) for part in parts]
-    for part, corpus in zip(parts, corpora, strict=True):
-        if corpus.highest >= labels.rows:
-            count = f"{holding.labels.path.name} has {labels.rows} labels: 0..{labels.rows - 1}"
-            raise at(part.path, corpus.highest_line, f"target_ind {corpus.highest} is out of range", count)
-    notes = [*holding.notes, *(note for corpus in (labels, *corpora) for note in corpus.notes)]
-    pairs = None
-    if len(corpora) == 1:
-        corpora, note = split(corpora[0], labels.rows, drawn)
-        notes.append(note)
-        if holding.test_filter:
-            notes.append(f"{holding.test_filter.name} is not used: it numbers the rows of another test set")
-    else:
-        unused = [name for name in ("test_share", "split_seed") if name in source.place.options]
-        notes += [f"{name} is not used: there are a training and a test set" for name in unused]
-        if holding.test_filter:
-            pairs = filter_store(holding.test_filter, corpora[1].rows, labels.rows)
-    files = holding.files
-    named = files if len(files) <= _MANY else tuple(dict.fromkeys(path.parent for path in files))
-    train, test = corpora
-    return Dataset(card, train, test, labels, pairs, named, tuple(map(visible, notes)))
-
-
-def with_documents(dataset: Dataset, source: Source) -> Dataset:
-    """Return the dataset with the documents of a source as its test instances, which have no labels.
-
-    Raises what ``open_dataset`` raises.
-    """
-    part = source.documents()
-    test = get_corpus(part, source)
-    card = replace(dataset.card, name=f"{dataset.name}+documents", filter="none")
-    sources = (*dataset.sources, *part.files)
-    notes = (*dataset.found, *map(visible, test.notes))
-    return Dataset(card, dataset.train_corpus, test, dataset.label_corpus, None, sources, notes)
-
-
-def _check_sums(holding: Holding, card: Card, root: Path) -> None:
-    for path in holding.files if card.files else ():
-        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-        if name in card.files and fingerprint(path) != card.files[name]:
-            raise DataError(
-                f"{path} does not match the card of {card.name}: its SHA-256 differs",
-                f"download it again, or remove it from {root / 'card.toml'} if the change is intended",
-            )

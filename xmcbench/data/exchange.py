@@ -15,9 +15,9 @@ import msgspec
 
 from xmcbench.data.card import read_card, write_card
 from xmcbench.data.catalog import load_dataset
-from xmcbench.data.compression import find_source
 from xmcbench.data.sources.finding import layouts
 from xmcbench.data.sources.source import TEST_FILTER, Content, Source
+from xmcbench.data.text_files import find_source
 from xmcbench.data.xc_matrix import write_filter
 from xmcbench.errors import DataError, UnknownName, UsageError
 from xmcbench.storage.atomic import writing

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmcbench.data.catalog import Listing, load_dataset, locate, source_of
-from xmcbench.data.compression import find_source
 from xmcbench.data.exchange import has_checksum
 from xmcbench.data.fetching import read_lock
-from xmcbench.data.lines import at
 from xmcbench.data.sources.finding import find_layout, source_at
-from xmcbench.data.sources.source import TEST_FILTER, Part, Place, Source
+from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Part, Place, Source
 from xmcbench.data.store import Corpus, load_corpus
+from xmcbench.data.text_files import at, find_source
 from xmcbench.data.xc_matrix import read_filter, read_matrix
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import writing
@@ -94,10 +93,7 @@ def _read(source: Source) -> tuple[dict[str, int], list[str]]:
     with scratch() as temporary:
         labels = _load(holding.labels, temporary / "labels")
         counts = {"labels": labels.rows}
-        for name, part, filter_file in (
-            ("train", holding.train, holding.train_filter),
-            ("test", holding.test, holding.test_filter),
-        ):
+        for name, part, names in (("train", holding.train, TRAIN_FILTER), ("test", holding.test, TEST_FILTER)):
             if part is None:
                 missing, other = ("training", "test") if name == "train" else ("test", "training")
                 drawn = f"{missing} instances are drawn from the {other} instances"
@@ -108,7 +104,7 @@ def _read(source: Source) -> tuple[dict[str, int], list[str]]:
             if corpus.highest >= labels.rows:
                 what = f"target_ind {corpus.highest} is out of range: there are {labels.rows} labels"
                 raise at(part.path, corpus.highest_line, what)
-            if filter_file:
+            if filter_file := source.place.find(*names):
                 facts.append(_size(filter_file, read_filter(filter_file, corpus.rows, labels.rows)))
     return counts, facts
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmcbench.data.compression import atomic_gzip
-from xmcbench.data.lines import at, parse_finite, read_lines
+from xmcbench.data.text_files import at, atomic_gzip, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.memory import bounded_memory

@@ -96,7 +96,7 @@ def test_a_layout_of_a_package_is_used(installed, tmp_path, write_folder, monkey
 
 
 def test_a_broken_layout_is_left_out_with_a_word(installed, capsys, write_folder):
-    installed(gone="no_such_package:Layout", wrong="xmcbench.data.rows:Rows")
+    installed(gone="no_such_package:Layout", wrong="xmcbench.data.card:Card")
     assert load_dataset(write_folder()).counts()["train"] == 3
     said = capsys.readouterr().err
     assert "the layout gone is left out: No module named" in said

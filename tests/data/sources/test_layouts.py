@@ -524,8 +524,8 @@ def test_parquet_and_arrow_files_name_their_codes(made):
         assert source_at(place_of(place)).name == layout
         dataset = load_dataset(place)
         assert dataset.digest == load_dataset(made(XC, "expected")).digest
-        (row,) = [row for rows in source_at(place_of(place)).documents().read() for row in rows.titles]
-        assert row == "green tea"
+        (row,) = source_at(place_of(place)).documents().rows()
+        assert row.title == "green tea"
     made({"train/state.json": json.dumps({"_data_files": [{"filename": "../x.arrow"}]})}, "saved")
     with pytest.raises(DataError, match=r"cannot read .*state\.json"):
         load_dataset(folder)
@@ -834,9 +834,8 @@ def test_a_pointer_of_git_lfs_in_place_of_a_table_is_named(made, tmp_path):
         load_dataset(folder)
 
 
-def test_a_batch_without_labels_behind_one_with_labels_gets_none_from_the_pairs(made, monkeypatch):
-    """Whether the test instances have labels of their own is asked of the file, not of a part of it."""
-    monkeypatch.setattr("xmcbench.data.sources.maclr.ROWS", 1)
+def test_a_row_without_labels_beside_one_with_labels_gets_none_from_the_pairs(made):
+    """The labels are those of the lines if any line has one."""
     targets = {"3": [0], "4": []}
     tests = [json.dumps({"uid": uid, "title": "tea", "target_ind": each}) for uid, each in targets.items()]
     files = {**LAYOUTS["maclr"], "tst.json": tests, "all_pairs.txt": ["3 L1 1", "4 L2 1"]}

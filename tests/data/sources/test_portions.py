@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from xmcbench.data import load_dataset, rows
+from xmcbench.data import load_dataset
 from xmcbench.data.sources import arrow_tables as bounds
+from xmcbench.data.sources import source
 from xmcbench.data.sources.arrow_tables import portions
 from xmcbench.errors import DataError
 from xmcbench.storage.reading import FLAG, Unreadable
@@ -170,7 +171,7 @@ def test_an_allocation_that_fails_is_not_taken_for_damage(tmp_path, own_cache, m
 
 
 def test_rows_are_counted_before_they_are_read(tmp_path, own_cache, monkeypatch):
-    monkeypatch.setattr(rows, "MEMORY", 100 * 400)
+    monkeypatch.setattr(source, "MEMORY", 100 * 400)
     many = pa.table({"text": pa.nulls(101), "labels": pa.nulls(101)})
     folder = saved(tmp_path / "many", *many.to_batches())
     for split in ("train", "test"):
@@ -189,11 +190,11 @@ def test_rows_and_pairs_of_every_layout_are_bounded(tmp_path, own_cache, monkeyp
         line = json.dumps({"text": "x", "labels": ["a"] * labels})
         (tmp_path / f"{split}.jsonl").write_text(f"{line}\n" * lines)
     needed = 400 * lines + 32 * lines * labels
-    monkeypatch.setattr(rows, "MEMORY", needed - 1)
+    monkeypatch.setattr(source, "MEMORY", needed - 1)
     counts = f"reading {lines:,} rows and {lines * labels:,} pairs"
     with pytest.raises(DataError, match=rf"train\.jsonl: {counts} takes more than the limit"):
         load_dataset(tmp_path)
-    monkeypatch.setattr(rows, "MEMORY", needed)
+    monkeypatch.setattr(source, "MEMORY", needed)
     assert len(load_dataset(tmp_path).train) == lines
 
 

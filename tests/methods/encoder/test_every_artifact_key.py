@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from xmcbench import Artifacts, Method, Texts
 from xmcbench.data import dataset as datasets
-from xmcbench.data import derivation, splitting
+from xmcbench.data import opening
 from xmcbench.data import store as data_store
 from xmcbench.data.card import Card, Derivation
 from xmcbench.data.dataset import Dataset
@@ -525,9 +525,9 @@ def _(world, content="a", rows=2, columns=3):
     datasets.filter_store(world.file("filter.txt", content), rows, columns)
 
 
-@case("data.splitting:split", "split", folder="train/b", share=0.3, seed=1)
+@case("data.opening:split", "split", folder="train/b", share=0.3, seed=1)
 def _(world, folder="train/a", share=0.2, seed=0):
-    splitting.split(SimpleNamespace(folder=cache_root() / folder), 3, splitting.Split(share, seed))
+    opening.split(SimpleNamespace(folder=cache_root() / folder), 3, opening.Split(share, seed))
 
 
 @case("data.dataset:Dataset._own", "own-labels", test="b", labels="b")
@@ -543,18 +543,18 @@ def derived(wanted, **others):
         whole = SimpleNamespace(rows=9)
         parent = SimpleNamespace(digest=digest, corpora=[*corpora], train_corpus=whole, label_corpus=whole)
         derive = Derivation("a", **{**wanted, **changed})
-        derivation.derive(parent, Card(name="b", slug="b", derive=derive))
+        opening.derive(parent, Card(name="b", slug="b", derive=derive))
 
     return {"run": run, "others": {"digest": "b", "corpora": ("train/b", "test/a", "labels/a"), **others}}
 
 
-for name, wanted, others in (
-    ("_titles", {"titles": True}, {}),
-    ("_held_out", {"held_out": 2, "seed": 0}, {"held_out": 3, "seed": 1}),
-    ("_some_labels", {"labels": 2, "seed": 0}, {"labels": 3, "seed": 1}),
+for wanted, others in (
+    ({"titles": True}, {}),
+    ({"held_out": 2, "seed": 0}, {"held_out": 3, "seed": 1}),
+    ({"labels": 2, "seed": 0}, {"labels": 3, "seed": 1}),
 ):
     made = derived(wanted, **others)
-    case(f"data.derivation:{name}", "derived", **made["others"])(made["run"])
+    case("data.opening:derive", "derived", **made["others"])(made["run"])
 
 
 #: What makes the key of a checkpoint: tests/methods/encoder/test_training.py.

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from xmcbench.data.card import Card, Recipe, write_card
 from xmcbench.data.catalog import find, roots
-from xmcbench.data.compression import sha256_unpacked
 from xmcbench.data.exchange import check_free, output_folder
+from xmcbench.data.text_files import sha256_unpacked
 from xmcbench.data.verification import count
 from xmcbench.errors import DataError, UsageError
 from xmcbench.storage.canonical import sha256_file

@@ -35,9 +35,9 @@ from pathlib import Path
 import numpy as np
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.lines import at, number_lines
 from xmcbench.data.recipes.apt import fetch_indices
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
+from xmcbench.data.text_files import at, number_lines
 from xmcbench.errors import DataError
 
 #: Fields that name related packages, where a recipe does not say others.

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
 from xmcbench.data.card import Recipe
-from xmcbench.data.rows import ROWS, Row
+from xmcbench.data.sources.source import Instance
 from xmcbench.data.sources.xc_raw import read_rows, write_instances, write_labels
 from xmcbench.errors import DataError
 
@@ -53,16 +52,13 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
     order = np.random.RandomState(0).permutation(len(found))
     for name, part in (("tst", order[:TEST]), ("trn", order[TEST : TEST + TRAIN])):
         write_instances(out / f"{name}.json.gz", (found[row] for row in sorted(part)))
-    batches = read_rows(labels, "labels", ROWS)
-    write_labels(out / "lbl.json.gz", (pair for rows in batches for pair in zip(rows.uids, rows.titles, strict=True)))
+    write_labels(out / "lbl.json.gz", ((label.uid, label.title) for label in read_rows(labels, "labels")))
 
 
-def _long_texts(path: Path) -> list[Row]:
-    found: list[Row] = []
-    for rows in read_rows(path, "instances", ROWS):
-        ends = accumulate(rows.lengths)
-        for uid, text, end, count in zip(rows.uids, rows.titles, ends, rows.lengths, strict=True):
-            sentences = [sentence for part in _SENTENCE_END.split(text) if (sentence := part.strip())]
-            if len(text.split()) >= _MIN_WORDS and len(sentences) >= _MIN_SENTENCES:
-                found.append((uid, sentences[0], " ".join(sentences[1:]), rows.targets[end - count : end]))
+def _long_texts(path: Path) -> list[Instance]:
+    found: list[Instance] = []
+    for row in read_rows(path, "instances"):
+        sentences = [sentence for part in _SENTENCE_END.split(row.title) if (sentence := part.strip())]
+        if len(row.title.split()) >= _MIN_WORDS and len(sentences) >= _MIN_SENTENCES:
+            found.append((row.uid, sentences[0], " ".join(sentences[1:]), row.labels))
     return found

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import Located
 from xmcbench.data.sources.annif_documents import SHORT, Document, Named, full_text_files, full_texts, short_texts
 from xmcbench.data.sources.records import read_records, write_csv, write_objects
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Source, instance_rows
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
 from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
+from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 
@@ -46,12 +45,12 @@ class Annif(Source):
             hint = "vocabulary.tsv, .csv, .ttl, .rdf or .nt; or name it: vocabulary=FILE"
             raise DataError(f"{self.place.path} has no vocabulary{f' {given}' if given else ''}", hint)
         notes: list[str] = []
-        labels = Part.located("labels", path, (path,), partial(_labels, path, language, notes), notes)
+        labels = Part("labels", path, (path,), partial(_labels, path, language, notes), notes)
         train, test = (self._part(name, path, language) for name in ("train", "test"))
         if train is None and test is None:
             hint = "or .csv, .jsonl, or a folder of .txt or .json files"
             raise DataError(f"{self.place.path} has no train.tsv", hint)
-        return Holding(labels, train, test, **self.filters())
+        return Holding(labels, train, test)
 
     def _part(self, name: str, vocabulary: Path, language: str | None) -> Part | None:
         folder = self.place.path / name
@@ -66,10 +65,10 @@ class Annif(Source):
         read, files = (full_texts, full_text_files(folder)) if path == folder else (short_texts, [path])
         notes: list[str] = []
 
-        def rows() -> Iterator[Located]:
+        def rows() -> Iterator[Row]:
             return _instances(path, read(path, notes), _Subjects(vocabulary, language), notes)
 
-        return Part.located("instances", path, (*files, vocabulary), rows, notes)
+        return Part("instances", path, (*files, vocabulary), rows, notes)
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -136,13 +135,13 @@ def _is_table(path: Path) -> bool:
     return record is not None and not labels.isdisjoint(record.cells)
 
 
-def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Located]:
+def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]:
     unlabeled = others = 0
     for subject in read_vocabulary(path, language):
         unlabeled += not subject.label
         others += bool(subject.language)
         if subject.label:
-            yield path, subject.line, (subject.uri, subject.label, "", ())
+            yield Row(path, subject.line, subject.uri, subject.label)
     if unlabeled:
         notes.append(f"{counted(unlabeled, 'subject')} of {path.name} left out: deprecated, or without a label")
     if others:
@@ -150,10 +149,9 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Loca
         notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
 
 
-def _instances(path: Path, documents: Iterable[Document], subjects: _Subjects, notes: list[str]) -> Iterator[Located]:
+def _instances(path: Path, documents: Iterable[Document], subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
     for document in documents:
-        row = (document.uid, document.title, document.content, subjects.rows(document.subjects))
-        yield document.path, document.line, row
+        yield Row(*document[:-1], subjects.rows(document.subjects))
     if subjects.unknown:
         notes.append(f"{counted(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
     if subjects.unlabeled:

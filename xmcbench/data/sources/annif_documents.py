@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.compression import find_source, open_source, read_all, suffix_of
-from xmcbench.data.lines import at, read_lines, strip_marks
 from xmcbench.data.sources.records import Record, parse_object, read_csv, read_objects
+from xmcbench.data.text_files import at, find_source, open_source, read_all, read_lines, strip_marks, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.reading import DOCUMENT

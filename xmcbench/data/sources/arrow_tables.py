@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmcbench import arrow
-from xmcbench.data.rows import check_count
+from xmcbench.data.sources.source import check_count
 from xmcbench.errors import DataError
 from xmcbench.storage.lfs import refuse_lfs_pointer
 from xmcbench.storage.memory import bounded_memory

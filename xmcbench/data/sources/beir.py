@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from xmcbench.data.lines import at, parse_finite, read_lines
-from xmcbench.data.rows import Located
 from xmcbench.data.sources.records import Record, read_objects, write_objects
-from xmcbench.data.sources.source import Content, Holding, Part, Place, Source, label_ids
+from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, label_ids
 from xmcbench.data.sources.text_lines import has_uids, split_text
+from xmcbench.data.text_files import at, parse_finite, read_lines
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
@@ -36,13 +35,13 @@ class Beir(Source):
         corpus, queries = self.place.find(_CORPUS), self.place.find(_QUERIES)
         if corpus is None or queries is None:
             raise DataError(f"{self.place.path} has no {_QUERIES if corpus else _CORPUS}", "BEIR has both")
-        labels = Part.located("labels", corpus, (corpus,), partial(_labels, corpus))
+        labels = Part("labels", corpus, (corpus,), partial(_labels, corpus))
         qrels = {split: self.place.find(f"qrels/{split}.tsv") for split in ("train", "test")}
         parts = {split: _part(queries, corpus, path) for split, path in qrels.items() if path}
         unused = [path.name for name in ("dev", "validation") if (path := self.place.find(f"qrels/{name}.tsv"))]
         notes = (f"the judgments of the validation set are not used: {', '.join(unused)}",) if unused else ()
         parts = parts or {"train": _part(queries, corpus, None)}
-        return Holding(labels, parts.get("train"), parts.get("test"), **self.filters(), notes=notes)
+        return Holding(labels, parts.get("train"), parts.get("test"), notes)
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -69,28 +68,28 @@ class Beir(Source):
                         stream.write(f"{uid}\t{label}\t{score}\n".encode())
 
 
-def _labels(path: Path) -> Iterator[Located]:
+def _labels(path: Path) -> Iterator[Row]:
     for record in read_objects(path):
         text = " ".join(part for name in ("title", "text") if (part := record.text(name)).strip())
         if not text:
             raise record.error("the label has no text", "an entry of the corpus needs a title or a text")
-        yield path, record.line, (record.text("_id", required=True), text, "", ())
+        yield Row(path, record.line, record.text("_id", required=True), text)
 
 
 def _part(queries: Path, corpus: Path, qrels: Path | None) -> Part:
     notes: list[str] = []
     files = (queries, corpus, *([qrels] if qrels else []))
-    return Part.located("instances", queries, files, partial(_instances, queries, corpus, qrels, notes), notes)
+    return Part("instances", queries, files, partial(_instances, queries, corpus, qrels, notes), notes)
 
 
-def _instances(queries: Path, corpus: Path, qrels: Path | None, notes: list[str]) -> Iterator[Located]:
+def _instances(queries: Path, corpus: Path, qrels: Path | None, notes: list[str]) -> Iterator[Row]:
     labels_of = _judgments(qrels, corpus, notes) if qrels else None
     found = 0
     for record in read_objects(queries):
         uid = record.text("_id", required=True)
         if labels_of is None or uid in labels_of:
             found += 1
-            yield queries, record.line, (uid, *_title_and_content(record), labels_of[uid] if labels_of else ())
+            yield Row(queries, record.line, uid, *_title_and_content(record), labels_of[uid] if labels_of else ())
     if qrels and labels_of and (missing := len(labels_of) - found) > 0:
         verb = "is" if missing == 1 else "are"
         notes.append(f"{counted(missing, 'query', 'queries')} of {qrels.name} {verb} not in {queries.name}")

@@ -21,8 +21,7 @@ from xmcbench.output.escaping import visible
 
 #: The layouts that ship with xmcbench, by module, in the order in which they are tried.
 LAYOUTS = {
-    "maclr": ("Maclr",),
-    "xc_raw": ("XCRaw",),
+    "xc_raw": ("Maclr", "XCRaw"),
     "pecos": ("Pecos", "Text2Text"),
     "xc_lines": ("GZXML", "XCLines"),
     "beir": ("Beir",),

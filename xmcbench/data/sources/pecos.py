@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from xmcbench.data.lines import at, parse_finite, read_lines, read_texts
-from xmcbench.data.rows import Row, batch_rows
-from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Part, Place, Source
+from xmcbench.data.sources.source import SHORT_NAMES, Content, Holding, Part, Place, Row, Source
 from xmcbench.data.sources.text_lines import (
     instance_part,
     label_part,
@@ -17,6 +16,7 @@ from xmcbench.data.sources.text_lines import (
     write_instance_lines,
     write_label_lines,
 )
+from xmcbench.data.text_files import at, parse_finite, read_lines, read_texts
 from xmcbench.errors import DataError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Pecos(Source):
 
     def holding(self) -> Holding:
         labels = self.labels()
-        return Holding(label_part(labels), self.part("train", labels), self.part("test", labels), **self.filters())
+        return Holding(label_part(labels), self.part("train", labels), self.part("test", labels))
 
     def labels(self) -> Path:
         """The file of labels. Raises DataError."""
@@ -88,7 +88,7 @@ class Text2Text(Pecos):
         path = self.place.find(self._FILES[name])
         if path is None:
             return None
-        return Part("instances", path, (path, labels), lambda: batch_rows(_read_lines(path, labels)))
+        return Part("instances", path, (path, labels), partial(_read_lines, path, labels))
 
     write = Source.write
 
@@ -100,8 +100,8 @@ def _read_lines(path: Path, labels: Path) -> Iterator[Row]:
         if not tab:
             raise at(path, number, "has no tab", "expected label ids, separated by commas, a tab, and the text")
         words = first.split(",") if first.strip() else []
-        ids = [_label_id(path, number, word, total) for word in words]
-        yield str(number - 1), *split_text(text), [label for label in ids if label is not None]
+        ids = [label for word in words if (label := _label_id(path, number, word, total)) is not None]
+        yield Row(path, number, str(number - 1), *split_text(text), ids)
 
 
 def _label_id(path: Path, number: int, word: str, total: int) -> int | None:

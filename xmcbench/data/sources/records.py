@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from xmcbench.data.compression import open_source, read_all, suffix_of
-from xmcbench.data.lines import at, lone_return, number_lines, strip_marks
+from xmcbench.data.text_files import at, lone_return, number_lines, open_source, read_all, strip_marks, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file

@@ -7,25 +7,34 @@ A layout is a class derived from ``Source``. Those of other packages are found b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from xmcbench.data.compression import find_source
-from xmcbench.data.rows import Kind, Located, Places, Rows, batch_rows
+from xmcbench.data.text_files import find_source
 from xmcbench.errors import DataError, UsageError
+from xmcbench.storage.memory import MEMORY
+from xmcbench.storage.reading import check_size
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from xmcbench.texts import Texts
 
+#: Instances (training or test), labels, or documents: instances whose labels are not read.
+Kind = Literal["instances", "labels", "documents"]
+
 #: The filter files of the test and of the training instances, under their common names. Any folder may have them.
 TEST_FILTER = ("filter_labels_test.txt", "tst_filter_labels.txt")
 TRAIN_FILTER = ("filter_labels_train.txt", "trn_filter_labels.txt")
+#: An instance that is to be written: uid, title, content, label ids.
+Instance = tuple[str, str, str, Sequence[int]]
+
+#: Bytes of memory that reading a part takes for each of its rows and pairs, besides the texts; about.
+_ROW_BYTES, _PAIR_BYTES = 400, 32
+
 #: The sides of a dataset as the layouts of the Extreme Classification repository and of PECOS call them.
 SHORT_NAMES = {"train": "trn", "test": "tst"}
 
@@ -43,67 +52,54 @@ class Place:
         return find_source(self.path, *names)
 
 
+def check_count(rows: int, pairs: int = 0) -> None:
+    """Raise Unreadable for so many rows and pairs of a part that they do not fit into the memory for reading it."""
+    check_size(_ROW_BYTES * rows + _PAIR_BYTES * pairs, MEMORY, f"reading {rows:,} rows and {pairs:,} pairs")
+
+
+class Row(NamedTuple):
+    """An instance or a label, with its file and its line, from 1. A label has neither content nor label ids."""
+
+    path: Path
+    line: int
+    uid: str
+    title: str
+    content: str = ""
+    labels: Sequence[int] = ()
+
+
 @dataclass
 class Part:
     """The training instances, the test instances, the labels or the documents of a source.
 
-    path: the file that errors name. files: all files that the rows depend on. read: yields the rows. places: their
-    files and lines; without it, every line of ``path`` is a row. notes: sentences on what the reader left out or
-    assumed; complete once all rows have been read.
+    path: the file that errors name. files: all files that the rows depend on. rows: yields the rows. notes: sentences
+    on what the reader left out or assumed; complete once all rows have been read.
     """
 
     kind: Kind
     path: Path
     files: tuple[Path, ...]
-    read: Callable[[], Iterator[Rows]]
-    places: Places | None = None
+    rows: Callable[[], Iterable[Row]]
     notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def located(
-        cls,
-        kind: Kind,
-        path: Path,
-        files: tuple[Path, ...],
-        rows: Callable[[], Iterable[Located]],
-        notes: list[str] | None = None,
-    ) -> Part:
-        """A part whose rows come with their file and their line, which are remembered while it is read."""
-        places = Places()
-        return cls(kind, path, files, lambda: batch_rows(places.note(rows())), places, [] if notes is None else notes)
-
-    def place(self, row: int) -> tuple[Path, int]:
-        """The file and the line of a row that was read."""
-        return self.places.of(row) if self.places else (self.path, row + 1)
-
-
-class Filters(TypedDict):
-    """The filter files of a folder, as arguments of ``Holding``."""
-
-    test_filter: Path | None
-    train_filter: Path | None
 
 
 @dataclass(frozen=True)
 class Holding:
     """The parts of a source.
 
-    train, test: None where there is none; a missing one is drawn from the other. test_filter, train_filter: filter
-    files. notes: one sentence for each thing that is there and not used.
+    train, test: None where there is none; a missing one is drawn from the other. notes: one sentence for each thing
+    that is there and not used.
     """
 
     labels: Part
     train: Part | None = None
     test: Part | None = None
-    test_filter: Path | None = None
-    train_filter: Path | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> list[Path]:
         """All files that are read."""
-        parts = [path for part in (self.train, self.test, self.labels) if part for path in part.files]
-        return tuple(dict.fromkeys([*parts, *filter(None, (self.test_filter, self.train_filter))]))
+        return [path for part in (self.train, self.test, self.labels) if part for path in part.files]
 
 
 @dataclass(frozen=True)
@@ -128,8 +124,8 @@ def label_ids(pairs: csr_matrix) -> Iterator[list[int]]:
         yield pairs.indices[first:end].tolist()
 
 
-def instance_rows(texts: Texts, pairs: csr_matrix) -> Iterator[tuple[str, str, str, list[int]]]:
-    """Every instance as (uid, title, content, label ids)."""
+def instance_rows(texts: Texts, pairs: csr_matrix) -> Iterator[Instance]:
+    """The instances of a dataset."""
     return zip(texts.uids, texts.titles, texts.contents, label_ids(pairs), strict=True)
 
 
@@ -165,12 +161,8 @@ class Source(ABC):
         part = held.test or held.train
         if part is None:
             raise DataError(f"{self.place.path} has no instances", "expected documents")
-        read = part.read
-
-        def rows() -> Iterator[Rows]:
-            return (batch._replace(targets=array("i"), lengths=[0] * len(batch.uids)) for batch in read())
-
-        return replace(part, kind="documents", read=rows)
+        rows = part.rows
+        return replace(part, kind="documents", rows=lambda: (row._replace(labels=()) for row in rows()))
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -180,7 +172,3 @@ class Source(ABC):
         it, for a text that the layout cannot hold, and UsageError for a read-only layout.
         """
         raise UsageError(f"the format {cls.name} is read-only", "see `xmcbench data export --help`")
-
-    def filters(self) -> Filters:
-        """Return the filter files of a folder; a file has none."""
-        return {"test_filter": self.place.find(*TEST_FILTER), "train_filter": self.place.find(*TRAIN_FILTER)}

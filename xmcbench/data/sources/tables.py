@@ -9,11 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from xmcbench.data.compression import suffix_of
-from xmcbench.data.rows import Located
 from xmcbench.data.sources.label_columns import LabelColumn
 from xmcbench.data.sources.records import ENDINGS, Record, columns_of, read_records
-from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.text_files import suffix_of
 from xmcbench.errors import DataError, UsageError
 from xmcbench.output.quantities import counted
 
@@ -128,7 +127,7 @@ class Tables(Source):
         tables = _Tables(files.parts, files.labels, self.place.options)
         parts = {name: tables.instance_part(name) for name in files.parts}
         notes = (*files.notes, *tables.notes())
-        return Holding(tables.label_part(), parts.get("train"), parts.get("test"), notes=notes, **self.filters())
+        return Holding(tables.label_part(), parts.get("train"), parts.get("test"), notes=notes)
 
     def documents(self) -> Part:
         path = self.place.path
@@ -166,40 +165,40 @@ class _Tables:
         files = self._parts[name]
         depends = tuple(dict.fromkeys([*files, *(self._labels or self._all())]))
         notes: list[str] = []
-        return Part.located("instances", files[0], depends, lambda: self._instances(files, notes), notes)
+        return Part("instances", files[0], depends, lambda: self._instances(files, notes), notes)
 
     def label_part(self) -> Part:
         files = self._labels or self._all()
-        return Part.located("labels", files[0], files, self._label_rows)
+        return Part("labels", files[0], files, self._label_rows)
 
     def document_part(self, files: tuple[Path, ...]) -> Part:
         """The texts of these files."""
 
-        def rows() -> Iterator[Located]:
+        def rows() -> Iterator[Row]:
             columns = self._columns(files)
             for row, record in enumerate(read_records(files, columns.names())):
-                yield record.path, record.line, (*_texts(columns, row, record), ())
+                yield Row(record.path, record.line, *_texts(columns, row, record))
 
-        return Part.located("documents", files[0], files, rows)
+        return Part("documents", files[0], files, rows)
 
     def _all(self) -> tuple[Path, ...]:
         return tuple(path for files in self._parts.values() for path in files)
 
-    def _label_rows(self) -> Iterator[Located]:
+    def _label_rows(self) -> Iterator[Row]:
         if not self._labels:
-            yield from ((path, line, (title, title, "", ())) for title, (path, line) in self._values.items())
+            yield from (Row(*place, title, title) for title, place in self._values.items())
             return
         columns = Columns.of(self._labels, {}, labels=True)
         for row, record in enumerate(read_records(self._labels, columns.names())):
             title = record.text(columns.title or columns.text)
             if not title.strip():
                 raise record.error("the label has no text", "every label needs one")
-            yield record.path, record.line, (_uid(columns, row, record), title, "", ())
+            yield Row(record.path, record.line, _uid(columns, row, record), title)
 
     @cached_property
     def _ids(self) -> dict[str, int]:
         """Label -> its row: of the table of labels by uid, or of the values that occur."""
-        return {uid: row for row, (_, _, (uid, *_)) in enumerate(self._label_rows())}
+        return {label.uid: row for row, label in enumerate(self._label_rows())}
 
     @cached_property
     def _values(self) -> dict[str, tuple[Path, int]]:
@@ -220,7 +219,7 @@ class _Tables:
         found = record.labels(columns.labels, columns.separator)
         return found if self._labels else [text for label in found if (text := label.strip())]
 
-    def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Located]:
+    def _instances(self, files: tuple[Path, ...], notes: list[str]) -> Iterator[Row]:
         columns = self._columns(files)
         column = LabelColumn(columns.labels or "", columns.separator, bool(self._labels))
         for row, record in enumerate(read_records(files, columns.names())):
@@ -229,8 +228,7 @@ class _Tables:
             if unknown := [label for label in labels if label not in self._ids]:
                 hint = f"labels are uids of {self._labels[0].name}" if self._labels else ""
                 raise record.error(f"there is no label {unknown[0][:60]!r}", hint)
-            ids = [self._ids[label] for label in labels]
-            yield record.path, record.line, (*_texts(columns, row, record), ids)
+            yield Row(record.path, record.line, *_texts(columns, row, record), [self._ids[label] for label in labels])
         column.check()
         notes += column.note(files[0].name)
 

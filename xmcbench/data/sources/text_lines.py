@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmcbench.data.compression import find_source, suffix_of
-from xmcbench.data.lines import at, read_lines, read_texts
-from xmcbench.data.rows import Row, Rows, batch_rows
-from xmcbench.data.sources.source import Holding, Part, Place, Source
+from xmcbench.data.sources.source import Holding, Part, Place, Row, Source
+from xmcbench.data.text_files import at, find_source, read_lines, read_texts, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
 from xmcbench.storage.atomic import atomic_file
@@ -38,9 +36,9 @@ def label_part(path: Path) -> Part:
         for number, (uid, text) in enumerate(_with_uids(path), 1):
             if not text.strip():
                 raise at(path, number, "the label has no text", "every label needs one")
-            yield uid, text, "", ()
+            yield Row(path, number, uid, text)
 
-    return Part("labels", path, _files(path), lambda: batch_rows(rows()))
+    return Part("labels", path, _files(path), rows)
 
 
 def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_matrix], labels: Path) -> Part:
@@ -49,7 +47,7 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
     matrix: reads ``pairs``, whose columns are the lines of ``labels``.
     """
 
-    def read() -> Iterator[Rows]:
+    def rows() -> Iterator[Row]:
         total = sum(1 for _ in read_texts(labels))
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
@@ -57,24 +55,20 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
                 f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}",
                 "expected one column per label; is it the matrix of another dataset?",
             )
-        yield from batch_rows(_instances(path, pairs, found))
+        number = 0
+        for number, (uid, text) in enumerate(_with_uids(path), 1):
+            if found is None:
+                yield Row(path, number, uid, *split_text(text))
+            elif number <= found.shape[0]:
+                ids = found.indices[found.indptr[number - 1] : found.indptr[number]].tolist()
+                yield Row(path, number, uid, *split_text(text), ids)
+        if found is not None and number != found.shape[0]:
+            raise DataError(
+                f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(number, 'line')}",
+                "expected one row per line; is a file truncated?",
+            )
 
-    return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), read)
-
-
-def _instances(path: Path, pairs: Path | None, found: csr_matrix | None) -> Iterator[Row]:
-    total = 0
-    for row, (uid, text) in enumerate(_with_uids(path)):
-        total += 1
-        if found is None:
-            yield uid, *split_text(text), ()
-        elif row < found.shape[0]:
-            yield uid, *split_text(text), found.indices[found.indptr[row] : found.indptr[row + 1]].tolist()
-    if found is not None and total != found.shape[0]:
-        raise DataError(
-            f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(total, 'line')}",
-            "expected one row per line; is a file truncated?",
-        )
+    return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), rows)
 
 
 def _uid_file(path: Path) -> str:
@@ -162,6 +156,6 @@ class PlainText(Source):
         path = self.place.path
 
         def rows() -> Iterator[Row]:
-            return ((str(number - 1), *split_text(text), ()) for number, text in read_lines(path))
+            return (Row(path, number, str(number - 1), *split_text(text)) for number, text in read_lines(path))
 
-        return Part("documents", path, (path,), lambda: batch_rows(rows()))
+        return Part("documents", path, (path,), rows)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from xmcbench.data.compression import open_source, read_all, suffix_of
-from xmcbench.data.lines import at, read_lines
 from xmcbench.data.sources.records import read_csv
+from xmcbench.data.text_files import at, open_source, read_all, read_lines, suffix_of
 from xmcbench.errors import DataError, Unavailable, UsageError
 
 _SKOS = {".ttl": "turtle", ".rdf": "xml", ".nt": "nt"}

@@ -49,7 +49,7 @@ class XCLines(Source):
             )
             if (found := [path for name in names if (path := self.place.find(f"{name}.txt"))])
         ]
-        return Holding(label_part(labels), parts.get("train"), parts.get("test"), **self.filters(), notes=tuple(notes))
+        return Holding(label_part(labels), parts.get("train"), parts.get("test"), tuple(notes))
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:

@@ -1,6 +1,7 @@
-"""Plain, gzip and xz files behind one binary stream, and gzip files whose bytes depend on their content only.
+"""Plain, gzip and xz files behind one binary stream, their lines as text, and gzip files of reproducible bytes.
 
-A few megabytes can unpack to any number of gigabytes, so what is read line by line is bounded, line by line and in all.
+A few megabytes can unpack to any number of gigabytes: lines are bounded one by one and in all. Text is UTF-8, without
+byte-order marks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import gzip
 import hashlib
 import io
 import lzma
+import math
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -89,26 +92,6 @@ def read_all(stream: BinaryIO, limit: int, what: str = "it") -> bytes:
     return content
 
 
-def whole_lines(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """The lines of a stream of ``open_source`` in blocks of about ``size`` bytes, each ended by a newline.
-
-    Raises Unreadable as ``lines`` does.
-    """
-    rest, total, ended = b"", 0, 0
-    while chunk := stream.read(size):
-        total += len(chunk)
-        check_size(total, STREAM, "what it unpacks to")
-        head, newline, tail = (rest + chunk).rpartition(b"\n")
-        if newline:
-            ended += head.count(b"\n") + 1
-            yield head + newline
-        if len(tail) > LINE + size:
-            check_size(len(tail), LINE + size, f"line {ended + 1}")
-        rest = tail
-    if rest:
-        yield rest + b"\n"
-
-
 @contextmanager
 def atomic_gzip(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream into ``path``, gzipped where its name ends in .gz; equal content gives equal bytes."""
@@ -131,3 +114,62 @@ def sha256_unpacked(path: Path) -> str:
     """SHA-256 (hex) of a file's content without its compression."""
     with open_source(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def at(path: Path, line: int, what: str, hint: str = "") -> DataError:
+    """The error of a broken line: file and 1-based line number first."""
+    return DataError(f"{path}, line {line}: {what}", hint)
+
+
+def lone_return(path: Path, line: int) -> DataError:
+    """The error of a line with a carriage return that no line feed follows: programs differ in where the line ends."""
+    return at(path, line, "has a line end of CR alone", "convert the line ends to LF, for example with tr '\\r' '\\n'")
+
+
+def strip_marks(start: bytes, once: bool = False) -> bytes:
+    """Return the beginning of a file without byte-order marks: a program may have put one before that of another."""
+    stripped = start.removeprefix(BOM_UTF8)
+    return stripped if once or stripped == start else strip_marks(stripped)
+
+
+def number_lines(path: Path, keep_mark: bool = False) -> Iterator[tuple[int, str]]:
+    """(number, line with its end) of a text file. Raises DataError with file and line for other bytes than UTF-8.
+
+    keep_mark: the first line is a text, which may begin with a mark of its own; only one before it is removed.
+    """
+    with open_source(path) as stream:
+        for number, line in enumerate(lines(stream), 1):
+            try:
+                text = (line if number > 1 else strip_marks(line, once=keep_mark)).decode()
+            except UnicodeDecodeError:
+                raise at(path, number, "is not UTF-8", "convert the file, for example with iconv") from None
+            yield number, text
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number, line without its end, LF or CRLF) of a text file.
+
+    Raises DataError with file and line for other bytes than UTF-8, and for a carriage return within a line.
+    """
+    for number, line in number_lines(path):
+        text = line.rstrip("\r\n")
+        if "\r" in text:
+            raise lone_return(path, number)
+        yield number, text
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The lines of a file with one text per line, whose number another file confirms.
+
+    Any character but the line end is part of a text. Raises DataError with file and line for other bytes than UTF-8.
+    """
+    return (line.removesuffix("\n").removesuffix("\r") for _, line in number_lines(path, keep_mark=True))
+
+
+def parse_finite(text: str) -> float | None:
+    """Return the finite number that a text is; None for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
