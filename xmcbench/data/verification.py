@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xmcbench.data.catalog import Listing, load_dataset, locate, source_of
 from xmcbench.data.exchange import has_checksum
 from xmcbench.data.fetching import read_lock
-from xmcbench.data.sources.finding import find_layout, source_at
+from xmcbench.data.sources.finding import source_at
 from xmcbench.data.sources.source import TEST_FILTER, TRAIN_FILTER, Part, Place, Source
 from xmcbench.data.store import Corpus, load_corpus
-from xmcbench.data.text_files import at, find_source
-from xmcbench.data.xc_matrix import read_filter, read_matrix
+from xmcbench.data.text_files import at
+from xmcbench.data.xc_matrix import read_filter
 from xmcbench.errors import DataError
 from xmcbench.storage.atomic import writing
 from xmcbench.storage.temporary import scratch
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-#: The label matrix of the test instances.
-_MATRIX = "tst_X_Y.txt"
 
 
 @dataclass(frozen=True)
@@ -41,9 +34,9 @@ def verify(name_or_place: str | Path) -> list[str]:
 def examine(name_or_place: str | Path) -> Verified:
     """Hash and read every file of a dataset again, without the cache.
 
-    Of a derived dataset, the source is verified, and the counts of what is derived from it are compared. A folder that
-    holds a label matrix and filters, but no texts, is verified too. Raises UnknownName, UsageError, DataError if there
-    are no data to verify, and StorageError if there is no space for temporary files.
+    Of a derived dataset, the source is verified, and the counts of what is derived from it are compared. Raises
+    UnknownName, UsageError, DataError if there are no data to verify, and StorageError if there is no space for
+    temporary files.
     """
     listing = locate(name_or_place)
     if listing.card is None or listing.problem:
@@ -51,15 +44,10 @@ def examine(name_or_place: str | Path) -> Verified:
     if listing.place is None:
         verified = examine(source_of(listing).slug)
         return Verified(verified.findings or _compare(listing, load_dataset(name_or_place).counts()), verified.facts)
-    if find_layout(listing.place) is None and (matrix := find_source(listing.place.path, _MATRIX)):
-        return _examine_matrix(matrix)
-    return _examine_files(listing, listing.place)
-
-
-def _examine_files(listing: Listing, place: Place) -> Verified:
+    place = listing.place
     findings: list[str] = []
     facts: list[str] = []
-    for name, sha256 in (listing.card.files if listing.card else {}).items():
+    for name, sha256 in listing.card.files.items():
         path = place.path / name
         if not has_checksum(path, sha256):
             findings.append(f"{path} {'does not match the SHA-256 of the card' if path.is_file() else 'is missing'}")
@@ -105,7 +93,9 @@ def _read(source: Source) -> tuple[dict[str, int], list[str]]:
                 what = f"target_ind {corpus.highest} is out of range: there are {labels.rows} labels"
                 raise at(part.path, corpus.highest_line, what)
             if filter_file := source.place.find(*names):
-                facts.append(_size(filter_file, read_filter(filter_file, corpus.rows, labels.rows)))
+                pairs = read_filter(filter_file, corpus.rows, labels.rows)
+                rows = int((pairs.getnnz(axis=1) > 0).sum())
+                facts.append(f"{filter_file.name}: {pairs.nnz:,} pairs over {rows:,} rows")
     return counts, facts
 
 
@@ -113,25 +103,3 @@ def _load(part: Part, folder: Path) -> Corpus:
     with writing(folder):  # a file that cannot be read is a DataError
         folder.mkdir()
         return load_corpus(part, folder)
-
-
-def _examine_matrix(path: Path) -> Verified:
-    """Verify the label matrix of the test instances and the filter beside it: sizes, and pairs that are in both."""
-    filter_file = find_source(path.parent, *TEST_FILTER)
-    try:
-        truth = read_matrix(path)
-        labels, rows = len({*truth.indices.tolist()}), int((truth.getnnz(axis=1) == 0).sum())
-        facts = [
-            f"{path.name}: {truth.shape[0]:,} rows, {truth.shape[1]:,} columns, {truth.nnz:,} pairs; "
-            f"{truth.shape[1] - labels:,} empty columns, {rows:,} empty rows"
-        ]
-        if filter_file:
-            removed = read_filter(filter_file, *truth.shape)
-            facts.append(f"{_size(filter_file, removed)}; {removed.multiply(truth).nnz:,} of them are true pairs")
-    except DataError as error:
-        return Verified([str(error)], [])
-    return Verified([], [*facts, "there are no texts, so nothing can be run on it"])
-
-
-def _size(path: Path, pairs: csr_matrix) -> str:
-    return f"{path.name}: {pairs.nnz:,} pairs over {int((pairs.getnnz(axis=1) > 0).sum()):,} rows"
