@@ -37,11 +37,7 @@ class Patience:
 
 
 class _Retry(Exception):
-    """An attempt that may be made again."""
-
-
-class _Refused(Exception):
-    """An answer that another attempt would not change."""
+    """An attempt that may be made again. Answers that another attempt would not change are a DataError."""
 
 
 def download(
@@ -84,22 +80,24 @@ class _Download:
                 return
             except _Retry as error:
                 reason = str(error)
-            except (_Refused, Unreadable) as error:
-                if isinstance(error, Unreadable):  # too many bytes
-                    self.part.unlink(missing_ok=True)
-                raise DataError(f"cannot download {self._url}: {error}") from None
+            except Unreadable as error:  # too many bytes
+                self.part.unlink(missing_ok=True)
+                raise self._error(str(error)) from None
             except OSError as error:
                 raise StorageError.from_os_error(error, self.part) from error
             failures = 0 if self._size() > before else failures + 1
             if failures < self._patience.attempts:
                 time.sleep(self._patience.pause_s * 2**failures)
-        raise DataError(f"cannot download {self._url}: {reason}", "run it again to resume")
+        raise self._error(reason, "run it again to resume")
+
+    def _error(self, reason: str, hint: str = "") -> DataError:
+        return DataError(f"cannot download {self._url}: {reason}", hint)
 
     def _size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _attempt(self) -> None:
-        """Make one request. Raises _Retry, _Refused, Unreadable for too many bytes, OSError for the disk."""
+        """Make one request. Raises _Retry, DataError, Unreadable for too many bytes, OSError for the disk."""
         import httpx
 
         version = self._version()
@@ -117,13 +115,13 @@ class _Download:
                 if start and response.status_code == 416:
                     if response.headers.get("Content-Range") == f"bytes */{start}":
                         return  # all of it is here: the process ended before the file was renamed
-                    raise _Refused("the partial file does not match the file on the server: delete the .part file")
+                    raise self._error("the partial file does not match the file on the server: delete the .part file")
                 self._take(response, start)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.TooManyRedirects) as error:
-            raise _Refused(visible(str(error))) from None
+            raise self._error(visible(str(error))) from None
         except httpx.HTTPError as error:
             if isinstance(error, httpx.RemoteProtocolError) and not has_head and not str(error).startswith(_LOST):
-                raise _Refused(f"the head of the answer is not HTTP: {visible(str(error))}") from None
+                raise self._error(f"the head of the answer is not HTTP: {visible(str(error))}") from None
             raise _Retry(visible(str(error)) or type(error).__name__) from None
 
     def _take(self, response: Any, start: int) -> None:
@@ -144,7 +142,7 @@ class _Download:
                 size += len(piece)
                 check_size(size, self._limit)
                 if total is not None and size > total:
-                    raise _Refused(f"the server sends more than the {total:,} bytes that it announced")
+                    raise self._error(f"the server sends more than the {total:,} bytes that it announced")
                 stream.write(piece)
             stream.flush()
             os.fsync(stream.fileno())
@@ -155,16 +153,16 @@ class _Download:
         """Check the head of a response; returns the size of the file, if the server says it."""
         status, headers = response.status_code, response.headers
         if self._url.startswith("https:") and response.url.scheme != "https":
-            raise _Refused("it redirects to an unencrypted connection")
+            raise self._error("it redirects to an unencrypted connection")
         if status in (408, 425, 429) or status >= 500:
             raise _Retry(f"the server answers {status}")
         if status not in (200, 206):
-            raise _Refused(f"the server answers {status}")
+            raise self._error(f"the server answers {status}")
         if headers.get("Content-Encoding", "identity") != "identity":
-            raise _Refused("the server sent a content encoding that was not requested")
+            raise self._error("the server sent a content encoding that was not requested")
         content_range = headers.get("Content-Range", "")
         if status == 206 and not (start and content_range.startswith(f"bytes {start}-")):
-            raise _Refused("the server sent a different part of the file than requested")
+            raise self._error("the server sent a different part of the file than requested")
         total = headers.get("Content-Length", "") if status == 200 else content_range.rpartition("/")[2]
         return int(total) if total.isdecimal() else None
 
