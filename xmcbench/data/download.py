@@ -57,9 +57,8 @@ def download(
         file.note.unlink(missing_ok=True)
     if sha256 is not None and sha256_file(path) != sha256:
         path.unlink()
-        raise DataError(
-            f"the file at {url} differs from that of the first fetch", "the file was removed; is the mirror intact?"
-        )
+        hint = "the file was removed; is the mirror intact?"
+        raise DataError(f"the file at {url} differs from that of the first fetch", hint)
     return path
 
 

@@ -114,10 +114,8 @@ def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
     own = _built_files(out) if rebuild else set()
     others = [] if force or not out.exists() else sorted(path for path in out.iterdir() if path.name not in own)
     if others:
-        raise UsageError(
-            f"{out} already exists and contains {others[0].name}",
-            "choose a new or empty folder; --force writes beside other files and replaces those of the same name",
-        )
+        hint = "choose a new or empty folder; --force writes beside other files and replaces those of the same name"
+        raise UsageError(f"{out} already exists and contains {others[0].name}", hint)
 
 
 def _built_files(folder: Path) -> set[str]:

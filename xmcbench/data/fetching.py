@@ -121,10 +121,9 @@ def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:
         return lock
     if force:
         return None
-    raise UsageError(
-        f"{folder} holds what was fetched from {visible(next(iter(lock.archives), 'elsewhere'))}, not {card.name}",
-        "choose another folder; --force writes beside other files and replaces those of the same name",
-    )
+    url = visible(next(iter(lock.archives), "elsewhere"))
+    hint = "choose another folder; --force writes beside other files and replaces those of the same name"
+    raise UsageError(f"{folder} holds what was fetched from {url}, not {card.name}", hint)
 
 
 def _fetch(card: Card, url: str, archive: Path, target: Path, force: bool, patience: Patience | None) -> list[Path]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     A missing training or test set is drawn from the other. Raises DataError when a file is missing, damaged, breaks the
     format, or is not the one the card names by its SHA-256; UsageError for invalid options of the place.
     """
-    drawn = Split.of(source.place.options)
+    share, seed = _split_options(source.place.options)
     holding, test_filter = source.holding(), source.place.find(*TEST_FILTER)
     files = tuple(dict.fromkeys([*holding.files, *filter(None, (test_filter, source.place.find(*TRAIN_FILTER)))]))
     _check_sums(files, card, source.place.path)
@@ -58,7 +57,7 @@ def open_dataset(source: Source, card: Card) -> Dataset:
     notes = [*holding.notes, *(note for corpus in (labels, *corpora) for note in corpus.notes)]
     pairs = None
     if len(corpora) == 1:
-        corpora, note = split(corpora[0], labels.rows, drawn)
+        corpora, note = split(corpora[0], labels.rows, share, seed)
         notes.append(note)
         if test_filter:
             notes.append(f"{test_filter.name} is not used: it numbers the rows of another test set")
@@ -89,32 +88,22 @@ def _check_sums(files: tuple[Path, ...], card: Card, root: Path) -> None:
     for path in files if card.files else ():
         name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
         if name in card.files and fingerprint(path) != card.files[name]:
-            raise DataError(
-                f"{path} does not match the card of {card.name}: its SHA-256 differs",
-                f"download it again, or remove it from {root / 'card.toml'} if the change is intended",
-            )
+            hint = f"download it again, or remove it from {root / 'card.toml'} if the change is intended"
+            raise DataError(f"{path} does not match the card of {card.name}: its SHA-256 differs", hint)
 
 
-@dataclass(frozen=True)
-class Split:
-    """Parameters of drawing a test set: the share of the distinct texts, and the seed."""
-
-    share: float = 0.2
-    seed: int = 0
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Split:
-        """The options ``test_share`` and ``split_seed``. Raises UsageError for invalid values."""
-        try:
-            share, seed = float(options.get("test_share", cls.share)), int(options.get("split_seed", cls.seed))
-        except ValueError:
-            share, seed = 0.0, 0
-        if not 0 < share < 1 or not 0 <= seed < 2**32:
-            raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
-        return cls(share, seed)
+def _split_options(options: Mapping[str, str]) -> tuple[float, int]:
+    """Read the share of the distinct texts that are drawn for testing, and the seed. Raises UsageError."""
+    try:
+        share, seed = float(options.get("test_share", 0.2)), int(options.get("split_seed", 0))
+    except ValueError:
+        share, seed = 0.0, 0
+    if not 0 < share < 1 or not 0 <= seed < 2**32:
+        raise UsageError("invalid test_share or split_seed", "test_share is in (0, 1), split_seed in 0..2^32-1")
+    return share, seed
 
 
-def split(whole: Corpus, labels: int, drawn: Split) -> tuple[list[Corpus], str]:
+def split(whole: Corpus, labels: int, share: float, seed: int) -> tuple[list[Corpus], str]:
     """Divide instances into training and test instances; returns them and a sentence about it.
 
     labels: L. Raises DataError where all texts are alike.
@@ -122,31 +111,30 @@ def split(whole: Corpus, labels: int, drawn: Split) -> tuple[list[Corpus], str]:
 
     def fill(folder: Path) -> None:
         texts, pairs = Texts.open(whole.texts), read_pairs(whole.pair_file, labels)
-        is_test = _draw(texts, drawn)
+        is_test = _draw(texts, share, seed)
         for name, rows in (("train", np.flatnonzero(~is_test)), ("test", np.flatnonzero(is_test))):
             write_corpus(folder / name, rows_of(texts, rows), pairs[rows], whole.uids)
 
     # The path of a corpus in the cache identifies its source.
-    identity = {"of": str(whole.folder.relative_to(cache_root())), "share": drawn.share, "seed": drawn.seed}
+    identity = {"of": str(whole.folder.relative_to(cache_root())), "share": share, "seed": seed}
     folder = get_cached("split", identity, fill)
     train, test = (open_corpus(folder / name) for name in ("train", "test"))
     verb = "was" if test.rows == 1 else "were"
     note = (
         f"there is one set of instances: {test.rows:,} of {whole.rows:,} {verb} drawn for testing, by the digest of "
-        f"their text (test_share={drawn.share:g}, split_seed={drawn.seed})"
+        f"their text (test_share={share:g}, split_seed={seed})"
     )
     return [train, test], note
 
 
-def _draw(texts: Texts, drawn: Split) -> np.ndarray:
+def _draw(texts: Texts, share: float, seed: int) -> np.ndarray:
     """Draw the test instances: bool [N]."""
-    seed = f"{drawn.seed}\n".encode()
-    heads = (hashlib.sha256(seed + text.encode()).digest()[:8] for text in texts)
+    heads = (hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8] for text in texts)
     digests = np.fromiter((int.from_bytes(head, "big") for head in heads), np.uint64, len(texts))
     distinct = np.unique(digests)
     if len(distinct) < 2:
         raise DataError("a test set cannot be drawn: all instances have the same text", "a dataset needs two texts")
-    wanted = min(max(1, round(drawn.share * len(distinct))), len(distinct) - 1)
+    wanted = min(max(1, round(share * len(distinct))), len(distinct) - 1)
     return np.asarray(digests <= distinct[wanted - 1])
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.sparse import csr_matrix
 
-from xmcbench.data.card import write_card
+from xmcbench.data.card import Card, write_card
 from xmcbench.data.catalog import bare_card, find
-from xmcbench.data.exchange import check_free, output_folder
+from xmcbench.data.exchange import output_folder
 from xmcbench.data.sources.source import TEST_FILTER
 from xmcbench.data.sources.xc_raw import write_instances, write_labels
 from xmcbench.data.xc_matrix import write_filter
@@ -48,19 +48,11 @@ def synthesize(out: Path, instances: int, labels: int, seed: int = 0, force: boo
     name cannot name files; with ``force``, other files in it stay, and those of the same names are replaced.
     """
     if instances < 1 or labels < 1 or not 0 <= seed < 2**32:
-        raise UsageError(
-            f"cannot make {instances} instances and {labels} labels with seed {seed}",
-            "sizes must be at least 1, the seed in 0..2^32-1",
-        )
+        what = f"cannot make {instances} instances and {labels} labels with seed {seed}"
+        raise UsageError(what, "sizes must be at least 1, the seed in 0..2^32-1")
     card = replace(bare_card(out.resolve().name), description="made up", source="synthetic")
-    check_free(out, force)
-    corpus, none = _Corpus(seed, labels, _WORDS, _PAIRS), np.zeros(0, np.int64)
-    with output_folder(out, force) as folder:
-        write_labels(folder / "lbl.json.gz", corpus.labels())
-        write_instances(folder / "trn.json.gz", corpus.instances("trn", instances, none))
-        write_instances(folder / "tst.json.gz", corpus.instances("tst", max(1, instances // 4), none))
-        write_card(folder / "card.toml", card)
-    return out
+    sizes = (instances, max(1, instances // 4))
+    return _write(out, card, _Corpus(seed, labels, _WORDS, _PAIRS), sizes, 0, ".json.gz", force)
 
 
 def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: int = 0, force: bool = False) -> Path:
@@ -76,33 +68,33 @@ def imitate(out: Path, like: str, scale: float = 1.0, words: int = 100, seed: in
     of the same names are replaced.
     """
     if not 0 < scale <= 100 or words < 1 or not 0 <= seed < 2**32:
-        raise UsageError(
-            f"cannot imitate {like} at scale {scale:g} with {words} words and seed {seed}",
-            "the scale is in (0, 100], there is at least 1 word, the seed is in 0..2^32-1",
-        )
+        what = f"cannot imitate {like} at scale {scale:g} with {words} words and seed {seed}"
+        raise UsageError(what, "the scale is in (0, 100], there is at least 1 word, the seed is in 0..2^32-1")
     listing = find(like)
     counts = {str(name): number for name, number in (listing.card.counts if listing.card else {}).items()}
     missing = [name for name in ("train", "test", "labels") if not counts.get(name)]
     if listing.card is None or missing:
         raise DataError(f"the card of {like} does not say how many {missing[0] if missing else 'labels'} there are")
-    card = replace(
-        bare_card(out.resolve().name),
-        description=f"made up, with the counts of {listing.name} times {scale:g} and texts of {words} words",
-        source="synthetic",
-        propensity=listing.card.propensity,
-    )
-    check_free(out, force)
+    made = f"made up, with the counts of {listing.name} times {scale:g} and texts of {words} words"
+    card = bare_card(out.resolve().name)
+    card = replace(card, description=made, source="synthetic", propensity=listing.card.propensity)
     train, test, labels = (max(2, round(scale * counts[name])) for name in ("train", "test", "labels"))
     side = next((name for name in ("train", "test") if counts.get(f"{name}_pairs")), None)
     corpus = _Corpus(seed, labels, words, counts[f"{side}_pairs"] / counts[side] if side else _PAIRS)
+    # Not gzipped: at these sizes that would take most of the time.
+    return _write(out, card, corpus, (train, test), min(labels, test) // 2, ".json", force)
+
+
+def _write(out: Path, card: Card, corpus: _Corpus, sizes: tuple[int, int], own: int, suffix: str, force: bool) -> Path:
+    """Write training and test instances. own: the number of test instances that are labels too."""
     with output_folder(out, force) as folder:
-        # Not gzipped: at these sizes that would take most of the time.
-        write_labels(folder / "lbl.json", corpus.labels())
-        write_instances(folder / "trn.json", corpus.instances("trn", train, np.zeros(0, np.int64)))
-        own = corpus.random.permutation(labels)[: min(labels, test) // 2]
-        write_instances(folder / "tst.json", corpus.instances("tst", test, own))
-        pairs = (np.ones(len(own), np.float32), (np.arange(len(own)), own))
-        write_filter(folder / TEST_FILTER[0], csr_matrix(pairs, shape=(test, labels)))
+        write_labels(folder / f"lbl{suffix}", corpus.labels())
+        write_instances(folder / f"trn{suffix}", corpus.instances("trn", sizes[0], np.zeros(0, np.int64)))
+        ids = corpus.draw_labels(own)
+        write_instances(folder / f"tst{suffix}", corpus.instances("tst", sizes[1], ids))
+        if own:
+            pairs = (np.ones(own, np.float32), (np.arange(own), ids))
+            write_filter(folder / TEST_FILTER[0], csr_matrix(pairs, shape=(sizes[1], corpus.size)))
         write_card(folder / "card.toml", card)
     return out
 
@@ -111,8 +103,8 @@ class _Corpus:
     """Labels, and streams of instances over them. Label l is of topic l modulo the number of topics."""
 
     def __init__(self, seed: int, labels: int, words: int, pairs_each: float) -> None:
-        self.random = np.random.RandomState(seed)
-        self._size, self._words, self._pairs_each = labels, words, pairs_each
+        self._random = np.random.RandomState(seed)
+        self.size, self._words, self._pairs_each = labels, words, pairs_each
         self._topics = max(1, isqrt(labels))
         self._common = max(1_000, labels // 2)
         total = self._common + self._topics * _WORDS_OF_TOPIC
@@ -124,9 +116,13 @@ class _Corpus:
         )
         # A rare word, and words of the topic.
         topics = np.arange(labels) % self._topics
-        rare = self.random.randint(self._common, size=(labels, 1))
+        rare = self._random.randint(self._common, size=(labels, 1))
         self._label_words = np.hstack([rare, self._of_topic(np.repeat(topics, 4)).reshape(labels, 4)])
-        self._label_lengths = self.random.randint(2, 6, size=labels)
+        self._label_lengths = self._random.randint(2, 6, size=labels)
+
+    def draw_labels(self, count: int) -> np.ndarray:
+        """Draw so many labels, in random order."""
+        return self._random.permutation(self.size)[:count]
 
     def labels(self) -> Iterator[tuple[str, str]]:
         """(uid, title) of every label."""
@@ -140,13 +136,13 @@ class _Corpus:
             mine = own[start : start + rows]
             topics = self._draw(self._topic_law, rows)
             topics[: len(mine)] = mine % self._topics
-            relative = _LABELS[self.random.randint(len(_LABELS), size=rows)]
+            relative = _LABELS[self._random.randint(len(_LABELS), size=rows)]
             label_counts = np.maximum(1, np.rint(relative * self._pairs_each / 2)).astype(np.int64)
             label_ends = np.cumsum(label_counts)
             of_row = np.repeat(np.arange(rows), label_counts)
             ranks = self._draw(self._label_law, len(of_row))
-            labels = np.minimum(topics[of_row] + ranks * self._topics, self._size - 1)
-            lengths = np.maximum(3, _LENGTHS[self.random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
+            labels = np.minimum(topics[of_row] + ranks * self._topics, self.size - 1)
+            lengths = np.maximum(3, _LENGTHS[self._random.randint(len(_LENGTHS), size=rows)] * self._words // 9)
             texts = self._texts(topics, lengths, labels, label_ends).tolist()
             ends = np.cumsum(lengths).tolist()
             for row in range(rows):
@@ -159,20 +155,20 @@ class _Corpus:
                 first = label_ends[row - 1] if row else 0
                 ids = sorted({*labels[first : label_ends[row]].tolist()} - {*mine[row : row + 1].tolist()})
                 # An instance that has lost its only label gets the next one of its topic.
-                ids = ids or [int((mine[row] + self._topics) % self._size)]
+                ids = ids or [int((mine[row] + self._topics) % self.size)]
                 yield uid, " ".join(words[:_TITLE]), " ".join(words[_TITLE:]), ids
 
     def _texts(self, topics: np.ndarray, lengths: np.ndarray, labels: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The words of all texts, one after the other: object [sum of lengths]."""
         of_row = np.repeat(np.arange(len(lengths)), lengths)
-        kind = self.random.randint(20, size=len(of_row))
+        kind = self._random.randint(20, size=len(of_row))
         ids = self._draw(self._word_law, len(of_row))
         topical = np.flatnonzero(kind < _OF_TOPIC)
         ids[topical] = self._of_topic(topics[of_row[topical]])
         about = np.flatnonzero(kind >= 20 - _OF_LABEL)
         counts = np.diff(ends, prepend=0)[of_row[about]]
-        label = labels[ends[of_row[about]] - 1 - self.random.randint(1 << 30, size=len(about)) % counts]
-        place = self.random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
+        label = labels[ends[of_row[about]] - 1 - self._random.randint(1 << 30, size=len(about)) % counts]
+        place = self._random.randint(1 << 30, size=len(about)) % self._label_lengths[label]
         ids[about] = self._label_words[label, place]
         return np.asarray(self._names[ids])
 
@@ -181,7 +177,7 @@ class _Corpus:
         return np.asarray(self._common + topics * _WORDS_OF_TOPIC + self._draw(self._own_law, len(topics)))
 
     def _draw(self, law: np.ndarray, size: int) -> np.ndarray:
-        return np.asarray(np.searchsorted(law, self.random.random_sample(size) * law[-1]))
+        return np.asarray(np.searchsorted(law, self._random.random_sample(size) * law[-1]))
 
 
 def _word(number: int) -> str:

@@ -50,10 +50,8 @@ def read_matrix(path: Path) -> csr_matrix:
                 values.append(_read_value(path, number, entry, value))
             indptr.append(len(indices))
         if len(indptr) - 1 != rows:
-            raise DataError(
-                f"{path} has {counted(len(indptr) - 1, 'row')}, but its header '{rows} {columns}' says {rows}",
-                "is the file truncated? an empty row must be a blank line",
-            )
+            what = f"{path} has {counted(len(indptr) - 1, 'row')}, but its header '{rows} {columns}' says {rows}"
+            raise DataError(what, "is the file truncated? an empty row must be a blank line")
         parts = (np.array(values, np.float32), np.array(indices, np.int32), np.array(indptr, np.int64))
         matrix = csr_matrix(parts, shape=(rows, columns))
         matrix.sort_indices()

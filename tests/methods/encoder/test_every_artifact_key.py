@@ -527,7 +527,7 @@ def _(world, content="a", rows=2, columns=3):
 
 @case("data.opening:split", "split", folder="train/b", share=0.3, seed=1)
 def _(world, folder="train/a", share=0.2, seed=0):
-    opening.split(SimpleNamespace(folder=cache_root() / folder), 3, opening.Split(share, seed))
+    opening.split(SimpleNamespace(folder=cache_root() / folder), 3, share, seed)
 
 
 @case("data.dataset:Dataset._own", "own-labels", test="b", labels="b")

@@ -51,10 +51,8 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
         total = sum(1 for _ in read_texts(labels))
         found = matrix(pairs) if pairs else None
         if found is not None and found.shape[1] != total:
-            raise DataError(
-                f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}",
-                "expected one column per label; is it the matrix of another dataset?",
-            )
+            what = f"{pairs} has {counted(found.shape[1], 'column')}, but {labels} has {counted(total, 'line')}"
+            raise DataError(what, "expected one column per label; is it the matrix of another dataset?")
         number = 0
         for number, (uid, text) in enumerate(_with_uids(path), 1):
             if found is None:
@@ -63,10 +61,8 @@ def instance_part(path: Path, pairs: Path | None, matrix: Callable[[Path], csr_m
                 ids = found.indices[found.indptr[number - 1] : found.indptr[number]].tolist()
                 yield Row(path, number, uid, *split_text(text), ids)
         if found is not None and number != found.shape[0]:
-            raise DataError(
-                f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(number, 'line')}",
-                "expected one row per line; is a file truncated?",
-            )
+            what = f"{pairs} has {counted(found.shape[0], 'row')}, but {path} has {counted(number, 'line')}"
+            raise DataError(what, "expected one row per line; is a file truncated?")
 
     return Part("instances", path, (*_files(path), *([pairs] if pairs else []), labels), rows)
 

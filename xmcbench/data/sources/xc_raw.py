@@ -93,10 +93,8 @@ class Maclr(XCRaw):
         uids, labels = list(content.test.uids), list(content.labels.uids)
         for uid in (*uids, *labels):
             if uid.split() != [uid] or uid.startswith(MARK):
-                raise DataError(
-                    f"uid {uid!r} contains a space, begins with a byte-order mark, or is empty",
-                    "all_pairs.txt of the format maclr is separated by spaces",
-                )
+                what = f"uid {uid!r} contains a space, begins with a byte-order mark, or is empty"
+                raise DataError(what, "all_pairs.txt of the format maclr is separated by spaces")
         pairs_of = zip(uids, label_ids(content.test_pairs()), strict=True)
         write_lines(folder / _PAIRS, (f"{uid} {labels[label]} 1" for uid, ids in pairs_of for label in ids))
 
