@@ -105,7 +105,7 @@ def test_a_missing_source_is_said(tmp_path):
 def test_two_readers_at_once_read_once(tmp_path):
     write_labels(tmp_path / "lbl.json", [(str(row), f"label {row}") for row in range(2000)])
     with ThreadPoolExecutor(4) as pool:
-        folders = {each.folder for each in pool.map(lambda _: labels_of(tmp_path / "lbl.json"), range(8))}
+        folders = {corpus.folder for corpus in pool.map(lambda _: labels_of(tmp_path / "lbl.json"), range(8))}
     assert len(folders) == 1
 
 

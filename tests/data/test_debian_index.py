@@ -114,7 +114,7 @@ def test_a_package_has_one_line_texts_and_its_relations(indices):
 def test_other_fields_and_another_language(indices):
     (indices / "Packages").write_text(PACKAGES.replace("Suggests: alpha", "Depends: alpha, gamma"))
     packages = read_packages(indices / "Packages", indices / "Translation-en", ("Depends", "Enhances"))
-    assert {name: sorted(each.related) for name, each in packages.items()} == {
+    assert {name: sorted(package.related) for name, package in packages.items()} == {
         "alpha": [],
         "beta": [],
         "gamma": ["alpha"],

@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     if record.predictions is None:
         print(f"xmcbench: {record.name}: {record.status}: {record.reason}", file=sys.stderr)
         return 1
-    predictions = filtered(record, store, dataset, dataset.chosen_filter(arguments.filter))
+    predictions = filtered(record, store, dataset, dataset.choose_filter(arguments.filter))
     empty = write(arguments.out, dataset, predictions, arguments.k)
     without = f"; {empty:,} of them without a suggestion" if empty else ""
     documents = counted(len(dataset.test), "document")

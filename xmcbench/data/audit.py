@@ -145,7 +145,7 @@ def audit(dataset: Dataset, near: bool = True, tokenizer: Path | None = None) ->
     reader = _load_tokenizer(tokenizer) if tokenizer else None
     sides = {"training instances": dataset.train, "test instances": dataset.test, "labels": dataset.labels}
     digests = {name: _digests(texts) for name, texts in sides.items()}
-    findings = [finding for name, texts in sides.items() for finding in _repeated(name, texts, digests[name])]
+    findings = [finding for name, texts in sides.items() for finding in _repetitions(name, texts, digests[name])]
     findings += _leaks(dataset, digests["training instances"], digests["test instances"], near)
     sample = [texts[row] for texts in sides.values() for row in range(0, len(texts), max(1, len(texts) // _SAMPLED))]
     scripts: Counter[str] = Counter()
@@ -170,7 +170,7 @@ def _digests(texts: Texts) -> np.ndarray:
     return digests
 
 
-def _repeated(name: str, texts: Texts, digests: np.ndarray) -> Iterator[Finding]:
+def _repetitions(name: str, texts: Texts, digests: np.ndarray) -> Iterator[Finding]:
     """Find empty texts, and texts that repeat an earlier one."""
     rows = np.flatnonzero(digests)
     if count := len(texts) - len(rows):

@@ -177,16 +177,16 @@ def locate(name_or_place: str | Path) -> Listing:
 
 def is_name(reference: str) -> bool:
     """Tell whether a reference is the name of a known dataset, instead of a place."""
-    return _known(reference) is not None
+    return _find_known(reference) is not None
 
 
 def normalize_name(reference: str) -> str:
     """The slug of a known dataset for its name in any case; a place, and an unknown name, as they are."""
-    known = _known(reference)
+    known = _find_known(reference)
     return known.slug if known else reference
 
 
-def _known(reference: str) -> Listing | None:
+def _find_known(reference: str) -> Listing | None:
     with suppress(UnknownName):
         return _find_named(place_of(reference))
     return None
@@ -235,7 +235,7 @@ def load_dataset(name_or_place: str | Path) -> Dataset:
 
 def _documents_place(reference: str) -> Place:
     """The place of documents: that of the dataset of this name, or one that the reference gives itself."""
-    listing = _known(reference)
+    listing = _find_known(reference)
     if listing is None:
         return place_of(reference)
     if listing.place is None:

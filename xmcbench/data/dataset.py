@@ -125,7 +125,7 @@ class Dataset:
         found += ["file"] if self.filter_pairs else []
         return tuple(found)
 
-    def chosen_filter(self, name: str | None) -> Filter:
+    def choose_filter(self, name: str | None) -> Filter:
         """The named filter, or without a name that of the card. Raises UsageError if the dataset does not have it."""
         wanted = name or self.card.filter
         found = next((kind for kind in self.filters if kind == wanted), None)
@@ -146,7 +146,7 @@ class Dataset:
         from scipy.sparse import csr_matrix
 
         check_open("a filter")
-        kind = self.chosen_filter(kind)
+        kind = self.choose_filter(kind)
         if kind == "none":
             return None
         if kind == "file" and self.filter_pairs:

@@ -111,14 +111,14 @@ def check_free(out: Path, force: bool = False, rebuild: bool = False) -> None:
     """Raise UsageError if a dataset cannot be written to ``out`` without replacing files of somebody else."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} already exists and is not a folder", "choose a new or empty folder")
-    own = _built_files(out) if rebuild else set()
+    own = _own_files(out) if rebuild else set()
     others = [] if force or not out.exists() else sorted(path for path in out.iterdir() if path.name not in own)
     if others:
         hint = "choose a new or empty folder; --force writes beside other files and replaces those of the same name"
         raise UsageError(f"{out} already exists and contains {others[0].name}", hint)
 
 
-def _built_files(folder: Path) -> set[str]:
+def _own_files(folder: Path) -> set[str]:
     """The names of the files that still match the card in a folder: the card, and those built with it."""
     try:
         files = read_card(folder / "card.toml").files

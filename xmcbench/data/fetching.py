@@ -40,7 +40,7 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True):
     archives: dict[str, str]
     files: dict[str, str]
 
-    def differing(self, folder: Path) -> list[str]:
+    def changes(self, folder: Path) -> list[str]:
         """The files that are missing in a folder or have other bytes."""
         return [name for name, sha256 in self.files.items() if not has_checksum(folder / name, sha256)]
 
@@ -111,7 +111,7 @@ def _alone(place: Path, url: str) -> Iterator[None]:
 def _present_files(card: Card, folder: Path, force: bool) -> list[Path]:
     """The files of this card that were fetched into a folder; none if one is missing or has other bytes."""
     lock = _lock_of(card, folder, force)
-    return [folder / name for name in lock.files] if lock and not lock.differing(folder) else []
+    return [folder / name for name in lock.files] if lock and not lock.changes(folder) else []
 
 
 def _lock_of(card: Card, folder: Path, force: bool) -> Lock | None:

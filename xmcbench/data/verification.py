@@ -52,7 +52,7 @@ def examine(name_or_place: str | Path) -> Verified:
         if not has_checksum(path, sha256):
             findings.append(f"{path} {'does not match the SHA-256 of the card' if path.is_file() else 'is missing'}")
     if lock := read_lock(place.path) if place.path.is_dir() else None:
-        findings += [f"{place.path / name} is not what was fetched first" for name in lock.differing(place.path)]
+        findings += [f"{place.path / name} is not what was fetched first" for name in lock.changes(place.path)]
     try:
         counts, facts = _read(source_at(place))
         findings += _compare(listing, counts)

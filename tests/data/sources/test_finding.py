@@ -132,7 +132,7 @@ def test_a_layout_that_raises_breaks_no_listing(installed, capsys, write_folder,
 def test_a_folder_of_any_layout_is_found_by_name(write_folder, tmp_path, monkeypatch):
     export(load_dataset(write_folder()), tmp_path / "sets" / "Tea", "beir")
     monkeypatch.setenv("XMCBENCH_DATASETS", str(tmp_path / "sets"))
-    assert "tea-things" in {each.slug for each in known_datasets()}
+    assert "tea-things" in {listing.slug for listing in known_datasets()}
     assert load_dataset("tea-things").digest == load_dataset(tmp_path / "Tea Things").digest
     (tmp_path / "sets" / "Tea" / "corpus.jsonl").write_text("")
     with pytest.raises(DataError, match=r"corpus\.jsonl does not match the card"):
@@ -225,7 +225,7 @@ def test_one_file_of_a_dataset_of_the_hub_is_not_the_dataset(write_folder, tmp_p
     assert {*asked} == {(True, tmp_path / "hub"), (False, cache_root() / "hub")}
     refused = True
     notes = load_dataset("hf:somebody/tea-set").found
-    assert [each for each in notes if each.startswith("there is one set of instances")]
+    assert [note for note in notes if note.startswith("there is one set of instances")]
 
 
 def test_a_configuration_of_the_hub_is_that_folder_and_no_other(write_folder, tmp_path, monkeypatch):

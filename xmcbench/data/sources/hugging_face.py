@@ -48,7 +48,7 @@ class HuggingFace(Tables):
     def files(self) -> Files:
         name = _hub_id(self.place)
         if name is None:
-            return _saved_files(self.place.path)
+            return _find_saved(self.place.path)
         root = _snapshot(name, self.place.options.get("revision"))
         config = self.place.options.get("config")
         for folder in (root / config,) if config else (root, root / "default"):
@@ -94,7 +94,7 @@ def _downloads() -> Path:
     return cache_root() / "hub"
 
 
-def _saved_files(folder: Path) -> Files:
+def _find_saved(folder: Path) -> Files:
     """The Arrow files of the splits that have any. Raises DataError where neither train nor test does."""
     splits = _read_names(folder / _DICT, "splits") if (folder / _DICT).is_file() else [""]
     found = {}
