@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,11 +83,30 @@ def write(recipe: Recipe, files: Sequence[Path], out: Path) -> None:
         read_packages(packages, translations, recipe.relations or RELATIONS, recipe.language or "en")
         for packages, translations in zip(files[::2], files[1::2], strict=True)
     ]
+    before, after = releases[0], releases[-1]
+    instances = _instances(before, before.keys())
+    training = [instance for instance in instances if is_training(instance[0].name)]
+    testing = [instance for instance in instances if not is_training(instance[0].name)]
+    if not (training if recipe.next_release else instances):
+        raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
     if recipe.next_release:
-        before, after = releases
-        _write_new_packages(before, after, out)
-    else:
-        _write_release(releases[0], out)
+        new = after.keys() - before.keys()
+        seen, trained = _labels(training), {package.name for package, _ in training}
+        others = {name: package for name, package in after.items() if name not in trained and package.related & new}
+        testing = _instances(others, seen | new)
+        if not testing:
+            raise DataError("no package of the next release refers to a new one", "are the two indices of one release?")
+    _write({**after, **before}, training, testing, out)
+
+
+def _instances(packages: Mapping[str, Package], labels: Set[str]) -> list[_Instance]:
+    """The packages that are related to labels, each with these, by name."""
+    found = ((package, sorted(package.related & labels)) for _, package in sorted(packages.items()))
+    return [(package, names) for package, names in found if names]
+
+
+def _labels(instances: Sequence[_Instance]) -> set[str]:
+    return {name for _, names in instances for name in names}
 
 
 def read_packages(
@@ -188,50 +207,16 @@ def is_training(name: str) -> bool:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") < _TRAIN_SHARE * 2**64
 
 
-def _write_release(packages: Mapping[str, Package], out: Path) -> None:
-    instances = [
-        (package, labels)
-        for name, package in sorted(packages.items())
-        if (labels := sorted(package.related & packages.keys()))
-    ]
-    if not instances:
-        raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
-    targets = [packages[name] for name in sorted({name for _, names in instances for name in names})]
-    training = [instance for instance in instances if is_training(instance[0].name)]
-    _write(targets, training, [instance for instance in instances if not is_training(instance[0].name)], out)
-
-
-def _write_new_packages(before: Mapping[str, Package], after: Mapping[str, Package], out: Path) -> None:
-    new = after.keys() - before.keys()
-    training = [
-        (package, labels)
-        for name, package in sorted(before.items())
-        if is_training(name) and (labels := sorted(package.related & before.keys()))
-    ]
-    if not training:
-        raise DataError("no package of the index refers to another one", "is this the index of a whole release?")
-    seen = {name for _, names in training for name in names}
-    trained = {package.name for package, _ in training}
-    testing = [
-        (package, sorted(package.related & (seen | new)))
-        for name, package in sorted(after.items())
-        if name not in trained and package.related & new
-    ]
-    if not testing:
-        raise DataError("no package of the next release refers to a new one", "are the two indices of one release?")
-    unseen = new & {name for _, names in testing for name in names}
-    targets = [before[name] if name in seen else after[name] for name in sorted(seen | unseen)]
-    _write(targets, training, testing, out)
-
-
-def _write(labels: Sequence[Package], training: Sequence[_Instance], testing: Sequence[_Instance], out: Path) -> None:
-    """Write labels and instances, with the pairs (package, itself) as filter files."""
+def _write(
+    packages: Mapping[str, Package], training: Sequence[_Instance], testing: Sequence[_Instance], out: Path
+) -> None:
+    """Write instances and the labels that they name, with the pairs (package, itself) as filter files."""
     from scipy.sparse import csr_matrix
 
     from xmcbench.data.xc_matrix import write_filter
 
-    ids = {label.name: row for row, label in enumerate(labels)}
-    write_labels(out / "lbl.json.gz", ((label.name, label.title) for label in labels))
+    ids = {name: row for row, name in enumerate(sorted(_labels([*training, *testing])))}
+    write_labels(out / "lbl.json.gz", ((name, packages[name].title) for name in ids))
     for short, side, instances in (("trn", "train", training), ("tst", "test", testing)):
         rows = ((one.name, one.title, one.content, [ids[name] for name in names]) for one, names in instances)
         write_instances(out / f"{short}.json.gz", rows)

@@ -6,14 +6,26 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from xmcbench.data.sources.annif_documents import SHORT, Document, Named, full_text_files, full_texts, short_texts
-from xmcbench.data.sources.records import read_records, write_csv, write_objects
+from xmcbench.data.sources.records import (
+    Record,
+    parse_object,
+    read_csv,
+    read_objects,
+    read_records,
+    write_csv,
+    write_objects,
+)
 from xmcbench.data.sources.source import Content, Holding, Part, Place, Row, Source, instance_rows
 from xmcbench.data.sources.tables import DEFAULTS
 from xmcbench.data.sources.vocabulary import LANGUAGE, NAMES, SUFFIXES, bare, read_vocabulary
-from xmcbench.data.text_files import suffix_of
+from xmcbench.data.text_files import at, find_source, open_source, read_all, read_lines, strip_marks, suffix_of
 from xmcbench.errors import DataError
 from xmcbench.output.quantities import counted
+from xmcbench.storage.reading import DOCUMENT
+
+#: The files of short texts, and of full texts: a text, a document with its subjects, and the subjects of a text.
+_SHORT = (".tsv", ".csv", ".jsonl")
+_TEXT, _OBJECT, _SUBJECTS = ".txt", ".json", (".tsv", ".key")
 
 
 class Annif(Source):
@@ -62,13 +74,11 @@ class Annif(Source):
             hint = "move the others to another folder"
             raise DataError(f"{self.place.path} has {names}: only one of them can be read", hint)
         (path,) = found
-        read, files = (full_texts, full_text_files(folder)) if path == folder else (short_texts, [path])
         notes: list[str] = []
-
-        def rows() -> Iterator[Row]:
-            return _instances(path, read(path, notes), _Subjects(vocabulary, language), notes)
-
-        return Part("instances", path, (*files, vocabulary), rows, notes)
+        files = _full_text_files(folder) if path == folder else [path]
+        return Part(
+            "instances", path, (*files, vocabulary), partial(_instances, path, vocabulary, language, notes), notes
+        )
 
     @classmethod
     def write(cls, content: Content, folder: Path, flatten: bool) -> None:
@@ -87,42 +97,13 @@ class Annif(Source):
             write_objects(folder / f"{side}.jsonl", entries)
 
 
-class _Subjects:
-    """The rows of subjects among the labels, by URI and by label; and counts of those that have none."""
-
-    def __init__(self, path: Path, language: str | None) -> None:
-        self._by_uri: dict[str, int] = {}
-        self._by_label: dict[str, int] = {}
-        self._unlabeled: set[str] = set()
-        self.unknown = self.unlabeled = 0
-        for subject in read_vocabulary(path, language):
-            if subject.label:
-                row = self._by_uri.setdefault(subject.uri, len(self._by_uri))
-                self._by_label.setdefault(subject.label, row)
-            else:
-                self._unlabeled.add(subject.uri)
-
-    def rows(self, subjects: Iterable[Named]) -> list[int]:
-        """The label ids of subjects; others are counted."""
-        return [row for subject in subjects if (row := self._row(subject)) is not None]
-
-    def _row(self, subject: Named) -> int | None:
-        uri = bare(subject.text)
-        by_label = None if subject.is_uri else self._by_label.get(subject.text)
-        row = self._by_uri.get(uri) if by_label is None else by_label
-        if row is None:
-            self.unlabeled += uri in self._unlabeled
-            self.unknown += uri not in self._unlabeled
-        return row
-
-
 def _vocabulary(place: Place) -> Path | None:
     return place.find(*(name + suffix for name in NAMES for suffix in SUFFIXES))
 
 
 def _short_files(place: Place, *names: str) -> list[Path]:
     """The files of short texts with one of these names."""
-    return [path for name in names for suffix in SHORT if (path := place.find(name + suffix))]
+    return [path for name in names for suffix in _SHORT if (path := place.find(name + suffix))]
 
 
 def _is_table(path: Path) -> bool:
@@ -149,11 +130,129 @@ def _labels(path: Path, language: str | None, notes: list[str]) -> Iterator[Row]
         notes.append(f"{found}, in which their concepts have none; ?language=LANGUAGE chooses one")
 
 
-def _instances(path: Path, documents: Iterable[Document], subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
-    for document in documents:
-        yield Row(*document[:-1], subjects.rows(document.subjects))
+class _Subjects:
+    """The rows of subjects among the labels, by URI and by label; and counts of those that have none."""
+
+    def __init__(self, path: Path, language: str | None) -> None:
+        self._by_uri: dict[str, int] = {}
+        self._by_label: dict[str, int] = {}
+        self._unlabeled: set[str] = set()
+        self.unknown = self.unlabeled = 0
+        for subject in read_vocabulary(path, language):
+            if subject.label:
+                row = self._by_uri.setdefault(subject.uri, len(self._by_uri))
+                self._by_label.setdefault(subject.label, row)
+            else:
+                self._unlabeled.add(subject.uri)
+
+    def rows(self, names: Iterable[str], are_uris: bool) -> list[int]:
+        """The label ids of subjects, named by URI, or else by label or by what may be a URI; others are counted."""
+        return [row for name in names if (row := self._row(name, are_uris)) is not None]
+
+    def _row(self, name: str, is_uri: bool) -> int | None:
+        uri = bare(name)
+        row = None if is_uri else self._by_label.get(name)
+        row = self._by_uri.get(uri) if row is None else row
+        if row is None:
+            self.unlabeled += uri in self._unlabeled
+            self.unknown += uri not in self._unlabeled
+        return row
+
+
+def _instances(path: Path, vocabulary: Path, language: str | None, notes: list[str]) -> Iterator[Row]:
+    subjects = _Subjects(vocabulary, language)
+    yield from (_full_texts if path.is_dir() else _short_texts)(path, subjects, notes)
     if subjects.unknown:
         notes.append(f"{counted(subjects.unknown, 'subject')} of {path.name} left out: not in the vocabulary")
     if subjects.unlabeled:
         left_out = f"{counted(subjects.unlabeled, 'subject')} of {path.name} left out"
         notes.append(f"{left_out}: deprecated in the vocabulary, or without a label there")
+
+
+def _short_texts(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
+    """The documents of a file. notes: gets one on lines of TSV without a tab, which are left out as in Annif."""
+    if suffix_of(path) == ".tsv":
+        yield from _tsv(path, subjects, notes)
+    elif suffix_of(path) == ".jsonl":
+        for row, record in enumerate(read_objects(path)):
+            yield _of_object(record, str(row), subjects)
+    else:
+        for row, record in enumerate(read_csv(path)):
+            if "text" not in record.cells:
+                raise at(path, 1, "there is no column 'text'", f"there are: {', '.join(record.cells)}")
+            title, text = record.text("title"), record.text("text")
+            uid = record.text("document_id") if "document_id" in record.cells else str(row)
+            ids = subjects.rows(record.text("subject_uris").split(), are_uris=True)
+            yield Row(path, record.line, uid, *((title, text) if title else (text, "")), ids)
+
+
+def _tsv(path: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
+    row, without = 0, []
+    for number, line in read_lines(path):
+        text, tab, uris = line.partition("\t")
+        if tab:
+            yield Row(path, number, str(row), text, "", subjects.rows(uris.split(), are_uris=True))
+            row += 1
+        elif text.strip():
+            without.append(number)
+    if without and not row:
+        raise at(path, without[0], "has no tab", "expected the text, a tab, and the <uri>s of its subjects")
+    if without:
+        notes.append(f"{counted(len(without), 'line')} of {path.name} left out: no tab")
+
+
+def _of_object(record: Record, uid: str, subjects: _Subjects) -> Row:
+    text, metadata = record.text("text"), record.cells.get("metadata")
+    title = metadata.get("title") if isinstance(metadata, dict) else None
+    named = record.cells.get("subjects", [])
+    if not isinstance(named, list) or not all(isinstance(subject, dict) for subject in named):
+        raise record.error("subjects is not a list of objects", 'expected [{"uri": "..."}]')
+    ids: list[int] = []
+    for subject in named:
+        key = "uri" if "uri" in subject else "label"
+        ids += subjects.rows([record._replace(cells=subject).text(key, required=True)], are_uris=key == "uri")
+    uid = uid if record.cells.get("document_id") is None else record.text("document_id")
+    return Row(record.path, record.line, uid, *((title, text) if isinstance(title, str) else (text, "")), ids)
+
+
+def _full_text_files(folder: Path) -> list[Path]:
+    """The files of a folder that full texts are read from."""
+    return sorted(path for path in folder.iterdir() if suffix_of(path) in (_TEXT, _OBJECT, *_SUBJECTS))
+
+
+def _full_texts(folder: Path, subjects: _Subjects, notes: list[str]) -> Iterator[Row]:
+    """The ``.txt`` and ``.json`` files of a folder, by name; the first line of a text is its title.
+
+    notes: gets one on files of subjects without a text.
+    """
+    files = _full_text_files(folder)
+    documents = [path for path in files if suffix_of(path) not in _SUBJECTS]
+    if not documents:
+        raise DataError(f"{folder} has no .txt or .json file", "a full text each, a .txt with a .tsv or .key beside it")
+    for path in documents:
+        if suffix_of(path) == _OBJECT:
+            yield _of_object(Record(path, 1, parse_object(path, 1, _read(path))), _stem(path), subjects)
+            continue
+        title, _, content = _read(path).strip("\r\n").partition("\n")
+        # One subject per line: a URI, a label, or a URI, a tab and its label.
+        beside = find_source(folder, *(f"{_stem(path)}{suffix}" for suffix in _SUBJECTS))
+        cells = (line.strip().partition("\t")[0].strip() for _, line in (read_lines(beside) if beside else ()))
+        ids = subjects.rows(filter(None, cells), are_uris=False)
+        yield Row(path, 1, _stem(path), title.strip(), content.strip(), ids)
+    texts = {_stem(path) for path in documents if suffix_of(path) == _TEXT}
+    if alone := [path for path in files if suffix_of(path) in _SUBJECTS and _stem(path) not in texts]:
+        notes.append(f"{counted(len(alone), 'file')} of subjects in {folder.name} left out: without a text")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(suffix_of(path))
+
+
+def _read(path: Path) -> str:
+    """Read the text of a file. Raises DataError for one that is too large, or not in UTF-8."""
+    with open_source(path) as stream:
+        content = read_all(stream, DOCUMENT)
+    try:
+        return strip_marks(content).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read {path}: {error}", "full texts are in UTF-8") from None
